@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_testkit::discord::{Id, Limits, Options, Server};
-use hermes_testkit::model::Script;
-use hermes_testkit::{ScriptedModel, Step};
+use hermes_testkit::discord::{DiscordServer, ServerOptions, ServerRateLimits, Snowflake};
+use hermes_testkit::model::ModelScript;
+use hermes_testkit::{ScriptStep, ScriptedModel};
 use serde_json::json;
 
 /// Sessions that are active at once.
@@ -24,18 +24,18 @@ const STARTS: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Hall {
-    server: Server,
+    server: DiscordServer,
     model: ScriptedModel,
     program: PathBuf,
     home: PathBuf,
-    chats: Vec<(Id, Id)>,
+    chats: Vec<(Snowflake, Snowflake)>,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let mut args = std::env::args_os().skip(1).map(PathBuf::from);
     let (program, folder) = (args.next().unwrap(), args.next().unwrap());
-    let hall = Hall::new(&program, &folder.join("answering"), Step::Echo("echo: ".to_owned())).await;
+    let hall = Hall::new(&program, &folder.join("answering"), ScriptStep::Echo("echo: ".to_owned())).await;
     let mut ready = Vec::new();
     let mut gateway = hall.start(&mut ready).await;
     for _ in 1..STARTS {
@@ -48,10 +48,10 @@ async fn main() {
     hall.until(|| hall.answers() >= SESSIONS).await;
     let full = memory(&gateway);
     end(gateway);
-    assert_eq!(hall.server.faults(), Vec::<String>::new());
+    assert_eq!(hall.server.violations(), Vec::<String>::new());
     drop(hall);
 
-    let hall = Hall::new(&program, &folder.join("accepting"), Step::Silence).await;
+    let hall = Hall::new(&program, &folder.join("accepting"), ScriptStep::Silence).await;
     let gateway = hall.start(&mut Vec::new()).await;
     let began = Instant::now();
     hall.say(MESSAGES);
@@ -70,14 +70,19 @@ async fn main() {
 }
 
 impl Hall {
-    async fn new(program: &Path, home: &Path, always: Step) -> Self {
-        let options = Options { limits: Limits::Wide, patience: PATIENCE, ..Options::default() };
-        let server = Server::start(options).await.unwrap();
-        let script = Script { always: Some(always), forgets: true, ..Script::default() };
-        let model = ScriptedModel::play(script).unwrap();
-        let people: Vec<Id> = (0..SESSIONS).map(|number| server.user(&format!("p{number}"))).collect();
-        server.guild("crowd", &people);
-        let chats = people.iter().map(|person| (*person, server.dm(*person))).collect();
+    async fn new(program: &Path, home: &Path, always: ScriptStep) -> Self {
+        let options = ServerOptions {
+            rate_limits: ServerRateLimits::Unlimited,
+            wait_timeout: PATIENCE,
+            ..ServerOptions::default()
+        };
+        let server = DiscordServer::start(options).await.unwrap();
+        let script = ModelScript { always: Some(always), discard_requests: true, ..ModelScript::default() };
+        let model = ScriptedModel::start_script(script).unwrap();
+        let people: Vec<Snowflake> =
+            (0..SESSIONS).map(|number| server.add_user(&format!("p{number}"))).collect();
+        server.add_guild("crowd", &people);
+        let chats = people.iter().map(|person| (*person, server.dm_channel(*person))).collect();
         fs::create_dir_all(home.join("run")).unwrap();
         let config = format!(
             "model:\n  default: scripted\n  provider: custom\n  base_url: {}\n  context_length: 200000\n\
@@ -90,7 +95,7 @@ impl Hall {
 
     /// Starts a gateway and notes when it is connected.
     async fn start(&self, ready: &mut Vec<f64>) -> Child {
-        let count = |server: &Server| server.look(|world| world.identified + world.resumed);
+        let count = |server: &DiscordServer| server.read(|world| world.identified + world.resumed);
         let before = count(&self.server);
         let began = Instant::now();
         let gateway = Command::new(&self.program)
@@ -119,13 +124,13 @@ impl Hall {
     /// So many messages, each from the next person.
     fn say(&self, count: usize) {
         for (number, (person, dm)) in (0..count).zip(self.chats.iter().cycle()) {
-            self.server.say(*person, *dm, &format!("message {number}"));
+            self.server.send_text(*person, *dm, &format!("message {number}"));
         }
     }
 
     fn answers(&self) -> usize {
         self.server
-            .look(|world| world.messages.values().filter(|message| message.author == world.bot).count())
+            .read(|world| world.messages.values().filter(|message| message.author == world.bot).count())
     }
 
     /// How many messages were kept, by the log of who said what.

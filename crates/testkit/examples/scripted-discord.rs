@@ -15,24 +15,24 @@
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 
-use hermes_testkit::discord::{Id, Options, Post, Server};
+use hermes_testkit::discord::{DiscordServer, ServerOptions, Snowflake, UserPost};
 use serde_json::{Value, json};
 
 type Fault = Box<dyn std::error::Error>;
 
 struct Stage {
-    server: Server,
-    user: Id,
-    channel: Id,
+    server: DiscordServer,
+    user: Snowflake,
+    channel: Snowflake,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode, Fault> {
-    let server = Server::start(Options::default()).await?;
-    let user = server.user("ann");
-    let guild = server.guild("house", &[user]);
-    let channel = server.channel(guild, "general");
-    let (forum, private) = (server.forum(guild, "ideas"), server.dm(user));
+    let server = DiscordServer::start(ServerOptions::default()).await?;
+    let user = server.add_user("ann");
+    let guild = server.add_guild("house", &[user]);
+    let channel = server.add_channel(guild, "general");
+    let (forum, private) = (server.add_forum(guild, "ideas"), server.dm_channel(user));
     let begin = json!({
         "api": server.api_base(), "gateway": server.gateway_url(), "token": server.token(), "bot": server.bot(),
         "user": user, "guild": guild, "channel": channel, "forum": forum, "dm": private,
@@ -47,15 +47,16 @@ async fn main() -> Result<ExitCode, Fault> {
         };
         writeln!(out, "{told}")?;
     }
-    let faults = stage.server.faults();
+    let faults = stage.server.violations();
     faults.iter().try_for_each(|fault| writeln!(out, "{fault}"))?;
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Stage {
     async fn does(&self, order: &Value) -> Result<Value, Fault> {
-        let id =
-            |key: &str| -> Option<Id> { order[key].as_u64().or_else(|| order[key].as_str()?.parse().ok()) };
+        let id = |key: &str| -> Option<Snowflake> {
+            order[key].as_u64().or_else(|| order[key].as_str()?.parse().ok())
+        };
         let text = |key: &str| order[key].as_str().ok_or(format!("`{key}` is missing"));
         let message = || id("message").ok_or("`message` is missing");
         let (user, channel) = (id("user").unwrap_or(self.user), id("channel").unwrap_or(self.channel));
@@ -67,16 +68,16 @@ impl Stage {
                     String::new()
                 };
                 let text = format!("{mention}{}", text("text")?);
-                let post = Post { text, reply_to: id("reply_to"), ..Post::default() };
-                json!({"message": self.server.post(user, channel, post)})
+                let post = UserPost { text, reply_to: id("reply_to"), ..UserPost::default() };
+                json!({"message": self.server.send_post(user, channel, post)})
             }
             Some("press") => {
-                let reply = self.server.press(user, message()?, text("button")?).await?;
+                let reply = self.server.press_button(user, message()?, text("button")?).await?;
                 json!({"kind": reply.kind, "data": reply.data})
             }
             Some("invoke") => {
                 let options = order.get("options").cloned().unwrap_or_else(|| json!([]));
-                let reply = self.server.invoke(user, channel, text("command")?, options).await?;
+                let reply = self.server.invoke_command(user, channel, text("command")?, options).await?;
                 json!({"kind": reply.kind, "data": reply.data})
             }
             Some("react") => {
@@ -84,7 +85,7 @@ impl Stage {
                 json!({})
             }
             Some("cut") => {
-                self.server.cut();
+                self.server.drop_connections();
                 json!({})
             }
             Some("dump") => self.dump(),
@@ -93,8 +94,8 @@ impl Stage {
     }
 
     fn dump(&self) -> Value {
-        let faults = self.server.faults();
-        self.server.look(|world| {
+        let faults = self.server.violations();
+        self.server.read(|world| {
             let messages = world.messages.values().filter(|message| !message.deleted).map(|message| {
                 json!({
                     "id": message.id, "channel": message.channel, "reply_to": message.reference,

@@ -9,7 +9,7 @@ use hermes_testkit::ScriptedModel;
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("usage: scripted-model SCRIPT.json")?;
     let script = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
-    let model = ScriptedModel::play(script)?;
+    let model = ScriptedModel::start_script(script)?;
     let mut out = std::io::stdout();
     writeln!(out, "http://{}", model.address())?;
     out.flush()?;

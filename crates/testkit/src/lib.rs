@@ -7,13 +7,13 @@
 //! Start with [`ScriptedModel`] and [`discord::Server`]; [`Venue`] is what all platforms have in common, and [`tls::Front`] stands before
 //! any of them.
 
-mod aside;
 pub mod discord;
+pub mod fake_platform;
 pub mod model;
 pub mod peers;
 pub mod prerequisite;
+mod server_task;
 pub mod tls;
-pub mod venue;
 
-pub use model::{Answer, Received, Said, ScriptedModel, Step};
-pub use venue::Venue;
+pub use fake_platform::FakePlatform;
+pub use model::{ReceivedRequest, ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};

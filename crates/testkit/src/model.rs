@@ -2,7 +2,7 @@
 
 mod anthropic;
 mod chat;
-mod picture;
+mod image;
 mod responses;
 mod script;
 
@@ -25,25 +25,25 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::aside::Aside;
+use crate::server_task::Aside;
 
-pub use picture::Picture;
-pub use script::{Answer, Delivery, Said, Script, Step};
+pub use image::SentImage;
+pub use script::{BodyDelivery, ModelScript, ReplyItem, ScriptStep, ScriptedReply};
 
 /// The longest request that is taken.
-const LONGEST: usize = 64 << 20;
+const MAX_REQUEST_BYTES: usize = 64 << 20;
 
 /// A model on a port of this machine. It ends when it is dropped.
 #[derive(Debug)]
 pub struct ScriptedModel {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ModelState>,
     _aside: Aside,
 }
 
 /// A request as it came.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Received {
+pub struct ReceivedRequest {
     /// The method and the path.
     pub line: String,
     /// The headers, names in lower case.
@@ -54,38 +54,38 @@ pub struct Received {
     pub json: Value,
 }
 
-impl Received {
+impl ReceivedRequest {
     /// The first header of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The pictures in it.
-    pub fn pictures(&self) -> Vec<Picture> {
-        picture::all(&self.json)
+    pub fn images(&self) -> Vec<SentImage> {
+        image::all(&self.json)
     }
 }
 
 #[derive(Debug)]
-struct State {
-    script: Script,
-    steps: Mutex<VecDeque<Step>>,
-    received: Mutex<Vec<Received>>,
+struct ModelState {
+    script: ModelScript,
+    steps: Mutex<VecDeque<ScriptStep>>,
+    received: Mutex<Vec<ReceivedRequest>>,
     failures: Mutex<Vec<String>>,
 }
 
 impl ScriptedModel {
     /// Starts a model that answers its first request by the first step, and so on.
-    pub fn start(steps: impl IntoIterator<Item = Step>) -> io::Result<Self> {
-        Self::play(Script { steps: steps.into_iter().collect(), ..Script::default() })
+    pub fn start(steps: impl IntoIterator<Item = ScriptStep>) -> io::Result<Self> {
+        Self::start_script(ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() })
     }
 
     /// Starts a model with a whole script.
-    pub fn play(script: Script) -> io::Result<Self> {
+    pub fn start_script(script: ModelScript) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(script.listen.as_deref().unwrap_or("127.0.0.1:0"))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let state = Arc::new(State {
+        let state = Arc::new(ModelState {
             steps: Mutex::new(script.steps.iter().cloned().collect()),
             script,
             received: Mutex::default(),
@@ -112,7 +112,7 @@ impl ScriptedModel {
     }
 
     /// All requests so far.
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         locked(&self.state.received).clone()
     }
 
@@ -122,7 +122,7 @@ impl ScriptedModel {
     }
 
     /// How many steps were not asked for.
-    pub fn left(&self) -> usize {
+    pub fn steps_left(&self) -> usize {
         locked(&self.state.steps).len()
     }
 }
@@ -131,7 +131,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn serve(listener: std::net::TcpListener, state: Arc<State>) {
+async fn serve(listener: std::net::TcpListener, state: Arc<ModelState>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -153,27 +153,27 @@ type Body = BoxBody<Bytes, io::Error>;
 
 /// The protocols.
 #[derive(Debug, Clone, Copy)]
-enum Wire {
+enum Protocol {
     Chat,
     Anthropic,
     Responses,
 }
 
-async fn respond(request: Request<Incoming>, state: &State) -> Response<Body> {
+async fn respond(request: Request<Incoming>, state: &ModelState) -> Response<Body> {
     let line = format!("{} {}", request.method(), request.uri().path());
     let headers = request.headers().clone();
-    let read = Limited::new(request.into_body(), LONGEST).collect().await;
+    let read = Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await;
     let body = read.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
     let json: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let received = Received { line: line.clone(), headers: flat(&headers), body, json: json.clone() };
-    if !state.script.forgets {
+    let received = ReceivedRequest { line: line.clone(), headers: flat(&headers), body, json: json.clone() };
+    if !state.script.discard_requests {
         locked(&state.received).push(received.clone());
     }
     let wire = match line.as_str() {
-        "POST /v1/chat/completions" => Wire::Chat,
-        "POST /v1/messages" => Wire::Anthropic,
-        "POST /v1/responses" => Wire::Responses,
-        _ => return beside(&line, state),
+        "POST /v1/chat/completions" => Protocol::Chat,
+        "POST /v1/messages" => Protocol::Anthropic,
+        "POST /v1/responses" => Protocol::Responses,
+        _ => return answer_other_route(&line, state),
     };
     if let Err((status, why)) = check(wire, &received, state) {
         locked(&state.failures).push(format!("{line}: {why}"));
@@ -186,27 +186,29 @@ async fn respond(request: Request<Incoming>, state: &State) -> Response<Body> {
     };
     let streamed = json["stream"] == true;
     let model = json["model"].as_str().unwrap_or_default();
-    let spoken = |answer: &Answer| {
+    let spoken = |answer: &ScriptedReply| {
         let (kind, text) = match (wire, streamed) {
-            (Wire::Chat, true) => (EVENTS, chat::stream(answer, model)),
-            (Wire::Chat, false) => (JSON, chat::whole(answer, model).to_string()),
-            (Wire::Anthropic, true) => (EVENTS, anthropic::stream(answer, model)),
-            (Wire::Anthropic, false) => (JSON, anthropic::whole(answer, model).to_string()),
-            (Wire::Responses, true) => (EVENTS, responses::stream(answer, model)),
-            (Wire::Responses, false) => (JSON, responses::whole(answer, model).to_string()),
+            (Protocol::Chat, true) => (EVENTS, chat::stream(answer, model)),
+            (Protocol::Chat, false) => (JSON, chat::whole(answer, model).to_string()),
+            (Protocol::Anthropic, true) => (EVENTS, anthropic::stream(answer, model)),
+            (Protocol::Anthropic, false) => (JSON, anthropic::whole(answer, model).to_string()),
+            (Protocol::Responses, true) => (EVENTS, responses::stream(answer, model)),
+            (Protocol::Responses, false) => (JSON, responses::whole(answer, model).to_string()),
         };
         delivered(200, &[("content-type".to_owned(), kind.to_owned())], text, answer.delivery)
     };
     match step {
-        Step::Answer(answer) => spoken(&answer),
-        Step::Echo(before) => spoken(&Answer::text(format!("{before}{}", script::last_words(&json)))),
-        Step::Raw { status, headers, body, delivery } => delivered(status, &headers, body, delivery),
-        Step::Error { status, headers, body } => {
+        ScriptStep::Reply(answer) => spoken(&answer),
+        ScriptStep::Echo(before) => {
+            spoken(&ScriptedReply::text(format!("{before}{}", script::last_user_text(&json))))
+        }
+        ScriptStep::Raw { status, headers, body, delivery } => delivered(status, &headers, body, delivery),
+        ScriptStep::Error { status, headers, body } => {
             let mut headers = headers;
             headers.push(("content-type".to_owned(), JSON.to_owned()));
-            delivered(status, &headers, body.to_string(), Delivery::default())
+            delivered(status, &headers, body.to_string(), BodyDelivery::default())
         }
-        Step::Silence => {
+        ScriptStep::Silence => {
             std::future::pending::<()>().await;
             whole(500, &[], String::new())
         }
@@ -222,7 +224,7 @@ fn flat(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 /// What is not the model itself: lists of models, and what local servers tell about themselves.
-fn beside(line: &str, state: &State) -> Response<Body> {
+fn answer_other_route(line: &str, state: &ModelState) -> Response<Body> {
     match state.script.routes.get(line) {
         Some(answer) => whole(200, &[("content-type".to_owned(), JSON.to_owned())], answer.to_string()),
         None => {
@@ -236,7 +238,7 @@ fn beside(line: &str, state: &State) -> Response<Body> {
 }
 
 /// What the vendor would refuse.
-fn check(wire: Wire, received: &Received, state: &State) -> Result<(), (u16, String)> {
+fn check(wire: Protocol, received: &ReceivedRequest, state: &ModelState) -> Result<(), (u16, String)> {
     let bad = |why: String| (400, why);
     if received.header("content-type").is_none_or(|kind| !kind.starts_with(JSON)) {
         return Err(bad("the content type is not application/json".to_owned()));
@@ -244,8 +246,8 @@ fn check(wire: Wire, received: &Received, state: &State) -> Result<(), (u16, Str
     if let Some(key) = &state.script.key {
         let bearer = received.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         let given = match wire {
-            Wire::Anthropic => received.header("x-api-key").or(bearer),
-            Wire::Chat | Wire::Responses => bearer,
+            Protocol::Anthropic => received.header("x-api-key").or(bearer),
+            Protocol::Chat | Protocol::Responses => bearer,
         };
         if given != Some(key.as_str()) {
             return Err((401, "the key is not the right one".to_owned()));
@@ -255,35 +257,40 @@ fn check(wire: Wire, received: &Received, state: &State) -> Result<(), (u16, Str
         return Err(bad("the body is not a JSON object".to_owned()));
     }
     let checked = match wire {
-        Wire::Chat => chat::check(&received.json),
-        Wire::Anthropic if received.header("anthropic-version").is_none() => {
+        Protocol::Chat => chat::check(&received.json),
+        Protocol::Anthropic if received.header("anthropic-version").is_none() => {
             Err("anthropic-version: header is required".to_owned())
         }
-        Wire::Anthropic => anthropic::check(&received.json),
-        Wire::Responses => responses::check(&received.json),
+        Protocol::Anthropic => anthropic::check(&received.json),
+        Protocol::Responses => responses::check(&received.json),
     };
     checked.map_err(bad)
 }
 
-fn error_body(wire: Wire, status: u16, why: &str) -> Value {
+fn error_body(wire: Protocol, status: u16, why: &str) -> Value {
     let kind = match status {
         401 => "authentication_error",
         400 => "invalid_request_error",
         _ => "api_error",
     };
     match wire {
-        Wire::Anthropic => json!({"type": "error", "error": {"type": kind, "message": why}}),
-        Wire::Chat | Wire::Responses => {
+        Protocol::Anthropic => json!({"type": "error", "error": {"type": kind, "message": why}}),
+        Protocol::Chat | Protocol::Responses => {
             json!({"error": {"message": why, "type": kind, "param": null, "code": null}})
         }
     }
 }
 
 fn whole(status: u16, headers: &[(String, String)], body: String) -> Response<Body> {
-    delivered(status, headers, body, Delivery::default())
+    delivered(status, headers, body, BodyDelivery::default())
 }
 
-fn delivered(status: u16, headers: &[(String, String)], body: String, delivery: Delivery) -> Response<Body> {
+fn delivered(
+    status: u16,
+    headers: &[(String, String)],
+    body: String,
+    delivery: BodyDelivery,
+) -> Response<Body> {
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
         response = response.header(name, value);
@@ -297,7 +304,10 @@ fn delivered(status: u16, headers: &[(String, String)], body: String, delivery: 
 }
 
 /// The body in pieces, with pauses, up to where it breaks or falls silent.
-fn pieces(body: String, delivery: Delivery) -> impl futures_util::Stream<Item = io::Result<Frame<Bytes>>> {
+fn pieces(
+    body: String,
+    delivery: BodyDelivery,
+) -> impl futures_util::Stream<Item = io::Result<Frame<Bytes>>> {
     let until = delivery.cut.or(delivery.silent).unwrap_or(body.len()).min(body.len());
     let sent = Bytes::from(body).slice(..until);
     let size = delivery.chunk.unwrap_or(sent.len()).max(1);
@@ -309,7 +319,7 @@ fn pieces(body: String, delivery: Delivery) -> impl futures_util::Stream<Item = 
             // Whoever waits gives hyper the time to send what it has.
             tokio::task::yield_now().await;
             let cut = delivery.cut.map(|_| Err(io::Error::other("cut by the script")));
-            return cut.map(|error| (error, (left, Delivery { cut: None, ..delivery })));
+            return cut.map(|error| (error, (left, BodyDelivery { cut: None, ..delivery })));
         }
         match delivery.pause_ms {
             0 => tokio::task::yield_now().await,

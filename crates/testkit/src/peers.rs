@@ -8,7 +8,7 @@ use crate::prerequisite::report_missing;
 
 /// The vendors' clients, and a mock server that others made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Models {
+pub struct ModelPeers {
     /// A Python with the packages `openai`, `anthropic` and `discord.py`.
     pub python: PathBuf,
     /// The script of aimock, for `node`.
@@ -16,10 +16,10 @@ pub struct Models {
 }
 
 /// Where the vendors' clients are.
-pub fn models() -> Option<Models> {
+pub fn models() -> Option<ModelPeers> {
     let access = access("models")?;
     let path = |key: &str| access[key].as_str().map(PathBuf::from).filter(|path| path.exists());
-    Some(Models { python: path("python")?, aimock: path("aimock")? })
+    Some(ModelPeers { python: path("python")?, aimock: path("aimock")? })
 }
 
 /// How a peer is reached. Without it a test cannot do what it is for: in CI that is a failure, elsewhere it is said loudly.

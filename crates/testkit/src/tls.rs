@@ -13,59 +13,59 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::aside::Aside;
+use crate::server_task::Aside;
 
 /// How the answer to a handshake begins.
-const BEGINNING: &[u8] = &[0x16, 0x03, 0x03];
+const TLS_RECORD_START: &[u8] = &[0x16, 0x03, 0x03];
 
 /// Who signs certificates.
 #[derive(Debug)]
-pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct CertificateAuthority(CertifiedIssuer<'static, KeyPair>);
 
 /// How connections are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum TlsBehavior {
     /// As they should be.
-    Honest,
+    Valid,
     /// With a certificate for another name.
-    OtherName,
+    WrongName,
     /// With a certificate that has expired.
     Expired,
     /// With a certificate that is not valid yet.
-    Early,
+    NotYetValid,
     /// With a certificate of another authority.
-    Stranger,
+    UnknownAuthority,
     /// Without TLS.
-    Plain,
+    NoTls,
     /// They break in the middle of the handshake.
-    Broken,
+    BrokenHandshake,
     /// Not a word is said.
     Silent,
     /// They end without the word that TLS has for it.
-    Abrupt,
+    NoCloseNotify,
 }
 
 /// What stands before a server and speaks TLS for it. It ends when it is dropped.
 #[derive(Debug)]
-pub struct Front {
+pub struct TlsFront {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<FrontState>,
     _aside: Aside,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FrontState {
     server: SocketAddr,
-    authority: Arc<Authority>,
+    authority: Arc<CertificateAuthority>,
     names: Vec<String>,
-    manner: Mutex<Manner>,
+    behavior: Mutex<TlsBehavior>,
     /// How often a connection was made.
-    taken: watch::Sender<u32>,
+    accepted: watch::Sender<u32>,
     /// How often all connections were cut.
     cuts: watch::Sender<u32>,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// A new one that nobody knows.
     pub fn new() -> io::Result<Arc<Self>> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -106,18 +106,18 @@ impl Authority {
     }
 }
 
-impl Front {
+impl TlsFront {
     /// Stands before a server, under the address it listens at and another name.
-    pub fn open(server: SocketAddr, authority: &Arc<Authority>, name: &str) -> io::Result<Self> {
+    pub fn start(server: SocketAddr, authority: &Arc<CertificateAuthority>, name: &str) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FrontState {
             server,
             authority: Arc::clone(authority),
             names: vec![address.ip().to_string(), name.to_owned()],
-            manner: Mutex::new(Manner::Honest),
-            taken: watch::Sender::default(),
+            behavior: Mutex::new(TlsBehavior::Valid),
+            accepted: watch::Sender::default(),
             cuts: watch::Sender::default(),
         });
         let served = Arc::clone(&shared);
@@ -131,58 +131,58 @@ impl Front {
     }
 
     /// How connections are taken from now on.
-    pub fn behave(&self, manner: Manner) {
-        *self.shared.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
+    pub fn set_behavior(&self, manner: TlsBehavior) {
+        *self.shared.behavior.lock().unwrap_or_else(PoisonError::into_inner) = manner;
     }
 
     /// Cuts all connections.
-    pub fn cut(&self) {
+    pub fn drop_connections(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
     /// How often a connection was made, and when that changes.
-    pub fn taken(&self) -> watch::Receiver<u32> {
-        self.shared.taken.subscribe()
+    pub fn accepted(&self) -> watch::Receiver<u32> {
+        self.shared.accepted.subscribe()
     }
 }
 
-async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>) {
+async fn serve(listener: std::net::TcpListener, shared: Arc<FrontState>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        shared.taken.send_modify(|taken| *taken += 1);
+        shared.accepted.send_modify(|taken| *taken += 1);
         let (shared, mut cuts) = (Arc::clone(&shared), shared.cuts.subscribe());
         connections.spawn(async move {
             tokio::select! {
                 // A connection that ends badly is often what the test wanted.
-                _ended = shared.pass(client) => {}
+                _ended = shared.relay(client) => {}
                 _cut = cuts.changed() => {}
             }
         });
     }
 }
 
-impl Shared {
-    async fn pass(&self, mut client: TcpStream) -> io::Result<()> {
-        let manner = *self.manner.lock().unwrap_or_else(PoisonError::into_inner);
+impl FrontState {
+    async fn relay(&self, mut client: TcpStream) -> io::Result<()> {
+        let manner = *self.behavior.lock().unwrap_or_else(PoisonError::into_inner);
         match manner {
-            Manner::Silent => return std::future::pending().await,
-            Manner::Broken => {
+            TlsBehavior::Silent => return std::future::pending().await,
+            TlsBehavior::BrokenHandshake => {
                 // All of what it says, since what is left unread would break it in another way.
                 let heard = client.read(&mut [0; 16 * 1024]).await?;
-                return if heard > 0 { client.write_all(BEGINNING).await } else { Ok(()) };
+                return if heard > 0 { client.write_all(TLS_RECORD_START).await } else { Ok(()) };
             }
             _ => {}
         }
-        if manner == Manner::Plain {
+        if manner == TlsBehavior::NoTls {
             let mut server = TcpStream::connect(self.server).await?;
             return copy_bidirectional(&mut client, &mut server).await.map(drop);
         }
         let acceptor = TlsAcceptor::from(Arc::new(self.config(manner)?));
         let mut client = acceptor.accept(client).await?;
         let mut server = TcpStream::connect(self.server).await?;
-        if manner == Manner::Abrupt {
+        if manner == TlsBehavior::NoCloseNotify {
             let (mut from_client, mut to_client) = split(client);
             let (mut from_server, mut to_server) = server.split();
             tokio::select! {
@@ -194,14 +194,17 @@ impl Shared {
         copy_bidirectional(&mut client, &mut server).await.map(drop)
     }
 
-    fn config(&self, manner: Manner) -> io::Result<ServerConfig> {
-        let names =
-            if manner == Manner::OtherName { vec!["other.invalid".to_owned()] } else { self.names.clone() };
+    fn config(&self, manner: TlsBehavior) -> io::Result<ServerConfig> {
+        let names = if manner == TlsBehavior::WrongName {
+            vec!["other.invalid".to_owned()]
+        } else {
+            self.names.clone()
+        };
         let mut params = CertificateParams::new(names).map_err(io::Error::other)?;
         match manner {
-            Manner::Expired => params.not_after = date_time_ymd(2001, 1, 1),
-            Manner::Early => params.not_before = date_time_ymd(4000, 1, 1),
-            Manner::Stranger => return Authority::new()?.sign(&params),
+            TlsBehavior::Expired => params.not_after = date_time_ymd(2001, 1, 1),
+            TlsBehavior::NotYetValid => params.not_before = date_time_ymd(4000, 1, 1),
+            TlsBehavior::UnknownAuthority => return CertificateAuthority::new()?.sign(&params),
             _ => {}
         }
         self.authority.sign(&params)

@@ -301,7 +301,7 @@ impl Drop for Server {
 }
 
 fn says(what: &[Value]) -> Value {
-    json!({"answer": {"says": what}})
+    json!({"reply": {"items": what}})
 }
 
 fn call(id: &str, command: &str) -> Value {

@@ -10,7 +10,7 @@ use hermes_agent::{
 use hermes_model::{Api, Client, Endpoint, Sight};
 use hermes_policy::Gate;
 use hermes_store::Store;
-use hermes_testkit::{ScriptedModel, Step};
+use hermes_testkit::{ScriptStep, ScriptedModel};
 use hermes_types::{BackendName, Message};
 
 use crate::env::ScriptedApprover;
@@ -35,7 +35,7 @@ impl Deref for ChatEnv {
 }
 
 impl ChatEnv {
-    pub(crate) async fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+    pub(crate) async fn new(steps: impl IntoIterator<Item = ScriptStep>) -> Self {
         Self::with_model(ScriptedModel::start(steps).unwrap()).await
     }
 

@@ -1,17 +1,17 @@
 //! Turns that a person stops.
 
 use hermes_agent::{StopReason, TurnControl, TurnEvent};
-use hermes_testkit::model::Delivery;
-use hermes_testkit::{Answer, Said, Step};
+use hermes_testkit::model::BodyDelivery;
+use hermes_testkit::{ReplyItem, ScriptStep, ScriptedReply};
 use serde_json::json;
 
 use crate::chat::ChatEnv;
 use crate::fixture::eventually;
 
 /// Sends a text and then stalls.
-fn stalling(text: &str, bytes: usize) -> Step {
-    let delivery = Delivery { silent: Some(bytes), ..Delivery::default() };
-    Step::Answer(Answer { says: vec![Said::Text(text.to_owned())], finish: None, delivery })
+fn stalling(text: &str, bytes: usize) -> ScriptStep {
+    let delivery = BodyDelivery { silent: Some(bytes), ..BodyDelivery::default() };
+    ScriptStep::Reply(ScriptedReply { items: vec![ReplyItem::Text(text.to_owned())], finish: None, delivery })
 }
 
 /// Stops the turn at the first matching event.
@@ -34,7 +34,7 @@ async fn run_until(
 #[tokio::test]
 async fn an_interrupted_reply_is_stored() {
     let long = "word ".repeat(200);
-    let env = ChatEnv::new([stalling(&long, 3_000), Step::text("well")]).await;
+    let env = ChatEnv::new([stalling(&long, 3_000), ScriptStep::text("well")]).await;
     let (mut conversation, reason) = run_until(&env, |event| matches!(event, TurnEvent::Text(_))).await;
     assert_eq!(reason, StopReason::Interrupted);
     let stored = env.stored(&conversation).await;
@@ -46,7 +46,7 @@ async fn an_interrupted_reply_is_stored() {
 
 #[tokio::test]
 async fn a_silent_model_is_interrupted() {
-    let env = ChatEnv::new([Step::Silence]).await;
+    let env = ChatEnv::new([ScriptStep::Silence]).await;
     let mut conversation = env.create().await;
     let control = TurnControl::default();
     let stop = control.stop.clone();
@@ -62,16 +62,16 @@ async fn a_silent_model_is_interrupted() {
 
 #[tokio::test]
 async fn running_commands_are_ended_and_the_others_do_not_start() {
-    let call = |id: &str, command: &str| Said::Call {
+    let call = |id: &str, command: &str| ReplyItem::Call {
         id: id.to_owned(),
         name: "terminal".to_owned(),
         arguments: json!({"command": command}),
     };
     let first = "echo begun; sleep 1234.5 & setsid sleep 1234.5 & wait";
     let env = ChatEnv::new([
-        Step::says([call("c1", first), call("c2", "touch second")]),
-        Step::says([call("c3", "pgrep -fc '^sleep 1234[.]5' || true")]),
-        Step::text("well"),
+        ScriptStep::reply([call("c1", first), call("c2", "touch second")]),
+        ScriptStep::reply([call("c3", "pgrep -fc '^sleep 1234[.]5' || true")]),
+        ScriptStep::text("well"),
     ])
     .await;
     let (mut conversation, reason) =

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use hermes_agent::StopReason;
-use hermes_testkit::model::Script;
-use hermes_testkit::{ScriptedModel, Step};
+use hermes_testkit::model::ModelScript;
+use hermes_testkit::{ScriptStep, ScriptedModel};
 use serde_json::json;
 
 use crate::chat::ChatEnv;
@@ -41,12 +41,14 @@ async fn run_thousands_of_turns() {
     let turn = |n: usize| {
         let command = format!("seq {n} {}", n + 3_000);
         [
-            Step::call(&format!("c{n}"), "terminal", json!({"command": command})),
-            Step::text(&format!("done {n}")),
+            ScriptStep::call(&format!("c{n}"), "terminal", json!({"command": command})),
+            ScriptStep::text(&format!("done {n}")),
         ]
     };
     let steps = (0..TURNS).flat_map(turn).collect();
-    let model = ScriptedModel::play(Script { steps, forgets: true, ..Script::default() }).unwrap();
+    let model =
+        ScriptedModel::start_script(ModelScript { steps, discard_requests: true, ..ModelScript::default() })
+            .unwrap();
     let env = ChatEnv::with_model(model).await;
     let (mut warm, mut most, mut text) = (0.0, 0.0_f64, 0);
     for session in 0..TURNS / TURNS_PER_SESSION {

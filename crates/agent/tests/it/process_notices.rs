@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use hermes_agent::{Conversation, StopReason, ToolContext, TurnControl};
-use hermes_testkit::Step;
+use hermes_testkit::ScriptStep;
 use serde_json::{Value, json};
 
 use crate::chat::ChatEnv;
 
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn background(id: &str, command: &str, more: Value) -> Step {
+fn background(id: &str, command: &str, more: Value) -> ScriptStep {
     let mut arguments = json!({"command": command, "background": true});
     arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    Step::call(id, "terminal", arguments)
+    ScriptStep::call(id, "terminal", arguments)
 }
 
-fn foreground(id: &str, command: &str) -> Step {
-    Step::call(id, "terminal", json!({"command": command}))
+fn foreground(id: &str, command: &str) -> ScriptStep {
+    ScriptStep::call(id, "terminal", json!({"command": command}))
 }
 
 /// Waits until no background process runs.
@@ -59,8 +59,8 @@ async fn an_end_is_delivered_once_to_a_waiting_caller() {
             &waiting_for_release(&format!("echo all {secret} done; exit 3")),
             json!({"notify_on_complete": true}),
         ),
-        Step::text("It runs."),
-        Step::text("I heard."),
+        ScriptStep::text("It runs."),
+        ScriptStep::text("I heard."),
     ];
     let env = ChatEnv::new(steps).await;
     let mut conversation = env.create().await;
@@ -92,10 +92,10 @@ async fn an_end_is_delivered_once_to_a_waiting_caller() {
 async fn during_a_turn_a_notice_comes_with_the_next_result() {
     let env = ChatEnv::new([
         background("c1", &waiting_for_release("echo done"), json!({"notify_on_complete": true})),
-        Step::text("It runs."),
+        ScriptStep::text("It runs."),
         foreground("c2", "echo two"),
         foreground("c3", "echo three"),
-        Step::text("I heard."),
+        ScriptStep::text("I heard."),
     ])
     .await;
     let mut conversation = env.create().await;
@@ -121,8 +121,8 @@ async fn an_end_that_the_model_has_seen_is_not_reported() {
     let env = ChatEnv::new([
         background("c1", "true", json!({"notify_on_complete": true})),
         // A unique prefix of an id is enough.
-        Step::call("c2", "process", json!({"action": "wait", "session_id": "proc_"})),
-        Step::text("It ended."),
+        ScriptStep::call("c2", "process", json!({"action": "wait", "session_id": "proc_"})),
+        ScriptStep::text("It ended."),
     ])
     .await;
     let mut conversation = env.create().await;
@@ -138,7 +138,7 @@ async fn watched_lines_are_reported_and_the_end_is_not() {
     let command = waiting_for_release("echo starting; echo ready one; echo ready two");
     let env = ChatEnv::new([
         background("c1", &command, json!({"watch_patterns": ["ready"]})),
-        Step::text("It runs."),
+        ScriptStep::text("It runs."),
     ])
     .await;
     let mut conversation = env.create().await;
@@ -158,12 +158,12 @@ async fn after_a_restart_only_new_notices_are_delivered() {
     let notify = json!({"notify_on_complete": true});
     let env = ChatEnv::new([
         background("c1", "echo first", notify.clone()),
-        Step::text("It runs."),
-        Step::text("I heard of the first."),
+        ScriptStep::text("It runs."),
+        ScriptStep::text("I heard of the first."),
         background("c2", &waiting_for_release("echo second"), notify),
-        Step::text("It runs too."),
+        ScriptStep::text("It runs too."),
         foreground("c3", "echo three"),
-        Step::text("Well."),
+        ScriptStep::text("Well."),
     ])
     .await;
     let mut conversation = env.create().await;
@@ -190,12 +190,14 @@ async fn after_a_restart_only_new_notices_are_delivered() {
 #[tokio::test]
 async fn the_longest_results_of_a_batch_are_spilled_to_files() {
     let sizes = [49_000, 30_000, 45_000, 40_000, 44_000];
-    let calls = sizes.iter().zip(1..).map(|(size, n)| hermes_testkit::Said::Call {
+    let calls = sizes.iter().zip(1..).map(|(size, n)| hermes_testkit::ReplyItem::Call {
         id: format!("c{n}"),
         name: "terminal".to_owned(),
         arguments: json!({"command": format!("head -c {size} /dev/zero | tr '\\0' {n}")}),
     });
-    let env = ChatEnv::new([Step::says(calls), Step::text("Long."), Step::text("Still long.")]).await;
+    let env =
+        ChatEnv::new([ScriptStep::reply(calls), ScriptStep::text("Long."), ScriptStep::text("Still long.")])
+            .await;
     let mut conversation = env.create().await;
     // A steer stays in a spilled result, however long it is.
     let (control, text) = (TurnControl::default(), "quick! ".repeat(100));

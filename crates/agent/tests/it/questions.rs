@@ -2,7 +2,7 @@
 
 use hermes_agent::StopReason;
 use hermes_store::{AnswerResult, QuestionState};
-use hermes_testkit::Step;
+use hermes_testkit::ScriptStep;
 use hermes_types::{Answer, Choice, Person, Timestamp};
 use serde_json::json;
 
@@ -11,8 +11,8 @@ use crate::chat::ChatEnv;
 /// A command that needs approval.
 const DANGEROUS: &str = "chmod -R 777 . && echo ran >>log";
 
-fn dangerous(id: &str) -> Step {
-    Step::call(id, "terminal", json!({"command": DANGEROUS}))
+fn dangerous(id: &str) -> ScriptStep {
+    ScriptStep::call(id, "terminal", json!({"command": DANGEROUS}))
 }
 
 /// One line for each run of the command.
@@ -22,9 +22,9 @@ fn log(env: &ChatEnv) -> String {
 
 /// A model that calls the dangerous command once or twice.
 async fn dangerous_chat(again: bool) -> ChatEnv {
-    let mut steps = vec![dangerous("c1"), Step::text("ok")];
+    let mut steps = vec![dangerous("c1"), ScriptStep::text("ok")];
     if again {
-        steps.extend([dangerous("c2"), Step::text("ok")]);
+        steps.extend([dangerous("c2"), ScriptStep::text("ok")]);
     }
     ChatEnv::new(steps).await
 }

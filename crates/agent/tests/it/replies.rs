@@ -1,28 +1,28 @@
 //! Replies of a model and their handling.
 
 use hermes_agent::{Conversation, StopReason, TurnControl, TurnEvent};
-use hermes_testkit::{Answer, Said, Step};
+use hermes_testkit::{ReplyItem, ScriptStep, ScriptedReply};
 use hermes_types::Usage;
 use serde_json::{Value, json};
 
 use crate::chat::ChatEnv;
 
-fn call(id: &str, command: &str) -> Said {
-    Said::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
+fn call(id: &str, command: &str) -> ReplyItem {
+    ReplyItem::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
 }
 
-fn reply(says: impl IntoIterator<Item = Said>, finish: &str) -> Step {
+fn reply(items: impl IntoIterator<Item = ReplyItem>, finish: &str) -> ScriptStep {
     let says = says.into_iter().collect();
-    Step::Answer(Answer { says, finish: Some(finish.to_owned()), ..Answer::default() })
+    ScriptStep::Reply(ScriptedReply { items, finish: Some(finish.to_owned()), ..ScriptedReply::default() })
 }
 
-fn text(text: &str) -> Said {
-    Said::Text(text.to_owned())
+fn text(text: &str) -> ReplyItem {
+    ReplyItem::Text(text.to_owned())
 }
 
 #[tokio::test]
 async fn a_reply_is_reported_stored_and_counted() {
-    let env = ChatEnv::new([Step::text("hello there")]).await;
+    let env = ChatEnv::new([ScriptStep::text("hello there")]).await;
     let mut conversation = env.create().await;
     let result = env.run(&mut conversation, "hi").await;
     assert_eq!(
@@ -54,8 +54,11 @@ async fn a_reply_is_reported_stored_and_counted() {
 #[tokio::test]
 async fn calls_run_in_order_and_their_results_are_stored_before_the_next_request() {
     let five = (1..=5).map(|n| call(&format!("c{n}"), &format!("echo {n} >>log; wc -l <log")));
-    let env =
-        ChatEnv::new([Step::says([text("I count.")].into_iter().chain(five)), Step::text("done")]).await;
+    let env = ChatEnv::new([
+        ScriptStep::reply([text("I count.")].into_iter().chain(five)),
+        ScriptStep::text("done"),
+    ])
+    .await;
     let mut conversation = env.create().await;
     let result = env.run(&mut conversation, "count").await;
     assert_eq!(
@@ -85,14 +88,15 @@ async fn calls_run_in_order_and_their_results_are_stored_before_the_next_request
 #[tokio::test]
 async fn a_call_that_was_cut_off_is_not_run_and_requested_once_more() {
     let cut = || {
-        let call = Said::Call {
+        let call = ReplyItem::Call {
             id: "c1".to_owned(),
             name: "terminal".to_owned(),
             arguments: json!("{\"command\": \"touch ran; echo "),
         };
         reply([text("now"), call], "length")
     };
-    let env = ChatEnv::new([cut(), Step::says([call("c2", "touch better")]), Step::text("ok")]).await;
+    let env =
+        ChatEnv::new([cut(), ScriptStep::reply([call("c2", "touch better")]), ScriptStep::text("ok")]).await;
     let mut conversation = env.create().await;
     assert_eq!(env.run(&mut conversation, "go").await.stop_reason, StopReason::Answered);
     assert!(!env.work().join("ran").exists() && env.work().join("better").exists());
@@ -117,7 +121,7 @@ async fn a_reply_that_was_cut_off_is_continued_and_stored_as_one() {
     let env = ChatEnv::new([
         reply([text("one, ")], "length"),
         reply([text("two, ")], "length"),
-        Step::text("three"),
+        ScriptStep::text("three"),
     ])
     .await;
     let mut conversation = env.create().await;
@@ -129,9 +133,14 @@ async fn a_reply_that_was_cut_off_is_continued_and_stored_as_one() {
 
 #[tokio::test]
 async fn an_empty_reply_is_requested_again_a_limited_number_of_times() {
-    let env =
-        ChatEnv::new([Step::says([]), Step::text("sorry"), Step::says([]), Step::says([]), Step::says([])])
-            .await;
+    let env = ChatEnv::new([
+        ScriptStep::reply([]),
+        ScriptStep::text("sorry"),
+        ScriptStep::reply([]),
+        ScriptStep::reply([]),
+        ScriptStep::reply([]),
+    ])
+    .await;
     let mut conversation = env.create().await;
     assert_eq!(env.run(&mut conversation, "a").await.stop_reason, StopReason::Answered);
     let result = env.run(&mut conversation, "b").await;
@@ -141,8 +150,8 @@ async fn an_empty_reply_is_requested_again_a_limited_number_of_times() {
 
 #[tokio::test]
 async fn an_unknown_tool_is_reported_and_ends_the_turn_the_third_time() {
-    let wrong = |n: u32| Step::call(&format!("w{n}"), "fly_to_the_moon", json!({}));
-    let env = ChatEnv::new([wrong(1), Step::text("sorry"), wrong(2), wrong(3), wrong(4)]).await;
+    let wrong = |n: u32| ScriptStep::call(&format!("w{n}"), "fly_to_the_moon", json!({}));
+    let env = ChatEnv::new([wrong(1), ScriptStep::text("sorry"), wrong(2), wrong(3), wrong(4)]).await;
     let mut conversation = env.create().await;
     assert_eq!(env.run(&mut conversation, "a").await.stop_reason, StopReason::Answered);
     assert!(env.seen()[0]["error"].as_str().unwrap().contains("available: terminal"));
@@ -152,8 +161,8 @@ async fn an_unknown_tool_is_reported_and_ends_the_turn_the_third_time() {
 
 #[tokio::test]
 async fn at_the_request_limit_the_model_writes_a_summary() {
-    let again = |n: u32| Step::says([call(&format!("c{n}"), &format!("echo {n}"))]);
-    let mut env = ChatEnv::new([again(1), again(2), Step::text("I did two things")]).await;
+    let again = |n: u32| ScriptStep::reply([call(&format!("c{n}"), &format!("echo {n}"))]);
+    let mut env = ChatEnv::new([again(1), again(2), ScriptStep::text("I did two things")]).await;
     env.max_model_calls = 2;
     let mut conversation = env.create().await;
     let result = env.run(&mut conversation, "go").await;
@@ -165,8 +174,8 @@ async fn at_the_request_limit_the_model_writes_a_summary() {
 
 #[tokio::test]
 async fn repeated_failures_cause_a_warning_or_end_the_turn() {
-    let again = |n: u32| Step::says([call(&format!("c{n}"), "false")]);
-    let env = ChatEnv::new([again(1), again(2), Step::text("I stop")]).await;
+    let again = |n: u32| ScriptStep::reply([call(&format!("c{n}"), "false")]);
+    let env = ChatEnv::new([again(1), again(2), ScriptStep::text("I stop")]).await;
     let mut conversation = env.create().await;
     assert_eq!(env.run(&mut conversation, "go").await.stop_reason, StopReason::Answered);
     let seen = env.seen();
@@ -185,8 +194,8 @@ async fn repeated_failures_cause_a_warning_or_end_the_turn() {
 async fn every_request_of_a_session_begins_with_the_same_bytes() {
     let mut steps = Vec::new();
     for n in 0..10 {
-        steps.push(Step::says([call(&format!("c{n}"), &format!("echo {n}"))]));
-        steps.push(Step::text(&format!("answer {n}")));
+        steps.push(ScriptStep::reply([call(&format!("c{n}"), &format!("echo {n}"))]));
+        steps.push(ScriptStep::text(&format!("answer {n}")));
     }
     let env = ChatEnv::new(steps).await;
     let mut conversation = env.create().await;
@@ -218,9 +227,12 @@ async fn every_request_of_a_session_begins_with_the_same_bytes() {
 
 #[tokio::test]
 async fn a_steer_comes_with_the_next_result() {
-    let env =
-        ChatEnv::new([Step::says([call("c1", "echo 1")]), Step::text("ok"), Step::text("nothing to do")])
-            .await;
+    let env = ChatEnv::new([
+        ScriptStep::reply([call("c1", "echo 1")]),
+        ScriptStep::text("ok"),
+        ScriptStep::text("nothing to do"),
+    ])
+    .await;
     let mut conversation = env.create().await;
     let control = TurnControl::default();
     control.steer("and be quick");
@@ -235,7 +247,8 @@ async fn a_steer_comes_with_the_next_result() {
 
 #[tokio::test]
 async fn the_last_message_can_be_undone() {
-    let env = ChatEnv::new([Step::text("one"), Step::text("two"), Step::text("three")]).await;
+    let env =
+        ChatEnv::new([ScriptStep::text("one"), ScriptStep::text("two"), ScriptStep::text("three")]).await;
     let mut conversation = env.create().await;
     env.run(&mut conversation, "a").await;
     env.run(&mut conversation, "b").await;

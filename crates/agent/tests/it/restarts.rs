@@ -3,15 +3,15 @@
 
 use hermes_agent::{Conversation, StopReason, TurnControl, TurnEvent, TurnResult};
 use hermes_store::SessionId;
-use hermes_testkit::{Said, Step};
+use hermes_testkit::{ReplyItem, ScriptStep};
 use hermes_types::{Answer, Choice, Person, Timestamp};
 use serde_json::json;
 
 use crate::chat::ChatEnv;
 use crate::fixture::eventually;
 
-fn call(id: &str, command: &str) -> Said {
-    Said::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
+fn call(id: &str, command: &str) -> ReplyItem {
+    ReplyItem::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
 }
 
 /// Starts a turn and drops it at some point.
@@ -39,12 +39,12 @@ async fn resume(env: &ChatEnv, id: SessionId) -> (Conversation, TurnResult) {
 #[tokio::test]
 async fn a_running_call_is_not_repeated_and_a_pending_one_is_run() {
     let env = ChatEnv::new([
-        Step::says([
+        ScriptStep::reply([
             call("c1", "echo 1 >>log"),
             call("c2", "echo 2 >>log; touch begun; sleep 60"),
             call("c3", "echo 3 >>log"),
         ]),
-        Step::text("well"),
+        ScriptStep::text("well"),
     ])
     .await;
     let begun = env.work().join("begun");
@@ -63,8 +63,12 @@ async fn a_running_call_is_not_repeated_and_a_pending_one_is_run() {
 
 #[tokio::test]
 async fn a_request_without_a_reply_is_repeated() {
-    let env =
-        ChatEnv::new([Step::says([call("c1", "echo 1 >>log")]), Step::Silence, Step::text("well")]).await;
+    let env = ChatEnv::new([
+        ScriptStep::reply([call("c1", "echo 1 >>log")]),
+        ScriptStep::Silence,
+        ScriptStep::text("well"),
+    ])
+    .await;
     let id = run_and_drop(&env, async || {
         eventually("the model is asked again", async || env.model.received().len() >= 2).await;
     })
@@ -82,7 +86,7 @@ async fn a_request_without_a_reply_is_repeated() {
 /// A session with an unanswered question.
 async fn with_open_question() -> (ChatEnv, SessionId) {
     let command = "echo ran >>log; chmod -R 777 .";
-    let env = ChatEnv::new([Step::says([call("c1", command)]), Step::text("well")]).await;
+    let env = ChatEnv::new([ScriptStep::reply([call("c1", command)]), ScriptStep::text("well")]).await;
     let id = run_and_drop(&env, async || env.approver.asked.notified().await).await;
     assert!(!env.work().join("log").exists());
     (env, id)
@@ -131,9 +135,12 @@ async fn a_used_answer_does_not_run_its_command_again() {
 #[tokio::test]
 async fn a_script_with_an_open_question_is_not_run_again() {
     let code = "open('log', 'a').write('x')\nfrom hermes_tools import terminal\nterminal('r' + 'm -rf .git')";
-    let script =
-        Said::Call { id: "c1".to_owned(), name: "execute_code".to_owned(), arguments: json!({"code": code}) };
-    let env = ChatEnv::new([Step::says([script]), Step::text("well")]).await;
+    let script = ReplyItem::Call {
+        id: "c1".to_owned(),
+        name: "execute_code".to_owned(),
+        arguments: json!({"code": code}),
+    };
+    let env = ChatEnv::new([ScriptStep::reply([script]), ScriptStep::text("well")]).await;
     std::fs::create_dir(env.work().join(".git")).unwrap();
     let id = run_and_drop(&env, async || env.approver.asked.notified().await).await;
     let (conversation, result) = resume(&env, id).await;

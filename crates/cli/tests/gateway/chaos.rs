@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hermes_testkit::discord::Id;
-use hermes_testkit::venue::Venue;
+use hermes_testkit::discord::Snowflake;
+use hermes_testkit::fake_platform::FakePlatform;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
@@ -31,29 +31,30 @@ impl Dice {
 async fn each_message_is_answered_once_however_often_the_gateway_is_killed() {
     let mut env = GatewayEnv::echo().await;
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    let people: Vec<Id> = (0..PEOPLE).map(|number| env.server.user(&format!("p{number}"))).collect();
-    let guild = env.server.guild("crowd", &people);
+    let people: Vec<Snowflake> =
+        (0..PEOPLE).map(|number| env.server.add_user(&format!("p{number}"))).collect();
+    let guild = env.server.add_guild("crowd", &people);
     // Half of the chats are direct messages, half are channels with mentions and threads.
-    let dms: Vec<(Id, Id)> =
-        people.iter().take(CHATS / 2).map(|person| (*person, env.server.dm(*person))).collect();
-    let channels: Vec<Id> =
-        (0..CHATS / 2).map(|number| env.server.channel(guild, &format!("c{number}"))).collect();
-    let mut said: BTreeMap<Id, (Id, String)> = BTreeMap::new();
+    let dms: Vec<(Snowflake, Snowflake)> =
+        people.iter().take(CHATS / 2).map(|person| (*person, env.server.dm_channel(*person))).collect();
+    let channels: Vec<Snowflake> =
+        (0..CHATS / 2).map(|number| env.server.add_channel(guild, &format!("c{number}"))).collect();
+    let mut said: BTreeMap<Snowflake, (Snowflake, String)> = BTreeMap::new();
     for _ in 0..KILLS {
         // A gateway killed between opening a thread and recording it opens it again and gets "already exists".
-        env.server.expect(160_004);
+        env.server.expect_violation(160_004);
     }
     env.start().await;
     // A first start fetches nothing, so it gets a message first.
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "hello");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "hello");
     env.wait_for_replies(dm, 1).await;
     for kill in 0..KILLS {
         for word in 0..1 + dice.roll(3) {
             let text = format!("word {kill}.{word}");
             if dice.roll(2) == 0 {
                 let (person, dm) = dms[dice.roll(dms.len())];
-                said.insert(env.server.say(person, dm, &text), (dm, text));
+                said.insert(env.server.send_text(person, dm, &text), (dm, text));
             } else {
                 let (person, channel) = (people[dice.roll(PEOPLE)], channels[dice.roll(channels.len())]);
                 said.insert(env.mention(person, channel, &text), (channel, text));
@@ -99,28 +100,28 @@ fn unanswered(env: &GatewayEnv) -> usize {
 async fn a_command_is_stored_before_it_is_acknowledged_and_dropped_if_the_user_saw_a_failure() {
     let mut env = GatewayEnv::echo().await.open().await;
     env.wait("the commands are there", |server| {
-        server.look(|world| (world.commands.len() == 18).then_some(()))
+        server.read(|world| (world.commands.len() == 18).then_some(()))
     })
     .await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     env.server.stall();
-    env.server.expect(10_062);
+    env.server.expect_violation(10_062);
     let text = json!([{"name": "text", "type": 3, "value": "hello"}]);
     let killed = async {
-        env.wait("the acknowledgment hangs", |server| (server.hanging() > 0).then_some(())).await;
+        env.wait("the acknowledgment hangs", |server| (server.pending_requests() > 0).then_some(())).await;
         assert_eq!(unanswered(&env), 1);
         kill_process(env.pid(), Signal::KILL).unwrap();
     };
-    let (called, ()) = tokio::join!(env.server.invoke(env.ann, dm, "queue", text.clone()), killed);
+    let (called, ()) = tokio::join!(env.server.invoke_command(env.ann, dm, "queue", text.clone()), killed);
     called.unwrap_err();
     env.kill();
     env.server.recover();
-    env.server.expect(10_062);
+    env.server.expect_violation(10_062);
     env.start().await;
     eventually("it is not waited for any more", || unanswered(&env) == 0);
     assert!(env.model_requests().is_empty() && env.replies(dm).is_empty());
 
-    env.server.invoke(env.ann, dm, "queue", text).await.unwrap();
+    env.server.invoke_command(env.ann, dm, "queue", text).await.unwrap();
     env.wait_for_message(dm, "the answer", |seen| seen.text == "echo: hello").await;
     env.close().await;
 }

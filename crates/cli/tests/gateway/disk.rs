@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io::Write;
 
-use hermes_testkit::model::{Answer, Delivery};
-use hermes_testkit::{Said, Step};
+use hermes_testkit::model::{BodyDelivery, ScriptedReply};
+use hermes_testkit::{ReplyItem, ScriptStep};
 
 use crate::env::{GatewayEnv, eventually};
 
@@ -29,7 +29,7 @@ async fn messages_sent_while_the_disk_is_full_are_answered_later() {
         .set_env("HERMES_LOG", "info")
         .open()
         .await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
     env.send(env.ann, ann, "one");
     assert_eq!(env.wait_for_replies(ann, 1).await, ["echo: one"]);
     fill(&env);
@@ -46,9 +46,9 @@ async fn messages_sent_while_the_disk_is_full_are_answered_later() {
 
 #[tokio::test]
 async fn a_failure_because_of_a_full_disk_is_reported_later() {
-    let slow = Step::Answer(Answer {
-        says: vec![Said::Text("first".to_owned())],
-        delivery: Delivery { pause_ms: 1_000, ..Default::default() },
+    let slow = ScriptStep::Reply(ScriptedReply {
+        items: vec![ReplyItem::Text("first".to_owned())],
+        delivery: BodyDelivery { pause_ms: 1_000, ..Default::default() },
         ..Default::default()
     });
     let env = GatewayEnv::with(GatewayEnv::echo_script([slow]), LOCAL)
@@ -57,7 +57,7 @@ async fn a_failure_because_of_a_full_disk_is_reported_later() {
         .set_env("HERMES_LOG", "info")
         .open()
         .await;
-    let ann = env.server.dm(env.ann);
+    let ann = env.server.dm_channel(env.ann);
     env.send(env.ann, ann, "one");
     eventually("the model is asked", || env.model_requests().len() == 1);
     fill(&env);
@@ -78,7 +78,7 @@ async fn an_unwritable_state_file_stops_nothing() {
     // A non-empty directory cannot be replaced.
     fs::create_dir_all(env.path("home/gateway_state.json/full")).unwrap();
     env.start().await;
-    let ann = env.server.dm(env.ann);
+    let ann = env.server.dm_channel(env.ann);
     env.send(env.ann, ann, "one");
     assert_eq!(env.wait_for_replies(ann, 1).await, ["echo: one"]);
     fs::remove_dir_all(env.path("home/gateway_state.json")).unwrap();

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_testkit::discord::{Id, Server};
-use hermes_testkit::model::{Answer, Delivery, Script};
-use hermes_testkit::venue::{Seen, Words};
-use hermes_testkit::{Said, ScriptedModel, Step, Venue};
+use hermes_testkit::discord::{DiscordServer, Snowflake};
+use hermes_testkit::fake_platform::{BotMessage, UserMessage};
+use hermes_testkit::model::{BodyDelivery, ModelScript, ScriptedReply};
+use hermes_testkit::{FakePlatform, ReplyItem, ScriptStep, ScriptedModel};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A gateway with its home, platform and model.
-pub(crate) struct PlatformEnv<V: Venue> {
+pub(crate) struct PlatformEnv<V: FakePlatform> {
     pub(crate) server: V,
     pub(crate) model: ScriptedModel,
     folder: TempDir,
@@ -33,17 +33,17 @@ pub(crate) struct PlatformEnv<V: Venue> {
 }
 
 /// The environment for Discord-specific tests.
-pub(crate) type GatewayEnv = PlatformEnv<Server>;
+pub(crate) type GatewayEnv = PlatformEnv<DiscordServer>;
 
-impl<V: Venue> PlatformEnv<V> {
+impl<V: FakePlatform> PlatformEnv<V> {
     /// With these scripted replies, open to everyone.
-    pub(crate) async fn new(steps: impl IntoIterator<Item = Step>) -> Self {
-        let script = Script { steps: steps.into_iter().collect(), ..Script::default() };
+    pub(crate) async fn new(steps: impl IntoIterator<Item = ScriptStep>) -> Self {
+        let script = ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() };
         Self::with(script, &Self::allow_everyone()).await
     }
 
     /// With these scripted replies, then an echo.
-    pub(crate) async fn then_echo(steps: impl IntoIterator<Item = Step>) -> Self {
+    pub(crate) async fn then_echo(steps: impl IntoIterator<Item = ScriptStep>) -> Self {
         Self::with(Self::echo_script(steps), &Self::allow_everyone()).await
     }
 
@@ -53,21 +53,21 @@ impl<V: Venue> PlatformEnv<V> {
     }
 
     /// A script that ends with an echo step.
-    pub(crate) fn echo_script(steps: impl IntoIterator<Item = Step>) -> Script {
-        let always = Some(Step::Echo("echo: ".to_owned()));
-        Script { steps: steps.into_iter().collect(), always, ..Script::default() }
+    pub(crate) fn echo_script(steps: impl IntoIterator<Item = ScriptStep>) -> ModelScript {
+        let always = Some(ScriptStep::Echo("echo: ".to_owned()));
+        ModelScript { steps: steps.into_iter().collect(), always, ..ModelScript::default() }
     }
 
     /// The configuration that gives everyone access.
     pub(crate) fn allow_everyone() -> String {
-        format!("{}:\n  allow_all_users: true\n", V::WORD)
+        format!("{}:\n  allow_all_users: true\n", V::NAME)
     }
 
-    pub(crate) async fn with(script: Script, config: &str) -> Self {
-        let server = V::open(TEST_TIMEOUT).await.unwrap();
-        let model = ScriptedModel::play(script).unwrap();
-        let (ann, bob) = (server.person("ann"), server.person("bob"));
-        let channel = server.group("square", &[ann, bob]);
+    pub(crate) async fn with(script: ModelScript, config: &str) -> Self {
+        let server = V::launch(TEST_TIMEOUT).await.unwrap();
+        let model = ScriptedModel::start_script(script).unwrap();
+        let (ann, bob) = (server.add_person("ann"), server.add_person("bob"));
+        let channel = server.add_group("square", &[ann, bob]);
         let folder = tempfile::tempdir().unwrap();
         for name in ["home", "run", "work", "owner"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -142,9 +142,9 @@ impl<V: Venue> PlatformEnv<V> {
 
     /// Starts the gateway and waits until it is connected.
     pub(crate) async fn start(&mut self) {
-        let before = self.server.connections();
+        let before = self.server.connection_count();
         self.launch();
-        self.wait("it connects", |server| (server.connections() > before).then_some(())).await;
+        self.wait("it connects", |server| (server.connection_count() > before).then_some(())).await;
     }
 
     /// Starts the gateway.
@@ -208,12 +208,12 @@ impl<V: Venue> PlatformEnv<V> {
     pub(crate) fn state(&self) -> String {
         let status = self.run(&["gateway", "status", "--json"]);
         let facts: Value = serde_json::from_slice(&status.stdout).unwrap();
-        facts["platforms"][V::WORD]["state"].as_str().unwrap_or_default().to_owned()
+        facts["platforms"][V::NAME]["state"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Waits until `look` finds something on the platform.
     pub(crate) async fn wait<T>(&self, what: &str, look: impl Fn(&V) -> Option<T>) -> T {
-        let mut changes = self.server.changes();
+        let mut changes = self.server.subscribe();
         let found = async {
             loop {
                 if let Some(found) = look(&self.server) {
@@ -224,14 +224,16 @@ impl<V: Venue> PlatformEnv<V> {
         };
         match tokio::time::timeout(TEST_TIMEOUT, found).await {
             Ok(found) => found,
-            Err(_) => panic!("waited in vain: {what}; faults: {:?}\n{}", self.server.faults(), self.log()),
+            Err(_) => {
+                panic!("waited in vain: {what}; faults: {:?}\n{}", self.server.violations(), self.log())
+            }
         }
     }
 
     /// Waits for this many messages of the bot.
     pub(crate) async fn wait_for_replies(&self, chat: V::Id, count: usize) -> Vec<String> {
         self.wait(&format!("{count} messages"), |server| {
-            let said: Vec<String> = server.seen(chat).into_iter().map(|seen| seen.text).collect();
+            let said: Vec<String> = server.bot_messages(chat).into_iter().map(|seen| seen.text).collect();
             (said.len() >= count).then_some(said)
         })
         .await
@@ -242,29 +244,29 @@ impl<V: Venue> PlatformEnv<V> {
         &self,
         chat: V::Id,
         what: &str,
-        is_it: impl Fn(&Seen<V::Id>) -> bool,
-    ) -> Seen<V::Id> {
-        self.wait(what, |server| server.seen(chat).into_iter().find(&is_it)).await
+        is_it: impl Fn(&BotMessage<V::Id>) -> bool,
+    ) -> BotMessage<V::Id> {
+        self.wait(what, |server| server.bot_messages(chat).into_iter().find(&is_it)).await
     }
 
     /// The bot's messages in a chat so far.
     pub(crate) fn replies(&self, chat: V::Id) -> Vec<String> {
-        self.server.seen(chat).into_iter().map(|seen| seen.text).collect()
+        self.server.bot_messages(chat).into_iter().map(|seen| seen.text).collect()
     }
 
     /// Sends a message in a chat.
     pub(crate) fn send(&self, who: V::Id, chat: V::Id, text: &str) -> V::Id {
-        self.server.tell(who, chat, Words::new(text))
+        self.server.send(who, chat, UserMessage::new(text))
     }
 
     /// Mentions the bot.
     pub(crate) fn mention(&self, who: V::Id, chat: V::Id, text: &str) -> V::Id {
-        self.server.tell(who, chat, Words::call(text))
+        self.server.send(who, chat, UserMessage::mention(text))
     }
 
     /// Waits for the chat in which a message is answered, which may be a thread.
     pub(crate) async fn reply_chat(&self, message: V::Id) -> V::Id {
-        self.wait("a place for the answer", |server| server.answered_in(message)).await
+        self.wait("a place for the answer", |server| server.reply_chat(message)).await
     }
 
     /// The bodies of all model requests.
@@ -288,7 +290,7 @@ impl<V: Venue> PlatformEnv<V> {
             let removed = self.run(&[&["sandbox", "rm", "--force"], &names[..]].concat());
             assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
         }
-        assert_eq!(self.server.faults(), Vec::<String>::new(), "{}", self.log());
+        assert_eq!(self.server.violations(), Vec::<String>::new(), "{}", self.log());
         assert_eq!(self.model.failures(), Vec::<String>::new());
     }
 }
@@ -301,7 +303,7 @@ impl GatewayEnv {
     }
 }
 
-impl<V: Venue> Drop for PlatformEnv<V> {
+impl<V: FakePlatform> Drop for PlatformEnv<V> {
     fn drop(&mut self) {
         if let Some(mut child) = self.gateway.take() {
             let _dead = child.kill();
@@ -311,8 +313,8 @@ impl<V: Venue> Drop for PlatformEnv<V> {
 }
 
 /// A terminal tool call.
-pub(crate) fn terminal_call(id: &str, command: &str) -> Step {
-    Step::says([Said::Call {
+pub(crate) fn terminal_call(id: &str, command: &str) -> ScriptStep {
+    ScriptStep::reply([ReplyItem::Call {
         id: id.to_owned(),
         name: "terminal".to_owned(),
         arguments: json!({ "command": command }),
@@ -320,16 +322,16 @@ pub(crate) fn terminal_call(id: &str, command: &str) -> Step {
 }
 
 /// A model that is slowly generating its first reply, with the busy policy `steer`; and the chat.
-pub(crate) async fn steering_env() -> (GatewayEnv, Id) {
-    let slow = Step::Answer(Answer {
-        says: vec![Said::Text("first".to_owned())],
-        delivery: Delivery { pause_ms: 400, ..Default::default() },
+pub(crate) async fn steering_env() -> (GatewayEnv, Snowflake) {
+    let slow = ScriptStep::Reply(ScriptedReply {
+        items: vec![ReplyItem::Text("first".to_owned())],
+        delivery: BodyDelivery { pause_ms: 400, ..Default::default() },
         ..Default::default()
     });
     let config = "discord:\n  allow_all_users: true\ndisplay:\n  busy_input_mode: steer\n";
     let env = GatewayEnv::with(GatewayEnv::echo_script([slow]), config).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "begin");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "begin");
     eventually("the model is asked", || env.model_requests().len() == 1);
     (env, dm)
 }

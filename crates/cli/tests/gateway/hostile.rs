@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use hermes_testkit::discord::Id;
-use hermes_testkit::venue::Venue;
-use hermes_testkit::{Said, Step};
+use hermes_testkit::discord::Snowflake;
+use hermes_testkit::fake_platform::FakePlatform;
+use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::{Value, json};
 
 use crate::env::{GatewayEnv, eventually, terminal_call};
@@ -16,8 +16,8 @@ const AT_HOME: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_b
 
 /// An open gateway whose model runs the same dangerous command several times.
 async fn at_home(times: usize) -> GatewayEnv {
-    let steps =
-        (0..times).flat_map(|number| [terminal_call(&format!("c{number}"), DANGER), Step::text("done")]);
+    let steps = (0..times)
+        .flat_map(|number| [terminal_call(&format!("c{number}"), DANGER), ScriptStep::text("done")]);
     let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await;
     fs::create_dir(env.path("owner/private")).unwrap();
     env
@@ -29,7 +29,7 @@ fn done(env: &GatewayEnv) -> usize {
 }
 
 /// The number of questions in a chat.
-fn questions(env: &GatewayEnv, chat: Id) -> usize {
+fn questions(env: &GatewayEnv, chat: Snowflake) -> usize {
     env.replies(chat).iter().filter(|said| said.contains("Allow this?")).count()
 }
 
@@ -41,13 +41,17 @@ fn last_prompt(env: &GatewayEnv) -> String {
 #[tokio::test]
 async fn only_admins_and_approvers_can_grant_always() {
     let env = at_home(3).await.with_admin().open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
     env.send(env.bob, bob, "do it");
     let question = env.wait_for_message(bob, "a question", |seen| !seen.buttons.is_empty()).await;
     let (_, always) = question.buttons.iter().find(|(label, _)| label == "Always").unwrap();
-    env.server.push(env.bob, question.id, always).await.unwrap();
+    env.server.click_button(env.bob, question.id, always).await.unwrap();
     env.wait("bob is prompt no", |server| {
-        server.whispers(env.bob).iter().any(|prompt| prompt.contains("applies to everyone")).then_some(())
+        server
+            .private_notices(env.bob)
+            .iter()
+            .any(|prompt| prompt.contains("applies to everyone"))
+            .then_some(())
     })
     .await;
     env.send(env.bob, bob, "/approve always");
@@ -73,7 +77,7 @@ async fn only_admins_and_approvers_can_grant_always() {
 #[tokio::test]
 async fn a_session_grant_ends_with_the_conversation() {
     let env = at_home(3).await.open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     let answers = |count: usize| {
         eventually("the answer", || env.replies(dm).iter().filter(|said| *said == "done").count() == count);
     };
@@ -97,8 +101,8 @@ async fn a_session_grant_ends_with_the_conversation() {
 #[tokio::test]
 async fn command_rights_also_hold_during_a_turn() {
     let config = "discord:\n  allow_all_users: true\n  user_allowed_commands: [status]\n";
-    let mut env = GatewayEnv::with(GatewayEnv::echo_script([Step::Silence]), config).await.open().await;
-    let dm = env.server.dm(env.ann);
+    let mut env = GatewayEnv::with(GatewayEnv::echo_script([ScriptStep::Silence]), config).await.open().await;
+    let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "wait for it");
     eventually("the model is asked", || env.model_requests().len() == 1);
     for (number, command) in ["/stop", "/new", "/steer left", "/queue more"].into_iter().enumerate() {
@@ -116,7 +120,7 @@ async fn command_rights_also_hold_during_a_turn() {
 
 #[tokio::test]
 async fn a_message_during_a_turn_keeps_its_author() {
-    let steps = [terminal_call("c1", "until [ -e ~/go ]; do sleep 0.05; done"), Step::text("done")];
+    let steps = [terminal_call("c1", "until [ -e ~/go ]; do sleep 0.05; done"), ScriptStep::text("done")];
     let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await.open().await;
     let call = env.mention(env.ann, env.channel, "wait for it");
     let thread = env.reply_chat(call).await;
@@ -135,10 +139,10 @@ async fn a_message_during_a_turn_keeps_its_author() {
 #[tokio::test]
 async fn a_long_question_is_shown_in_full_and_answered_once() {
     let command = format!("echo {} && {DANGER}", "word ".repeat(1_000));
-    let steps = [terminal_call("c1", &command), Step::text("done")];
+    let steps = [terminal_call("c1", &command), ScriptStep::text("done")];
     let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await.open().await;
     fs::create_dir(env.path("owner/private")).unwrap();
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "do it");
     let question = env.wait_for_message(dm, "a question", |seen| !seen.buttons.is_empty()).await;
     let shown = env.replies(dm).concat();
@@ -146,7 +150,7 @@ async fn a_long_question_is_shown_in_full_and_answered_once() {
     assert!(question.text.contains("chmod -R 777") && question.text.contains("/approve q_"), "{question:?}");
     assert_eq!(done(&env), 0);
     let (_, once) = &question.buttons[0];
-    env.server.push(env.ann, question.id, once).await.unwrap();
+    env.server.click_button(env.ann, question.id, once).await.unwrap();
     env.wait_for_message(dm, "the answer", |seen| seen.text == "done").await;
     env.wait_for_message(dm, "who decided", |seen| {
         seen.id == question.id && seen.text.contains("allowed once by")
@@ -158,9 +162,9 @@ async fn a_long_question_is_shown_in_full_and_answered_once() {
 
 #[tokio::test]
 async fn backticks_in_a_command_are_visible_in_the_question() {
-    let steps = [terminal_call("c1", "echo ```chmod -R 777 ~/private```"), Step::text("as you wish")];
+    let steps = [terminal_call("c1", "echo ```chmod -R 777 ~/private```"), ScriptStep::text("as you wish")];
     let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await.open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "do it");
     let question = env.wait_for_message(dm, "a question", |seen| !seen.buttons.is_empty()).await;
     assert!(!question.text.contains("'''") && question.text.contains("``⟨U+0060⟩"), "{question:?}");
@@ -174,13 +178,13 @@ async fn backticks_in_a_command_are_visible_in_the_question() {
 async fn a_users_environment_is_not_open_to_others_in_a_thread() {
     let steps = [
         terminal_call("c1", "echo ann\\'s >~/secret; ls ~"),
-        Step::text("kept"),
-        Step::text("hello"),
+        ScriptStep::text("kept"),
+        ScriptStep::text("hello"),
         terminal_call("c2", "ls ~; cat ~/secret"),
-        Step::text("looked"),
+        ScriptStep::text("looked"),
     ];
     let env = GatewayEnv::new(steps).await.set_env("GATEWAY_SANDBOX_SCOPE", "user").open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "keep this");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["kept"]);
     let call = env.mention(env.ann, env.channel, "hello");
@@ -197,11 +201,11 @@ async fn a_users_environment_is_not_open_to_others_in_a_thread() {
 async fn a_users_environment_is_the_same_in_all_their_chats_and_private() {
     let steps = [
         terminal_call("c1", "echo ann\\'s >~/secret; ls ~"),
-        Step::text("kept"),
+        ScriptStep::text("kept"),
         terminal_call("c2", "cat ~/secret"),
-        Step::text("found"),
+        ScriptStep::text("found"),
         terminal_call("c3", "ls ~; cat ~/secret"),
-        Step::text("looked"),
+        ScriptStep::text("looked"),
     ];
     let env = GatewayEnv::new(steps)
         .await
@@ -209,7 +213,7 @@ async fn a_users_environment_is_the_same_in_all_their_chats_and_private() {
         .set_env("DISCORD_AUTO_THREAD", false)
         .open()
         .await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "keep this");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["kept"]);
     env.mention(env.ann, env.channel, "what did I keep?");
@@ -228,12 +232,12 @@ async fn the_owners_home_is_not_visible_to_a_chat() {
     let diary = owner.path().join("diary");
     fs::write(&diary, "dear diary").unwrap();
     let look = format!("cat {}", diary.display());
-    let env = GatewayEnv::new([terminal_call("c1", &look), Step::text("looked")]).await;
+    let env = GatewayEnv::new([terminal_call("c1", &look), ScriptStep::text("looked")]).await;
     let env = env.set_env("HOME", owner.path().display()).open().await;
     // The owner reads it in their own environment.
     let read = env.run(&["exec", "--backend", "sandbox", "--session", "", "--", &look]);
     assert_eq!(String::from_utf8_lossy(&read.stdout), "dear diary");
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "what does the owner write?");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["looked"]);
     let seen = last_prompt(&env);
@@ -248,14 +252,14 @@ async fn files_and_guests_of_other_chats_are_not_reachable() {
     fs::create_dir(&run).unwrap();
     let steps = [
         terminal_call("c1", "echo ann\\'s >secret; ls"),
-        Step::text("kept"),
+        ScriptStep::text("kept"),
         terminal_call("c2", &format!("find {0}; grep -rs ann {0}; true", kept.path().display())),
-        Step::text("looked"),
+        ScriptStep::text("looked"),
     ];
     let env = GatewayEnv::new(steps).await;
     let env = env.set_env("TERMINAL_SANDBOX_DIR", files.display()).set_env("XDG_RUNTIME_DIR", run.display());
     let env = env.open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
     env.send(env.ann, ann, "keep this");
     assert_eq!(env.wait_for_replies(ann, 1).await, ["kept"]);
     env.send(env.bob, bob, "what does she keep?");
@@ -270,13 +274,13 @@ async fn process_notices_of_a_user_without_access_are_dropped() {
     let left = json!({
         "command": "until [ -e ~/go ]; do sleep 0.05; done", "background": true, "notify_on_complete": true,
     });
-    let left = Said::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments: left };
-    let steps = [Step::says([left]), Step::text("begun")];
+    let left = ReplyItem::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments: left };
+    let steps = [ScriptStep::reply([left]), ScriptStep::text("begun")];
     let env = GatewayEnv::with(GatewayEnv::echo_script(steps), "gateway:\n  terminal_backend: local\n")
         .await
         .open()
         .await;
-    let dm = env.server.dm(env.bob);
+    let dm = env.server.dm_channel(env.bob);
     env.send(env.bob, dm, "let me in");
     let code = env
         .wait_for_replies(dm, 1)
@@ -305,9 +309,9 @@ async fn process_notices_of_a_user_without_access_are_dropped() {
 async fn an_api_key_in_a_provider_error_is_redacted() {
     let body =
         json!({ "error": { "message": "Incorrect API key provided: hush-4711-hush-0815.", "code": 401 } });
-    let refusal = Step::Error { status: 401, headers: Vec::new(), body };
+    let refusal = ScriptStep::Error { status: 401, headers: Vec::new(), body };
     let env = GatewayEnv::new([refusal]).await.set_env("OPENAI_API_KEY", "hush-4711-hush-0815").open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "hello");
     let said = env.wait_for_replies(dm, 1).await;
     assert!(said[0].contains("Incorrect API key") && !said[0].contains("hush"), "{said:?}");
@@ -319,7 +323,7 @@ async fn a_stranger_cannot_fill_the_disk() {
     let env = GatewayEnv::with(GatewayEnv::echo_script([]), "").await;
     let ann = env.ann;
     let env = env.set_env("DISCORD_ALLOWED_USERS", ann).open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
     for number in 0..30 {
         env.send(env.bob, bob, &format!("let me in {number}"));
     }
@@ -338,12 +342,12 @@ async fn a_strangers_command_is_ignored() {
     let ann = env.ann;
     let env = env.set_env("DISCORD_ALLOWED_USERS", ann).open().await;
     env.wait("the commands are there", |server| {
-        server.look(|world| (world.commands.len() == 18).then_some(()))
+        server.read(|world| (world.commands.len() == 18).then_some(()))
     })
     .await;
-    env.server.expect(10_062);
-    env.server.invoke(env.bob, env.channel, "status", json!([])).await.unwrap_err();
-    env.server.invoke(env.ann, env.channel, "status", json!([])).await.unwrap();
-    assert!(env.model_requests().is_empty() && env.server.whispers(env.bob).is_empty());
+    env.server.expect_violation(10_062);
+    env.server.invoke_command(env.bob, env.channel, "status", json!([])).await.unwrap_err();
+    env.server.invoke_command(env.ann, env.channel, "status", json!([])).await.unwrap();
+    assert!(env.model_requests().is_empty() && env.server.private_notices(env.bob).is_empty());
     env.close().await;
 }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use hermes_testkit::Step;
-use hermes_testkit::discord::{File, Id, Post};
-use hermes_testkit::model::Script;
+use hermes_testkit::ScriptStep;
+use hermes_testkit::discord::{Snowflake, UserFile, UserPost};
+use hermes_testkit::model::ModelScript;
 use serde_json::{Value, json};
 
 use crate::env::{GatewayEnv, eventually};
@@ -13,19 +13,19 @@ use crate::env::{GatewayEnv, eventually};
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand the rest of it";
 
 /// A file with another media type.
-fn file(name: &str, bytes: &[u8]) -> File {
+fn file(name: &str, bytes: &[u8]) -> UserFile {
     let content_type = Some("text/plain".to_owned());
-    File { name: name.to_owned(), content_type, bytes: bytes.to_vec(), ..File::default() }
+    UserFile { name: name.to_owned(), content_type, bytes: bytes.to_vec(), ..UserFile::default() }
 }
 
-fn post(env: &GatewayEnv, dm: Id, text: &str, files: Vec<File>) -> Id {
-    env.server.post(env.ann, dm, Post { text: text.to_owned(), files, ..Post::default() })
+fn post(env: &GatewayEnv, dm: Snowflake, text: &str, files: Vec<UserFile>) -> Snowflake {
+    env.server.send_post(env.ann, dm, UserPost { text: text.to_owned(), files, ..UserPost::default() })
 }
 
 /// The images of each request.
 fn seen(env: &GatewayEnv) -> Vec<Vec<Vec<u8>>> {
     let requests = env.model.received().into_iter().filter(|request| request.line.starts_with("POST"));
-    requests.map(|request| request.pictures().into_iter().map(|picture| picture.bytes).collect()).collect()
+    requests.map(|request| request.images().into_iter().map(|picture| picture.bytes).collect()).collect()
 }
 
 /// The last user message of a request.
@@ -40,9 +40,11 @@ fn last_words(request: &Value) -> String {
 
 #[tokio::test]
 async fn a_model_sees_the_images_of_a_conversation_until_it_ends() {
-    let env =
-        GatewayEnv::new((1..=5).map(|number| Step::text(&format!("answer {number}")))).await.open().await;
-    let dm = env.server.dm(env.ann);
+    let env = GatewayEnv::new((1..=5).map(|number| ScriptStep::text(&format!("answer {number}"))))
+        .await
+        .open()
+        .await;
+    let dm = env.server.dm_channel(env.ann);
     let files = vec![file("cat.png", PNG), file("fake.png", b"no picture"), file("dog", b"GIF89a")];
     let message = post(&env, dm, "", files);
     assert_eq!(env.wait_for_replies(dm, 1).await, ["answer 1"]);
@@ -53,16 +55,16 @@ async fn a_model_sees_the_images_of_a_conversation_until_it_ends() {
         format!("[file dog: 6 bytes, image/gif, {at}/dog]"),
     ];
     assert_eq!(last_words(&env.model_requests()[0]), lines.join("\n"));
-    env.server.say(env.ann, dm, "and now?");
+    env.server.send_text(env.ann, dm, "and now?");
     assert_eq!(env.wait_for_replies(dm, 2).await[1], "answer 2");
     // A repeated question is shown again.
-    env.server.say(env.ann, dm, "/undo");
+    env.server.send_text(env.ann, dm, "/undo");
     env.wait_for_replies(dm, 3).await;
-    env.server.say(env.ann, dm, "/retry");
+    env.server.send_text(env.ann, dm, "/retry");
     assert_eq!(env.wait_for_replies(dm, 4).await[3], "answer 3");
-    env.server.say(env.ann, dm, "/new");
+    env.server.send_text(env.ann, dm, "/new");
     env.wait_for_replies(dm, 5).await;
-    env.server.say(env.ann, dm, "hello");
+    env.server.send_text(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 6).await[5], "answer 4");
     let both = vec![PNG.to_vec(), b"GIF89a".to_vec()];
     assert_eq!(seen(&env), [both.clone(), both.clone(), both, Vec::new()]);
@@ -82,8 +84,8 @@ async fn a_model_sees_the_images_of_a_conversation_until_it_ends() {
 #[tokio::test]
 async fn a_model_without_vision_gets_images_only_once() {
     let refusal = json!({"error": {"message": "m is not a multimodal model", "code": 400}});
-    let env = GatewayEnv::then_echo([Step::error(400, refusal)]).await.open().await;
-    let dm = env.server.dm(env.ann);
+    let env = GatewayEnv::then_echo([ScriptStep::error(400, refusal)]).await.open().await;
+    let dm = env.server.dm_channel(env.ann);
     post(&env, dm, "what is it?", vec![file("cat.png", PNG)]);
     let said = env.wait_for_replies(dm, 1).await.remove(0);
     assert!(said.starts_with("echo: what is it?\n\n[file cat.png: "), "{said}");
@@ -100,13 +102,13 @@ async fn the_owner_chooses_how_images_are_passed() {
         json!({"error": {"message": "image input is not supported by this server", "type": "server_error"}});
     for (mode, pictures, answer) in [("text", 0, "echo: look"), ("native", 1, "image input is not supported")]
     {
-        let script = Script {
-            steps: if mode == "native" { vec![Step::error(500, refusal.clone())] } else { Vec::new() },
+        let script = ModelScript {
+            steps: if mode == "native" { vec![ScriptStep::error(500, refusal.clone())] } else { Vec::new() },
             ..GatewayEnv::echo_script([])
         };
         let config = format!("discord:\n  allow_all_users: true\nagent:\n  image_input_mode: {mode}\n");
         let env = GatewayEnv::with(script, &config).await.open().await;
-        let dm = env.server.dm(env.ann);
+        let dm = env.server.dm_channel(env.ann);
         post(&env, dm, "look", vec![file("cat.png", PNG)]);
         let said = env.wait_for_replies(dm, 1).await.remove(0);
         assert!(said.contains(answer), "{mode}: {said}");
@@ -118,9 +120,9 @@ async fn the_owner_chooses_how_images_are_passed() {
 
 #[tokio::test]
 async fn an_image_survives_a_crash_and_is_pruned_after_a_day_without_use() {
-    let script = Script { steps: vec![Step::Silence], ..GatewayEnv::echo_script([]) };
+    let script = ModelScript { steps: vec![ScriptStep::Silence], ..GatewayEnv::echo_script([]) };
     let mut env = GatewayEnv::with(script, &GatewayEnv::allow_everyone()).await.open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     post(&env, dm, "look", vec![file("cat.png", PNG)]);
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.kill();
@@ -135,7 +137,7 @@ async fn an_image_survives_a_crash_and_is_pruned_after_a_day_without_use() {
     fs::File::options().write(true).open(kept.path()).unwrap().set_modified(long_ago).unwrap();
     env.start().await;
     eventually("it is gone", || !kept.path().exists());
-    env.server.say(env.ann, dm, "still there?");
+    env.server.send_text(env.ann, dm, "still there?");
     assert_eq!(env.wait_for_replies(dm, 2).await[1], "echo: still there?");
     assert_eq!(seen(&env)[2], Vec::<Vec<u8>>::new());
     env.close().await;

@@ -1,19 +1,23 @@
 //! Chats are isolated from each other.
 
-use hermes_testkit::Step;
+use hermes_testkit::ScriptStep;
 use serde_json::Value;
 
 use crate::env::{GatewayEnv, terminal_call};
 
 /// The output of a command in another chat than the first.
 async fn seen(first: &str, second: &str) -> String {
-    let steps =
-        [terminal_call("c1", first), Step::text("one"), terminal_call("c2", second), Step::text("two")];
+    let steps = [
+        terminal_call("c1", first),
+        ScriptStep::text("one"),
+        terminal_call("c2", second),
+        ScriptStep::text("two"),
+    ];
     let env = GatewayEnv::new(steps).await.open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
-    env.server.say(env.ann, ann, "do it");
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
+    env.server.send_text(env.ann, ann, "do it");
     assert_eq!(env.wait_for_replies(ann, 1).await, ["one"]);
-    env.server.say(env.bob, bob, "do it");
+    env.server.send_text(env.bob, bob, "do it");
     assert_eq!(env.wait_for_replies(bob, 1).await, ["two"]);
     let last = env.model_requests().pop().unwrap();
     let prompt = last["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
@@ -53,15 +57,15 @@ async fn processes_of_one_chat_are_not_in_another() {
 async fn only_the_shared_directory_is_shared() {
     let steps = [
         terminal_call("c1", "echo ours >/shared/note; echo mine >~/secret; ls ~"),
-        Step::text("one"),
+        ScriptStep::text("one"),
         terminal_call("c2", "cat /shared/note; ls -a ~ .; echo more >>/shared/note"),
-        Step::text("two"),
+        ScriptStep::text("two"),
     ];
     let env = GatewayEnv::new(steps).await.set_env("GATEWAY_SHARED_HOME", true).open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
-    env.server.say(env.ann, ann, "do it");
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
+    env.server.send_text(env.ann, ann, "do it");
     assert_eq!(env.wait_for_replies(ann, 1).await, ["one"]);
-    env.server.say(env.bob, bob, "do it");
+    env.server.send_text(env.bob, bob, "do it");
     assert_eq!(env.wait_for_replies(bob, 1).await, ["two"]);
     let last = env.model_requests().pop().unwrap()["messages"].clone();
     let shown = last.as_array().unwrap().last().unwrap()["content"].to_string();
@@ -101,19 +105,19 @@ async fn memory_of_one_chat_is_not_in_another() {
 #[tokio::test]
 async fn sessions_of_one_chat_are_not_in_another() {
     let env = GatewayEnv::echo().await.open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
-    env.server.say(env.ann, ann, "ann's plan");
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
+    env.server.send_text(env.ann, ann, "ann's plan");
     env.wait_for_replies(ann, 1).await;
-    env.server.say(env.ann, ann, "/status");
+    env.server.send_text(env.ann, ann, "/status");
     let status = env.wait_for_replies(ann, 2).await.remove(1);
     let id = status.lines().find_map(|line| line.strip_prefix("id ")).unwrap().trim().to_owned();
     for words in ["/sessions".to_owned(), format!("/resume {id}"), "/resume ann's plan".to_owned()] {
-        env.server.say(env.bob, bob, &words);
+        env.server.send_text(env.bob, bob, &words);
     }
     let said = env.wait_for_replies(bob, 3).await;
     let none = |name: &str| format!("there is no session `{name}`");
     assert_eq!(said, ["No conversations yet.".to_owned(), none(&id), none("ann's plan")]);
-    env.server.say(env.bob, bob, "hello");
+    env.server.send_text(env.bob, bob, "hello");
     assert_eq!(env.wait_for_replies(bob, 4).await[3], "echo: hello");
     let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
     assert!(!prompt.contains("plan"), "{prompt}");

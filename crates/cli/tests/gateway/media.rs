@@ -4,26 +4,26 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use hermes_testkit::discord::{File, Id, Manner, Post, Trouble};
-use hermes_testkit::model::Script;
-use hermes_testkit::{Said, Step};
+use hermes_testkit::discord::{DownloadBehavior, InjectedFault, Snowflake, UserFile, UserPost};
+use hermes_testkit::model::ModelScript;
+use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::{Value, json};
 
 use crate::env::{GatewayEnv, eventually, steering_env, terminal_call};
 
 const LOCAL: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
 
-fn file(name: &str, bytes: impl Into<Vec<u8>>) -> File {
-    File {
+fn file(name: &str, bytes: impl Into<Vec<u8>>) -> UserFile {
+    UserFile {
         name: name.to_owned(),
         content_type: Some("text/plain".to_owned()),
         bytes: bytes.into(),
-        ..File::default()
+        ..UserFile::default()
     }
 }
 
-fn post(env: &GatewayEnv, dm: Id, text: &str, files: Vec<File>) -> Id {
-    env.server.post(env.ann, dm, Post { text: text.to_owned(), files, ..Post::default() })
+fn post(env: &GatewayEnv, dm: Snowflake, text: &str, files: Vec<UserFile>) -> Snowflake {
+    env.server.send_post(env.ann, dm, UserPost { text: text.to_owned(), files, ..UserPost::default() })
 }
 
 /// The last user message of the last model request.
@@ -60,11 +60,11 @@ fn copies(env: &GatewayEnv) -> Vec<PathBuf> {
 }
 
 /// The files that the bot uploaded.
-async fn sent(env: &GatewayEnv, dm: Id, count: usize) -> Vec<(String, Vec<u8>)> {
+async fn sent(env: &GatewayEnv, dm: Snowflake, count: usize) -> Vec<(String, Vec<u8>)> {
     let found = env
         .server
         .wait_for(|world| {
-            let files = world.said_by_bot(dm).into_iter().flat_map(|message| message.attachments.clone());
+            let files = world.bot_messages_in(dm).into_iter().flat_map(|message| message.attachments.clone());
             let files: Vec<_> = files.map(|file| (file.name, file.bytes)).collect();
             (files.len() >= count).then_some(files)
         })
@@ -80,12 +80,12 @@ async fn an_attachment_is_in_the_environment_before_the_model_is_asked() {
     let path = "/workspace/.hermes/cache/*/*/notes.txt";
     let env = GatewayEnv::new([
         terminal_call("c1", &format!("sha256sum <{path}; cat {path} | head -c 9; stat -c %n {path}")),
-        Step::text("read"),
+        ScriptStep::text("read"),
     ])
     .await
     .open()
     .await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     let bytes = b"line one\n".repeat(200_000);
     let message = post(&env, dm, "look at this", vec![file("notes.txt", bytes.clone())]);
     assert_eq!(env.wait_for_replies(dm, 1).await, ["read"]);
@@ -102,12 +102,14 @@ async fn an_attachment_is_in_the_environment_before_the_model_is_asked() {
 
 #[tokio::test]
 async fn hostile_file_names_are_made_safe() {
-    let env =
-        GatewayEnv::new([terminal_call("c1", "cd /workspace && find . -type f | sort"), Step::text("done")])
-            .await
-            .open()
-            .await;
-    let dm = env.server.dm(env.ann);
+    let env = GatewayEnv::new([
+        terminal_call("c1", "cd /workspace && find . -type f | sort"),
+        ScriptStep::text("done"),
+    ])
+    .await
+    .open()
+    .await;
+    let dm = env.server.dm_channel(env.ann);
     let long = format!("{}.txt", "n".repeat(300));
     let names = [
         "../../x",
@@ -149,13 +151,17 @@ async fn a_message_is_answered_even_if_its_attachments_fail() {
     let script = GatewayEnv::echo_script([]);
     let config = "discord:\n  allow_all_users: true\n  max_attachment_bytes: 1000\n";
     let env = GatewayEnv::with(script, config).await.open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     let bytes = b"0123456789".repeat(10);
     let files = vec![
         file("large", "x".repeat(1001)),
-        File { claims: Some(10), bytes: vec![b'x'; 5000], ..file("liar", "") },
-        File { claims: Some(10), manner: Manner::Endless, ..file("endless", bytes.clone()) },
-        File { manner: Manner::Cut(10), ..file("broken", bytes.clone()) },
+        UserFile { claimed_size: Some(10), bytes: vec![b'x'; 5000], ..file("liar", "") },
+        UserFile {
+            claimed_size: Some(10),
+            download: DownloadBehavior::Endless,
+            ..file("endless", bytes.clone())
+        },
+        UserFile { download: DownloadBehavior::Truncated(10), ..file("broken", bytes.clone()) },
         file("fine", bytes),
     ];
     let message = post(&env, dm, "all of them", files);
@@ -178,11 +184,11 @@ async fn a_message_is_answered_even_if_its_attachments_fail() {
 #[tokio::test]
 async fn attachments_beyond_the_limit_are_not_downloaded() {
     let env = GatewayEnv::echo().await.open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     post(&env, dm, "many", (0..12).map(|number| file(&format!("f{number}"), "x")).collect());
     let said = env.wait_for_replies(dm, 1).await.remove(0);
     assert!(said.ends_with("[2 more files were not downloaded: the limit is 10 per message]"), "{said}");
-    assert_eq!(env.server.look(|world| world.downloads.len()), 10);
+    assert_eq!(env.server.read(|world| world.downloads.len()), 10);
     env.close().await;
 }
 
@@ -190,11 +196,11 @@ async fn attachments_beyond_the_limit_are_not_downloaded() {
 async fn nothing_is_downloaded_for_strangers() {
     let script = GatewayEnv::echo_script([]);
     let env = GatewayEnv::with(script, "").await.open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     post(&env, dm, "let me in", vec![file("a", "x")]);
     let said = env.wait_for_replies(dm, 1).await;
     assert!(said[0].contains("hermes pairing approve"), "{said:?}");
-    assert_eq!(env.server.look(|world| world.downloads.len()), 0);
+    assert_eq!(env.server.read(|world| world.downloads.len()), 0);
     assert!(!env.path("home/cache/incoming").exists());
     env.close().await;
 }
@@ -203,10 +209,10 @@ async fn nothing_is_downloaded_for_strangers() {
 async fn a_stalled_download_can_be_stopped() {
     let script = GatewayEnv::echo_script([]);
     let env = GatewayEnv::with(script, "discord:\n  allow_all_users: true\n").await.open().await;
-    let dm = env.server.dm(env.ann);
-    post(&env, dm, "wait", vec![File { manner: Manner::Never, ..file("never", "x") }]);
-    eventually("it is asked for", || env.server.look(|world| world.downloads.len() == 1));
-    env.server.say(env.ann, dm, "/stop");
+    let dm = env.server.dm_channel(env.ann);
+    post(&env, dm, "wait", vec![UserFile { download: DownloadBehavior::Stalled, ..file("never", "x") }]);
+    eventually("it is asked for", || env.server.read(|world| world.downloads.len() == 1));
+    env.server.send_text(env.ann, dm, "/stop");
     let said = env.wait_for_replies(dm, 2).await;
     assert!(said.contains(&"Stopped.".to_owned()) && said.contains(&"interrupted".to_owned()), "{said:?}");
     assert_eq!(copies(&env), Vec::<PathBuf>::new());
@@ -216,8 +222,8 @@ async fn a_stalled_download_can_be_stopped() {
 #[tokio::test]
 async fn a_crash_during_a_download_loses_and_leaves_nothing() {
     let mut env = GatewayEnv::echo().await.open().await;
-    let dm = env.server.dm(env.ann);
-    let slow = File { manner: Manner::Slow(1_000, 50), ..file("slow", vec![b'x'; 40_000]) };
+    let dm = env.server.dm_channel(env.ann);
+    let slow = UserFile { download: DownloadBehavior::Slow(1_000, 50), ..file("slow", vec![b'x'; 40_000]) };
     let message = post(&env, dm, "take it", vec![slow]);
     eventually("it is coming", || !copies(&env).is_empty());
     env.kill();
@@ -238,7 +244,7 @@ async fn a_crash_during_a_download_loses_and_leaves_nothing() {
 async fn on_the_local_backend_attachments_go_to_the_cache() {
     let script = GatewayEnv::echo_script([]);
     let env = GatewayEnv::with(script, LOCAL).await.open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     let message = post(&env, dm, "here", vec![file("a.txt", "abc")]);
     let said = env.wait_for_replies(dm, 1).await.remove(0);
     let path = env.path("home/cache/files").join(format!("{dm}/{message}/a.txt"));
@@ -255,9 +261,9 @@ async fn a_reply_uploads_workspace_files_and_reports_the_others() {
     let answer = "Here they are.\nMEDIA:out/r.txt\nMEDIA:\"/workspace/two words.txt\" MEDIA:inner\n\n\
                   `MEDIA:code.txt` MEDIA:/etc/passwd MEDIA:link MEDIA:root/etc/hostname MEDIA:../etc/group \
                   MEDIA:huge MEDIA:empty MEDIA:gone.txt MEDIA:out MEDIA:pipe MEDIA:~/.netrc";
-    let env = GatewayEnv::new([terminal_call("c1", make), Step::text(answer)]).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "make them");
+    let env = GatewayEnv::new([terminal_call("c1", make), ScriptStep::text(answer)]).await.open().await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "make them");
     let files = sent(&env, dm, 3).await;
     let expected = [("r.txt", "report\n"), ("two_words.txt", "b\n"), ("inner", "report\n")];
     assert_eq!(files, expected.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())));
@@ -290,7 +296,7 @@ async fn a_reply_uploads_workspace_files_and_reports_the_others() {
 async fn on_the_local_backend_only_workspace_files_are_uploaded_and_secrets_ask() {
     let answer = "MEDIA:fine.txt MEDIA:~/.netrc MEDIA:/etc/passwd MEDIA:../home/config.yaml MEDIA:../home/state.db \
                   MEDIA:link MEDIA:../listed/a.txt MEDIA:.env";
-    let script = Script { steps: vec![Step::text(answer)], ..Script::default() };
+    let script = ModelScript { steps: vec![ScriptStep::text(answer)], ..ModelScript::default() };
     let env = GatewayEnv::with(script, LOCAL).await;
     fs::create_dir(env.path("listed")).unwrap();
     for (path, text) in
@@ -302,11 +308,11 @@ async fn on_the_local_backend_only_workspace_files_are_uploaded_and_secrets_ask(
     let listed = env.path("listed").display().to_string();
     env.configure("gateway.media_delivery_allow_dirs", &json!([listed]).to_string());
     let env = env.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "send");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "send");
     let asked = env.wait_for_replies(dm, 1).await.remove(0);
     assert!(asked.contains(".env"), "{asked}");
-    env.server.say(env.ann, dm, "/deny");
+    env.server.send_text(env.ann, dm, "/deny");
     let files = sent(&env, dm, 2).await;
     assert_eq!(files, [("fine.txt".to_owned(), b"f".to_vec()), ("a.txt".to_owned(), b"a".to_vec())]);
     let said = env.replies(dm).into_iter().find(|said| said.contains("passwd")).unwrap();
@@ -320,8 +326,10 @@ async fn on_the_local_backend_only_workspace_files_are_uploaded_and_secrets_ask(
 
 #[tokio::test]
 async fn a_home_directory_as_workspace_uploads_only_configured_roots() {
-    let script =
-        Script { steps: vec![Step::text("MEDIA:~/notes.txt MEDIA:~/public/a.txt")], ..Script::default() };
+    let script = ModelScript {
+        steps: vec![ScriptStep::text("MEDIA:~/notes.txt MEDIA:~/public/a.txt")],
+        ..ModelScript::default()
+    };
     let env = GatewayEnv::with(script, LOCAL).await;
     // Whatever it is called.
     fs::rename(env.path("owner"), env.path("elsewhere")).unwrap();
@@ -333,8 +341,8 @@ async fn a_home_directory_as_workspace_uploads_only_configured_roots() {
     env.configure("terminal.cwd", "~");
     env.configure("gateway.media_delivery_allow_dirs", "[\"~\", \"~/public\"]");
     let env = env.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "send");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "send");
     assert_eq!(sent(&env, dm, 1).await, [("a.txt".to_owned(), b"x".to_vec())]);
     assert_eq!(env.replies(dm)[0], "(could not send notes.txt: it is outside of the workspace)");
     env.close().await;
@@ -342,15 +350,16 @@ async fn a_home_directory_as_workspace_uploads_only_configured_roots() {
 
 #[tokio::test]
 async fn a_file_is_uploaded_once_across_a_crash_and_outlives_its_environment() {
-    let mut env = GatewayEnv::new([terminal_call("c1", "echo precious >a.txt"), Step::text("MEDIA:a.txt")])
-        .await
-        .open()
-        .await;
-    let dm = env.server.dm(env.ann);
-    env.server.trouble("POST /channels/*/messages", 2, Trouble::Fail(502));
-    env.server.say(env.ann, dm, "send it");
+    let mut env =
+        GatewayEnv::new([terminal_call("c1", "echo precious >a.txt"), ScriptStep::text("MEDIA:a.txt")])
+            .await
+            .open()
+            .await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.inject("POST /channels/*/messages", 2, InjectedFault::Fail(502));
+    env.server.send_text(env.ann, dm, "send it");
     eventually("it was tried", || {
-        env.server.look(|world| world.requests.iter().any(|request| request.status == 502))
+        env.server.read(|world| world.requests.iter().any(|request| request.status == 502))
     });
     env.kill();
     let stray = env.path("home/cache/outgoing/discord/stray");
@@ -371,19 +380,19 @@ async fn a_file_is_uploaded_once_across_a_crash_and_outlives_its_environment() {
 async fn an_unconfirmed_upload_is_not_repeated() {
     let mut env = GatewayEnv::new([
         terminal_call("c1", "echo once >a.txt"),
-        Step::text("MEDIA:a.txt"),
-        Step::text("yes"),
+        ScriptStep::text("MEDIA:a.txt"),
+        ScriptStep::text("yes"),
     ])
     .await
     .open()
     .await;
-    let dm = env.server.dm(env.ann);
-    env.server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
-    env.server.say(env.ann, dm, "send it");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
+    env.server.send_text(env.ann, dm, "send it");
     sent(&env, dm, 1).await;
     env.kill();
     env.start().await;
-    env.server.say(env.ann, dm, "was it once?");
+    env.server.send_text(env.ann, dm, "was it once?");
     assert_eq!(env.wait_for_replies(dm, 2).await, ["", "yes"]);
     assert_eq!(sent(&env, dm, 1).await.len(), 1);
     eventually("the copies are gone", || copies(&env).is_empty());
@@ -392,11 +401,13 @@ async fn an_unconfirmed_upload_is_not_repeated() {
 
 #[tokio::test]
 async fn a_rejected_upload_is_reported() {
-    let env =
-        GatewayEnv::new([terminal_call("c1", "echo a >a.txt"), Step::text("MEDIA:a.txt")]).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.trouble("POST /channels/*/messages", 1, Trouble::Fail(413));
-    env.server.say(env.ann, dm, "send it");
+    let env = GatewayEnv::new([terminal_call("c1", "echo a >a.txt"), ScriptStep::text("MEDIA:a.txt")])
+        .await
+        .open()
+        .await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.inject("POST /channels/*/messages", 1, InjectedFault::Fail(413));
+    env.server.send_text(env.ann, dm, "send it");
     let said = env.wait_for_replies(dm, 1).await;
     assert!(
         said[0].starts_with("(could not send a.txt: the files are larger than Discord allows"),
@@ -408,14 +419,14 @@ async fn a_rejected_upload_is_reported() {
 
 #[tokio::test]
 async fn a_file_can_answer_a_clarification() {
-    let ask = Said::Call {
+    let ask = ReplyItem::Call {
         id: "c1".to_owned(),
         name: "clarify".to_owned(),
         arguments: json!({ "question": "which file?" }),
     };
-    let env = GatewayEnv::new([Step::says([ask]), Step::text("thanks")]).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "read it");
+    let env = GatewayEnv::new([ScriptStep::reply([ask]), ScriptStep::text("thanks")]).await.open().await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "read it");
     env.wait_for_replies(dm, 1).await;
     let message = post(&env, dm, "this one", vec![file("a.txt", "abc")]);
     assert_eq!(env.wait_for_replies(dm, 2).await[1], "thanks");
@@ -429,20 +440,20 @@ async fn a_file_can_answer_a_clarification() {
 
 #[tokio::test]
 async fn a_resumed_turn_downloads_nothing_again() {
-    let script = Script {
-        steps: vec![Step::Silence],
-        always: Some(Step::Echo("echo: ".to_owned())),
-        ..Script::default()
+    let script = ModelScript {
+        steps: vec![ScriptStep::Silence],
+        always: Some(ScriptStep::Echo("echo: ".to_owned())),
+        ..ModelScript::default()
     };
     let mut env = GatewayEnv::with(script, "discord:\n  allow_all_users: true\n").await.open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     post(&env, dm, "keep it", vec![file("a.txt", "abc")]);
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.kill();
     env.start().await;
     let said = env.wait_for_replies(dm, 1).await.remove(0);
     assert!(said.starts_with("echo: keep it") && said.contains("a.txt: 3 bytes"), "{said}");
-    assert_eq!(env.server.look(|world| world.downloads.len()), 1);
+    assert_eq!(env.server.read(|world| world.downloads.len()), 1);
     env.close().await;
 }
 
@@ -458,23 +469,24 @@ async fn a_message_with_files_is_not_steered_but_answered_afterwards() {
 
 #[tokio::test]
 async fn media_tags_are_hidden_while_a_reply_streams() {
-    let slow = Step::Answer(hermes_testkit::model::Answer {
-        says: vec![Said::Text(format!(
+    let slow = ScriptStep::Reply(hermes_testkit::model::ScriptedReply {
+        items: vec![ReplyItem::Text(format!(
             "{}\nMEDIA:a.txt\n{}",
             "first words ".repeat(20),
             "last words ".repeat(20)
         ))],
-        delivery: hermes_testkit::model::Delivery { chunk: Some(40), pause_ms: 60, ..Default::default() },
+        delivery: hermes_testkit::model::BodyDelivery { chunk: Some(40), pause_ms: 60, ..Default::default() },
         ..Default::default()
     });
-    let script = Script { steps: vec![terminal_call("c1", "echo a >a.txt"), slow], ..Script::default() };
+    let script =
+        ModelScript { steps: vec![terminal_call("c1", "echo a >a.txt"), slow], ..ModelScript::default() };
     let config = "discord:\n  allow_all_users: true\nstreaming:\n  enabled: true\n";
     let env = GatewayEnv::with(script, config).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "write");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "write");
     assert_eq!(sent(&env, dm, 1).await, [("a.txt".to_owned(), b"a\n".to_vec())]);
-    let ever: Vec<String> = env.server.look(|world| {
-        let all = world.said_by_bot(dm).into_iter();
+    let ever: Vec<String> = env.server.read(|world| {
+        let all = world.bot_messages_in(dm).into_iter();
         all.flat_map(|said| said.edits.iter().chain([&said.content]).cloned()).collect()
     });
     assert!(ever.iter().any(|text| text.contains("last words")), "{ever:?}");

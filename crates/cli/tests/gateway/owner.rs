@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use hermes_testkit::discord::Trouble;
-use hermes_testkit::{Said, Step, peers};
+use hermes_testkit::discord::InjectedFault;
+use hermes_testkit::{ReplyItem, ScriptStep, peers};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -13,15 +13,15 @@ use crate::env::{GatewayEnv, eventually, terminal_call};
 async fn commands_of_chats_run_in_containers_if_configured() {
     let Some(docker) = peers::access("docker") else { return };
     let socket = docker["socket"].as_str().unwrap();
-    let steps = [terminal_call("c1", "hostname"), Step::text("done")];
+    let steps = [terminal_call("c1", "hostname"), ScriptStep::text("done")];
     let env = GatewayEnv::new(steps).await.set_env("DOCKER_HOST", format!("unix://{socket}"));
     env.configure("gateway.terminal_backend", "docker");
     env.configure("gateway.sandbox_image", "localhost/hermes-test:bash");
     let status: Value = serde_json::from_slice(&env.run(&["status", "--json"]).stdout).unwrap();
     assert_eq!(status["backends"]["docker"]["engine"]["image"], "localhost/hermes-test:bash", "{status}");
     let env = env.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "where are you?");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "where are you?");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["done"]);
     let listed: Value = serde_json::from_slice(&env.run(&["sandbox", "ls", "--json"]).stdout).unwrap();
     let backends: Vec<&Value> =
@@ -51,7 +51,7 @@ async fn status_shows_whether_the_channel_is_up_and_why_not() {
     let status = env.run(&["gateway", "status"]);
     assert!(String::from_utf8_lossy(&status.stdout).contains("discord  up for "), "{status:?}");
     env.server.stall();
-    env.server.cut();
+    env.server.drop_connections();
     eventually("it says why it is down", || env.log().contains("discord is down: "));
     env.server.recover();
     eventually("it is up again", || env.log().matches("discord is up").count() == 2);
@@ -81,7 +81,7 @@ async fn status_and_doctor_report_the_gateway_and_its_problems() {
     eventually("it is up", || env.state() == "up");
     assert_eq!((find(&env, "gateway"), env.run(&["status"]).status.code()), (vec!["ok".to_owned()], Some(0)));
     env.server.stall();
-    env.server.cut();
+    env.server.drop_connections();
     eventually("it is down", || env.state() == "down");
     assert_eq!(
         (find(&env, "gateway"), env.run(&["status"]).status.code()),
@@ -94,7 +94,7 @@ async fn status_and_doctor_report_the_gateway_and_its_problems() {
 #[tokio::test]
 async fn a_wrong_token_is_reported_once_with_a_hint() {
     let env = GatewayEnv::echo().await.set_env("DISCORD_BOT_TOKEN", "wrong");
-    env.server.expect(4004);
+    env.server.expect_violation(4004);
     let ended = env.run(&["gateway", "run"]);
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(5), "{said}");
@@ -119,8 +119,8 @@ async fn a_missing_model_is_reported_at_startup() {
 #[tokio::test]
 async fn a_second_signal_stops_without_waiting() {
     let mut env = GatewayEnv::then_echo([terminal_call("c1", "sleep 1000")]).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "work");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "work");
     eventually("it works", || {
         let listed: Value = serde_json::from_slice(&env.run(&["process", "ls", "--json"]).stdout).unwrap();
         listed["processes"].as_array().is_some_and(|processes| !processes.is_empty())
@@ -138,35 +138,35 @@ async fn a_second_signal_stops_without_waiting() {
 #[tokio::test]
 async fn deleted_chats_are_no_problem_at_startup() {
     let mut env = GatewayEnv::echo().await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "hello");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "hello");
     env.wait_for_replies(dm, 1).await;
     env.kill();
     env.server.forget_sessions();
-    env.server.trouble("GET /channels/*/messages", u32::MAX, Trouble::Fail(404));
+    env.server.inject("GET /channels/*/messages", u32::MAX, InjectedFault::Fail(404));
     env.start().await;
     let kept = || fs::read_to_string(env.path("home/logs/agent.log")).unwrap_or_default();
     eventually("it was looked at", || kept().contains("chat is no longer readable"));
     assert!(!env.log().contains(" WARN "), "{}", env.log());
-    env.server.clear_troubles();
+    env.server.clear_injected();
     env.close().await;
 }
 
 #[tokio::test]
 async fn an_undeliverable_reply_is_shown_as_a_reaction() {
     let env = GatewayEnv::echo().await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.trouble("POST /channels/*/messages", 1, Trouble::Fail(403));
+    let dm = env.server.dm_channel(env.ann);
+    env.server.inject("POST /channels/*/messages", 1, InjectedFault::Fail(403));
     let signs = |message| {
-        env.server.look(|world| {
+        env.server.read(|world| {
             let signs = &world.messages[&message].reactions;
             signs.iter().map(|(emoji, _)| emoji.clone()).collect::<Vec<_>>()
         })
     };
-    let lost = env.server.say(env.ann, dm, "hello");
+    let lost = env.server.send_text(env.ann, dm, "hello");
     eventually("it is shown", || signs(lost) == ["❌"]);
     eventually("the owner is informed", || env.log().contains("delivery failed"));
-    let answered = env.server.say(env.ann, dm, "again");
+    let answered = env.server.send_text(env.ann, dm, "again");
     env.wait_for_replies(dm, 1).await;
     eventually("it is shown", || signs(answered) == ["✅"]);
     assert_eq!(signs(lost), ["❌"]);
@@ -176,8 +176,8 @@ async fn an_undeliverable_reply_is_shown_as_a_reaction() {
 #[tokio::test]
 async fn conversations_are_found_by_their_platform() {
     let env = GatewayEnv::echo().await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "hello");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "hello");
     env.wait_for_replies(dm, 1).await;
     for (source, count) in [("discord", 1), ("cli", 0)] {
         let listed = env.run(&["sessions", "ls", "--source", source, "--json"]);
@@ -199,15 +199,15 @@ fn left(env: &GatewayEnv) -> (usize, usize) {
 #[tokio::test]
 async fn an_old_conversation_is_pruned_with_its_environment() {
     let asleep = json!({ "command": "sleep 600", "background": true });
-    let asleep = Said::Call { id: "c2".to_owned(), name: "terminal".to_owned(), arguments: asleep };
+    let asleep = ReplyItem::Call { id: "c2".to_owned(), name: "terminal".to_owned(), arguments: asleep };
     let steps = [
         terminal_call("c1", "echo mine >~/note"),
-        Step::text("kept"),
-        Step::says([asleep]),
-        Step::text("so be it"),
+        ScriptStep::text("kept"),
+        ScriptStep::reply([asleep]),
+        ScriptStep::text("so be it"),
     ];
     let mut env = GatewayEnv::new(steps).await.set_env("HERMES_SESSIONS_AUTO_PRUNE", true).open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
     env.send(env.ann, ann, "note it");
     env.wait_for_replies(ann, 1).await;
     env.send(env.bob, bob, "sleep");

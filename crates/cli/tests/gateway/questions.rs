@@ -1,7 +1,7 @@
 //! Approval questions in a chat.
 
-use hermes_testkit::model::Script;
-use hermes_testkit::{Said, Step};
+use hermes_testkit::model::ModelScript;
+use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::json;
 
 use crate::env::{GatewayEnv, eventually, terminal_call};
@@ -9,8 +9,8 @@ use crate::env::{GatewayEnv, eventually, terminal_call};
 /// A command that needs approval on the local backend.
 const DANGER: &str = "chmod -R 777 ~/private && echo done";
 
-async fn asked(steps: Vec<Step>) -> GatewayEnv {
-    let script = Script { steps, ..Script::default() };
+async fn asked(steps: Vec<ScriptStep>) -> GatewayEnv {
+    let script = ModelScript { steps, ..ModelScript::default() };
     let config = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
     let env = GatewayEnv::with(script, config).await.open().await;
     std::fs::create_dir(env.path("owner/private")).unwrap();
@@ -24,12 +24,12 @@ fn is_open(env: &GatewayEnv) -> bool {
 }
 
 /// A tool call.
-fn calls(name: &str, arguments: serde_json::Value) -> Step {
-    Step::says([Said::Call { id: "c1".to_owned(), name: name.to_owned(), arguments }])
+fn calls(name: &str, arguments: serde_json::Value) -> ScriptStep {
+    ScriptStep::reply([ReplyItem::Call { id: "c1".to_owned(), name: name.to_owned(), arguments }])
 }
 
 /// Tool calls that run something dangerous.
-fn dangerous_calls() -> [(&'static str, Step); 3] {
+fn dangerous_calls() -> [(&'static str, ScriptStep); 3] {
     let script = format!("from hermes_tools import terminal\nprint(terminal({DANGER:?}))");
     [
         ("a command", terminal_call("c1", DANGER)),
@@ -41,20 +41,21 @@ fn dangerous_calls() -> [(&'static str, Step); 3] {
 #[tokio::test]
 async fn every_tool_asks_before_something_dangerous_runs() {
     for (tool, step) in dangerous_calls() {
-        let env = asked(vec![step.clone(), Step::text("no then"), step, Step::text("yes then")]).await;
-        let dm = env.server.dm(env.ann);
+        let env =
+            asked(vec![step.clone(), ScriptStep::text("no then"), step, ScriptStep::text("yes then")]).await;
+        let dm = env.server.dm_channel(env.ann);
         for (number, (word, is_done)) in [("/deny", false), ("/approve", true)].into_iter().enumerate() {
             if number == 0 {
-                env.server.say(env.ann, dm, "open it");
+                env.server.send_text(env.ann, dm, "open it");
             } else {
                 // A slash command, not a message.
                 let text = json!([{ "name": "text", "type": 3, "value": "open it after all" }]);
-                env.server.invoke(env.ann, dm, "queue", text).await.unwrap();
+                env.server.invoke_command(env.ann, dm, "queue", text).await.unwrap();
             }
             let questions = |said: &[String]| said.iter().filter(|one| one.contains("Allow this?")).count();
             eventually(tool, || questions(&env.replies(dm)) == number + 1);
             assert!(!is_open(&env), "{tool}");
-            env.server.say(env.ann, dm, word);
+            env.server.send_text(env.ann, dm, word);
             let answer = if is_done { "yes then" } else { "no then" };
             eventually(tool, || env.replies(dm).iter().any(|said| said == answer));
             eventually(tool, || is_open(&env) == is_done);

@@ -4,10 +4,10 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hermes_store::{FILE_NAME, NewSession, Prompt, SessionId, Store, TurnStep as Kept};
-use hermes_testkit::Said;
-use hermes_testkit::Step;
-use hermes_testkit::discord::{Id, Trouble};
-use hermes_testkit::model::{Answer, Delivery, Script};
+use hermes_testkit::ReplyItem;
+use hermes_testkit::ScriptStep;
+use hermes_testkit::discord::{InjectedFault, Snowflake};
+use hermes_testkit::model::{BodyDelivery, ModelScript, ScriptedReply};
 use hermes_types::{Message, Part, Person, SessionKey, Timestamp};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ use crate::env::{GatewayEnv, eventually, terminal_call};
 
 const OPEN: &str = "discord:\n  allow_all_users: true\n";
 
-fn echo(steps: Vec<Step>) -> Script {
-    Script { steps, always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() }
+fn echo(steps: Vec<ScriptStep>) -> ModelScript {
+    ModelScript { steps, always: Some(ScriptStep::Echo("echo: ".to_owned())), ..ModelScript::default() }
 }
 
 fn ago(hours: u64) -> Timestamp {
@@ -25,12 +25,12 @@ fn ago(hours: u64) -> Timestamp {
     Timestamp::from_seconds(now - hours * 3_600)
 }
 
-fn key(dm: Id) -> SessionKey {
+fn key(dm: Snowflake) -> SessionKey {
     SessionKey::new(format!("agent:main:discord:dm:{dm}"))
 }
 
 /// A conversation last used this long ago.
-async fn old_conversation(env: &GatewayEnv, dm: Id, hours: u64) -> SessionId {
+async fn old_conversation(env: &GatewayEnv, dm: Snowflake, hours: u64) -> SessionId {
     let store = Store::open(env.path("home").join(FILE_NAME)).await.unwrap();
     let new = NewSession {
         key: key(dm),
@@ -69,16 +69,16 @@ async fn an_idle_conversation_is_reset_and_the_chat_is_notified() {
     ];
     for (mode, hours, note) in cases {
         let env = GatewayEnv::echo().await.set_env("SESSION_RESET_MODE", mode);
-        let dm = env.server.dm(env.ann);
+        let dm = env.server.dm_channel(env.ann);
         let old = old_conversation(&env, dm, hours).await;
         let env = env.open().await;
-        env.server.say(env.ann, dm, "hello");
+        env.server.send_text(env.ann, dm, "hello");
         let said = env.wait_for_replies(dm, 1).await;
         let expected = note.map_or("echo: hello".to_owned(), |note| format!("echo: hello\n\n{note}"));
         assert_eq!(said, [expected], "{mode}");
         let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
         assert_eq!(prompt.contains("of old"), note.is_none(), "{mode}: {prompt}");
-        env.server.say(env.ann, dm, "again");
+        env.server.send_text(env.ann, dm, "again");
         assert_eq!(env.wait_for_replies(dm, 2).await[1], "echo: again", "{mode}");
         let reason = note.map(|note| if note.contains("idle") { "idle" } else { "daily" });
         assert_eq!(end_of(&env, &old).await.as_deref(), reason, "{mode}");
@@ -89,7 +89,7 @@ async fn an_idle_conversation_is_reset_and_the_chat_is_notified() {
 #[tokio::test]
 async fn a_conversation_with_a_running_process_is_not_reset() {
     let env = GatewayEnv::echo().await.set_env("SESSION_RESET_MODE", "idle");
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     let old = old_conversation(&env, dm, 26).await;
     let key = key(dm);
     let started = env.run(&[
@@ -104,7 +104,7 @@ async fn a_conversation_with_a_running_process_is_not_reset() {
     ]);
     assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
     let env = env.open().await;
-    env.server.say(env.ann, dm, "hello");
+    env.server.send_text(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
     assert!(env.model_requests().pop().unwrap()["messages"].to_string().contains("of old"));
     assert_eq!(end_of(&env, &old).await, None);
@@ -113,9 +113,13 @@ async fn a_conversation_with_a_running_process_is_not_reset() {
     env.close().await;
 }
 
-fn slow(text: &str, pause_ms: u64) -> Step {
-    let delivery = Delivery { pause_ms, ..Delivery::default() };
-    Step::Answer(Answer { says: vec![Said::Text(text.to_owned())], delivery, ..Answer::default() })
+fn slow(text: &str, pause_ms: u64) -> ScriptStep {
+    let delivery = BodyDelivery { pause_ms, ..BodyDelivery::default() };
+    ScriptStep::Reply(ScriptedReply {
+        items: vec![ReplyItem::Text(text.to_owned())],
+        delivery,
+        ..ScriptedReply::default()
+    })
 }
 
 /// The number of environments.
@@ -127,18 +131,19 @@ fn places(env: &GatewayEnv) -> usize {
 
 #[tokio::test]
 async fn removing_a_conversation_removes_its_environment_and_the_chat_continues() {
-    let env = GatewayEnv::then_echo([terminal_call("c1", "echo kept >file; cat file"), Step::text("done")])
-        .await
-        .open()
-        .await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "the first words");
+    let env =
+        GatewayEnv::then_echo([terminal_call("c1", "echo kept >file; cat file"), ScriptStep::text("done")])
+            .await
+            .open()
+            .await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "the first words");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["done"]);
     assert_eq!(places(&env), 1);
     let removed = env.run(&["sessions", "rm", "last"]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
     assert_eq!(places(&env), 0);
-    env.server.say(env.ann, dm, "more words");
+    env.server.send_text(env.ann, dm, "more words");
     assert_eq!(env.wait_for_replies(dm, 2).await[1], "echo: more words");
     let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
     assert!(!prompt.contains("first"), "{prompt}");
@@ -147,14 +152,14 @@ async fn removing_a_conversation_removes_its_environment_and_the_chat_continues(
 
 #[tokio::test]
 async fn a_background_task_replies_in_the_chat_and_leaves_nothing() {
-    let steps = vec![terminal_call("c1", "echo mine >~/file; ls ~"), Step::text("it is done")];
+    let steps = vec![terminal_call("c1", "echo mine >~/file; ls ~"), ScriptStep::text("it is done")];
     let env = GatewayEnv::with(echo(steps), OPEN).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "/background look at\nthe logs");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "/background look at\nthe logs");
     let said = env.wait_for_replies(dm, 2).await;
     assert_eq!(said, ["[look at]\nStarted. The reply will be posted here.", "[look at]\nit is done"]);
     eventually("its place is removed", || places(&env) == 0);
-    env.server.say(env.ann, dm, "hello");
+    env.server.send_text(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 3).await[2], "echo: hello");
     let last = env.model_requests().pop().unwrap()["messages"].to_string();
     assert!(!last.contains("the logs"), "the conversation knows nothing of it: {last}");
@@ -163,28 +168,28 @@ async fn a_background_task_replies_in_the_chat_and_leaves_nothing() {
 
 #[tokio::test]
 async fn the_conversation_continues_during_a_task_and_stop_all_stops_everything() {
-    let steps = vec![Step::Silence, Step::Silence];
+    let steps = vec![ScriptStep::Silence, ScriptStep::Silence];
     let env = GatewayEnv::with(echo(steps), OPEN).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "/bg /new is no command here");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "/bg /new is no command here");
     env.wait_for_replies(dm, 1).await;
     eventually("the model is asked", || env.model_requests().len() == 1);
-    env.server.say(env.ann, dm, "/btw another one");
+    env.server.send_text(env.ann, dm, "/btw another one");
     env.wait_for_replies(dm, 2).await;
     eventually("the model is asked again", || env.model_requests().len() == 2);
-    env.server.say(env.ann, dm, "hello");
+    env.server.send_text(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 3).await[2], "echo: hello");
-    env.server.say(env.ann, dm, "/status");
+    env.server.send_text(env.ann, dm, "/status");
     let status = env.wait_for_replies(dm, 4).await[3].clone();
     assert!(status.contains("background   /new is no command here\nbackground   another one"), "{status}");
-    env.server.say(env.ann, dm, "/stop");
+    env.server.send_text(env.ann, dm, "/stop");
     assert_eq!(env.wait_for_replies(dm, 5).await[4], "Nothing is running.");
-    env.server.say(env.ann, dm, "/stop all");
+    env.server.send_text(env.ann, dm, "/stop all");
     let mut said = env.wait_for_replies(dm, 8).await.split_off(5);
     said.sort();
     assert_eq!(said, ["Stopped.", "[/new is no command here]\ninterrupted", "[another one]\ninterrupted"]);
     eventually("nothing is listed", || {
-        env.server.say(env.ann, dm, "/status");
+        env.server.send_text(env.ann, dm, "/status");
         let count = env.replies(dm).len();
         eventually("the status is shown", || env.replies(dm).len() > count);
         !env.replies(dm).pop().unwrap().contains("background")
@@ -194,15 +199,15 @@ async fn the_conversation_continues_during_a_task_and_stop_all_stops_everything(
 
 #[tokio::test]
 async fn a_background_task_is_answered_once_after_a_crash() {
-    let mut env = GatewayEnv::with(echo(vec![Step::Silence]), OPEN).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "/background count");
+    let mut env = GatewayEnv::with(echo(vec![ScriptStep::Silence]), OPEN).await.open().await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "/background count");
     env.wait_for_replies(dm, 1).await;
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.kill();
     env.start().await;
     assert_eq!(env.wait_for_replies(dm, 2).await[1], "[count]\necho: count");
-    env.server.say(env.ann, dm, "and now?");
+    env.server.send_text(env.ann, dm, "and now?");
     let said = env.wait_for_replies(dm, 3).await;
     assert_eq!(
         said,
@@ -213,28 +218,29 @@ async fn a_background_task_is_answered_once_after_a_crash() {
 
 #[tokio::test]
 async fn a_question_of_a_background_task_is_answered_in_the_chat() {
-    let steps = vec![terminal_call("c1", "chmod -R 777 ~/private && echo done"), Step::text("it is open")];
-    let env = GatewayEnv::with(Script { steps, ..Script::default() }, LOCAL).await.open().await;
+    let steps =
+        vec![terminal_call("c1", "chmod -R 777 ~/private && echo done"), ScriptStep::text("it is open")];
+    let env = GatewayEnv::with(ModelScript { steps, ..ModelScript::default() }, LOCAL).await.open().await;
     fs::create_dir(env.path("owner/private")).unwrap();
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "/bg open it");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "/bg open it");
     assert!(env.wait_for_replies(dm, 2).await[1].contains("Allow this?"), "{:?}", env.replies(dm));
-    env.server.say(env.ann, dm, "/approve");
+    env.server.send_text(env.ann, dm, "/approve");
     eventually("it has run", || env.replies(dm).iter().any(|said| said == "[open it]\nit is open"));
     env.close().await;
 }
 
 #[tokio::test]
 async fn process_notices_of_a_task_arrive_before_its_environment_is_removed() {
-    let start = Said::Call {
+    let start = ReplyItem::Call {
         id: "c1".to_owned(),
         name: "terminal".to_owned(),
         arguments: json!({ "command": "sleep 1; echo ready", "background": true, "notify_on_complete": true }),
     };
-    let steps = [Step::says([start]), Step::text("started"), Step::text("it is ready")];
+    let steps = [ScriptStep::reply([start]), ScriptStep::text("started"), ScriptStep::text("it is ready")];
     let env = GatewayEnv::new(steps).await.open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "/bg start it");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "/bg start it");
     let said = env.wait_for_replies(dm, 3).await.split_off(1);
     assert_eq!(said, ["[start it]\nstarted", "[start it]\nit is ready"]);
     eventually("its place is removed", || places(&env) == 0);
@@ -243,44 +249,44 @@ async fn process_notices_of_a_task_arrive_before_its_environment_is_removed() {
 
 #[tokio::test]
 async fn at_most_eight_background_tasks_run() {
-    let env = GatewayEnv::with(echo(vec![Step::Silence; 8]), OPEN).await.open().await;
-    let dm = env.server.dm(env.ann);
+    let env = GatewayEnv::with(echo(vec![ScriptStep::Silence; 8]), OPEN).await.open().await;
+    let dm = env.server.dm_channel(env.ann);
     for number in 0..9 {
-        env.server.say(env.ann, dm, &format!("/bg task {number}"));
+        env.server.send_text(env.ann, dm, &format!("/bg task {number}"));
     }
     let said = env.wait_for_replies(dm, 9).await;
     assert_eq!(said.iter().filter(|said| said.contains("Started.")).count(), 8, "{said:?}");
     assert!(said[8].contains("8 background tasks are already running"), "{said:?}");
-    env.server.say(env.ann, dm, "/stop all");
+    env.server.send_text(env.ann, dm, "/stop all");
     env.wait_for_replies(dm, 18).await;
     env.close().await;
 }
 
 #[tokio::test]
 async fn an_admin_can_restart_the_gateway_and_is_notified() {
-    let steps = vec![terminal_call("c1", "true"), Step::text("ran"), slow("at last", 300)];
+    let steps = vec![terminal_call("c1", "true"), ScriptStep::text("ran"), slow("at last", 300)];
     let env = GatewayEnv::with(echo(steps), OPEN).await.with_admin().open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
-    env.server.say(env.ann, ann, "make a place");
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
+    env.server.send_text(env.ann, ann, "make a place");
     env.wait_for_replies(ann, 1).await;
-    env.server.say(env.bob, bob, "/restart");
+    env.server.send_text(env.bob, bob, "/restart");
     assert!(env.wait_for_replies(bob, 1).await[0].contains("is for admins"), "{:?}", env.replies(bob));
-    env.server.say(env.bob, bob, "work");
+    env.server.send_text(env.bob, bob, "work");
     eventually("the model is asked", || env.model_requests().len() == 3);
-    let before = env.server.look(|world| world.identified + world.resumed);
-    let message = env.server.say(env.ann, ann, "/restart");
+    let before = env.server.read(|world| world.identified + world.resumed);
+    let message = env.server.send_text(env.ann, ann, "/restart");
     let said = env.wait_for_replies(ann, 3).await.split_off(1);
     assert_eq!(said, ["Restarting as soon as running replies have finished.", "Restarted."]);
     assert_eq!(env.wait_for_replies(bob, 2).await[1], "at last", "the turn ended first");
     env.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
     env.server.replay(message);
-    env.server.say(env.ann, ann, "hello");
+    env.server.send_text(env.ann, ann, "hello");
     assert_eq!(env.wait_for_replies(ann, 4).await[3], "echo: hello");
     // By a signal, without a chat. The process id stays the same.
-    let before = env.server.look(|world| world.identified + world.resumed);
+    let before = env.server.read(|world| world.identified + world.resumed);
     kill_process(env.pid(), Signal::USR1).unwrap();
     env.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
-    env.server.say(env.ann, ann, "still there?");
+    env.server.send_text(env.ann, ann, "still there?");
     assert_eq!(env.wait_for_replies(ann, 5).await[4], "echo: still there?");
     // Processes started before leave no zombies.
     let removed = env.run(&["sandbox", "rm", "--force", key(ann).as_str()]);
@@ -298,12 +304,12 @@ const LOCAL: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_bac
 #[tokio::test]
 async fn only_an_admin_can_change_the_default_model() {
     let env = GatewayEnv::echo().await.with_admin().open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
-    env.server.say(env.bob, bob, "/model other --global");
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
+    env.server.send_text(env.bob, bob, "/model other --global");
     env.wait_for_replies(bob, 1).await;
-    env.server.say(env.ann, ann, "/model another --global");
+    env.server.send_text(env.ann, ann, "/model another --global");
     assert!(env.wait_for_replies(ann, 1).await[0].contains("another"), "{:?}", env.replies(ann));
-    env.server.say(env.bob, bob, "hello");
+    env.server.send_text(env.bob, bob, "hello");
     env.wait_for_replies(bob, 2).await;
     assert_eq!(env.model_requests().pop().unwrap()["model"], "another");
     let config = fs::read_to_string(env.path("home/config.yaml")).unwrap();
@@ -316,18 +322,22 @@ async fn an_admin_can_turn_approvals_off_until_the_conversation_ends() {
     let danger = "chmod -R 777 ~/private && echo done";
     let steps = vec![
         terminal_call("c1", danger),
-        Step::text("unasked"),
+        ScriptStep::text("unasked"),
         terminal_call("c2", "rm -rf /"),
-        Step::text("never"),
+        ScriptStep::text("never"),
         terminal_call("c3", danger),
-        Step::text("denied"),
+        ScriptStep::text("denied"),
     ];
-    let env = GatewayEnv::with(Script { steps, ..Script::default() }, LOCAL).await.with_admin().open().await;
+    let env = GatewayEnv::with(ModelScript { steps, ..ModelScript::default() }, LOCAL)
+        .await
+        .with_admin()
+        .open()
+        .await;
     fs::create_dir(env.path("owner/private")).unwrap();
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
-    env.server.say(env.bob, bob, "/yolo");
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
+    env.server.send_text(env.bob, bob, "/yolo");
     assert!(env.wait_for_replies(bob, 1).await[0].contains("is for admins"), "{:?}", env.replies(bob));
-    let say = |text: &str| env.server.say(env.ann, ann, text);
+    let say = |text: &str| env.server.send_text(env.ann, ann, text);
     say("/yolo");
     assert!(env.wait_for_replies(ann, 1).await[0].contains("Approvals are off"), "{:?}", env.replies(ann));
     say("open it");
@@ -366,41 +376,41 @@ async fn a_flooding_user_is_warned_once_and_sees_what_was_ignored() {
         .set_env("GATEWAY_MESSAGE_BURST", 2)
         .set_env("GATEWAY_MESSAGES_PER_MINUTE", 1);
     let env = env.open().await;
-    let dm = env.server.dm(env.ann);
-    let messages: Vec<Id> =
-        (0..6).map(|number| env.server.say(env.ann, dm, &format!("message {number}"))).collect();
+    let dm = env.server.dm_channel(env.ann);
+    let messages: Vec<Snowflake> =
+        (0..6).map(|number| env.server.send_text(env.ann, dm, &format!("message {number}"))).collect();
     let unread = &messages[2..];
     eventually("each shows that it was not read", || {
         let failed = |world: &hermes_testkit::discord::World| {
-            let marked = |id: &&Id| world.messages[*id].reactions.iter().any(|(sign, _)| sign == "❌");
+            let marked = |id: &&Snowflake| world.messages[*id].reactions.iter().any(|(sign, _)| sign == "❌");
             unread.iter().filter(marked).count()
         };
-        env.server.look(failed) == unread.len()
+        env.server.read(failed) == unread.len()
     });
     let mut said = env.wait_for_replies(dm, 3).await;
     said.sort();
     assert!(said[0].contains("sending messages too quickly"), "{said:?}");
     assert_eq!(said[1..], ["echo: message 0", "echo: message 1"]);
-    env.server.say(env.bob, env.server.dm(env.bob), "hello");
-    assert_eq!(env.wait_for_replies(env.server.dm(env.bob), 1).await, ["echo: hello"]);
+    env.server.send_text(env.bob, env.server.dm_channel(env.bob), "hello");
+    assert_eq!(env.wait_for_replies(env.server.dm_channel(env.bob), 1).await, ["echo: hello"]);
     assert_eq!(env.replies(dm).len(), 3);
     env.close().await;
 }
 
 #[tokio::test]
 async fn a_flooding_user_can_still_stop_a_turn() {
-    let env = GatewayEnv::with(echo(vec![Step::Silence]), OPEN).await;
+    let env = GatewayEnv::with(echo(vec![ScriptStep::Silence]), OPEN).await;
     let env = env.set_env("GATEWAY_MESSAGE_BURST", 1).set_env("GATEWAY_MESSAGES_PER_MINUTE", 1).open().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "think");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "think");
     eventually("the model is asked", || env.model_requests().len() == 1);
-    env.server.say(env.ann, dm, "and more");
+    env.server.send_text(env.ann, dm, "and more");
     assert!(
         env.wait_for_replies(dm, 1).await[0].contains("sending messages too quickly"),
         "{:?}",
         env.replies(dm)
     );
-    env.server.say(env.ann, dm, "/stop");
+    env.server.send_text(env.ann, dm, "/stop");
     let mut said = env.wait_for_replies(dm, 3).await.split_off(1);
     said.sort();
     assert_eq!(said, ["Stopped.", "interrupted"]);
@@ -411,24 +421,24 @@ async fn a_flooding_user_can_still_stop_a_turn() {
 async fn a_message_after_a_command_waits_for_its_acknowledgment() {
     let env = GatewayEnv::with(echo(Vec::new()), OPEN).await.open().await;
     env.wait("the commands are there", |server| {
-        server.look(|world| (world.commands.len() == 18).then_some(()))
+        server.read(|world| (world.commands.len() == 18).then_some(()))
     })
     .await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "the old");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "the old");
     env.wait_for_replies(dm, 1).await;
-    let slow = Trouble::RateLimit { retry_after: 1.0, global: false };
-    env.server.trouble("POST /interactions/*/*/callback", 1, slow);
-    let begun = env.server.invoke(env.ann, dm, "new", json!([]));
+    let slow = InjectedFault::RateLimit { retry_after: 1.0, global: false };
+    env.server.inject("POST /interactions/*/*/callback", 1, slow);
+    let begun = env.server.invoke_command(env.ann, dm, "new", json!([]));
     let said = async {
         env.wait("the acknowledgment hangs", |server| {
-            server.look(|world| {
+            server.read(|world| {
                 let is_callback = |line: &str| line.starts_with("POST /interactions/");
                 world.requests.iter().any(|request| is_callback(&request.line)).then_some(())
             })
         })
         .await;
-        env.server.say(env.ann, dm, "the new");
+        env.server.send_text(env.ann, dm, "the new");
     };
     let (begun, ()) = tokio::join!(begun, said);
     begun.unwrap();

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use hermes_testkit::discord::Trouble;
+use hermes_testkit::discord::InjectedFault;
 use serde_json::{Value, json};
 
 use crate::env::{GatewayEnv, eventually};
@@ -17,13 +17,13 @@ fn sent(env: &GatewayEnv, args: &[&str]) -> (Option<i32>, String) {
 #[tokio::test]
 async fn a_message_goes_to_the_home_channel_at_once_or_when_the_gateway_starts() {
     let mut env = GatewayEnv::echo().await.with_admin().open().await;
-    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
+    let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
     let (code, said) = sent(&env, &["--to", "discord", "too early"]);
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("discord has no home channel") && said.contains("/sethome"), "{said}");
-    env.server.say(env.bob, bob, "/sethome");
+    env.server.send_text(env.bob, bob, "/sethome");
     assert!(env.wait_for_replies(bob, 1).await[0].contains("is for admins"), "{:?}", env.replies(bob));
-    env.server.say(env.ann, ann, "/sethome");
+    env.server.send_text(env.ann, ann, "/sethome");
     env.wait_for_replies(ann, 1).await;
 
     let (code, said) = sent(&env, &["--to", "discord", "now"]);
@@ -47,25 +47,25 @@ async fn a_message_goes_to_the_home_channel_at_once_or_when_the_gateway_starts()
 #[tokio::test]
 async fn a_long_message_to_a_forum_is_one_post() {
     let env = GatewayEnv::echo().await;
-    let guild = env.server.look(|world| world.channels[&env.channel].guild.unwrap());
-    let forum = env.server.forum(guild, "reports");
+    let guild = env.server.read(|world| world.channels[&env.channel].guild.unwrap());
+    let forum = env.server.add_forum(guild, "reports");
     let mut env = env.set_env("DISCORD_HOME_CHANNEL", forum).open().await;
     let long = "word ".repeat(900);
     let (code, prompt) = sent(&env, &[&format!("# Report\n{long}")]);
     assert_eq!(code, Some(0), "{prompt}");
     let posts = |env: &GatewayEnv| -> Vec<_> {
-        env.server.look(|world| world.threads_of(forum).iter().map(|post| post.id).collect())
+        env.server.read(|world| world.threads_of(forum).iter().map(|post| post.id).collect())
     };
     eventually("there is a post", || !posts(&env).is_empty());
     let post = posts(&env)[0];
     assert_eq!(env.wait_for_replies(post, 3).await.len(), 3);
 
     // After a restart it goes there too.
-    env.server.trouble("POST /channels/*/messages", 100, Trouble::Fail(503));
+    env.server.inject("POST /channels/*/messages", 100, InjectedFault::Fail(503));
     sent(&env, &[&format!("# Another\n{long}")]);
     eventually("there is a second post", || posts(&env).len() == 2);
     env.kill();
-    env.server.clear_troubles();
+    env.server.clear_injected();
     env.start().await;
     let second = posts(&env).into_iter().find(|id| *id != post).unwrap();
     assert_eq!(env.wait_for_replies(second, 3).await.len(), 3);
@@ -76,7 +76,7 @@ async fn a_long_message_to_a_forum_is_one_post() {
 #[tokio::test]
 async fn piped_input_is_sent_completely_and_in_order() {
     let env = GatewayEnv::echo().await;
-    let home = env.server.dm(env.ann);
+    let home = env.server.dm_channel(env.ann);
     let env = env.set_env("DISCORD_HOME_CHANNEL", home).open().await;
     let words: Vec<String> = (0..900).map(|number| format!("word{number:04}")).collect();
     let mut child = env.command(&["send", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -114,11 +114,11 @@ async fn an_invalid_send_is_refused_and_not_queued() {
     assert_eq!(sent(&env, &["--to", "local", "stays here"]), (Some(0), "stays here\n".to_owned()));
     let mut env = env;
     env.start().await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "hello");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
     assert_eq!(env.stop(), Some(0), "{}", env.log());
-    let sent = env.server.look(|world| {
+    let sent = env.server.read(|world| {
         let is_message = |line: &str| line.starts_with("POST ") && line.ends_with("/messages");
         world.requests.iter().filter(|request| is_message(&request.line)).count()
     });

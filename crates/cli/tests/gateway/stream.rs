@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use hermes_gateway::{Capabilities, LengthUnit};
-use hermes_testkit::discord::{Id, Trouble};
-use hermes_testkit::model::{Answer, Delivery, Script};
-use hermes_testkit::{Said, Step};
+use hermes_testkit::discord::{InjectedFault, Snowflake};
+use hermes_testkit::model::{BodyDelivery, ModelScript, ScriptedReply};
+use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::json;
 
 use crate::env::{GatewayEnv, eventually, terminal_call};
@@ -16,17 +16,24 @@ const PLAIN: &str = "discord:\n  allow_all_users: true\n";
 const PACE: Duration = Duration::from_millis(1200);
 
 /// Text that takes some seconds to stream.
-fn slowly(words: &str) -> Step {
-    spoken(words, Delivery { chunk: Some(words.len().max(200)), pause_ms: 100, ..Delivery::default() })
+fn slowly(words: &str) -> ScriptStep {
+    spoken(
+        words,
+        BodyDelivery { chunk: Some(words.len().max(200)), pause_ms: 100, ..BodyDelivery::default() },
+    )
 }
 
 /// Text whose stream stalls in the middle.
-fn stalls(words: &str) -> Step {
-    spoken(words, Delivery { silent: Some(4_000), ..Delivery::default() })
+fn stalls(words: &str) -> ScriptStep {
+    spoken(words, BodyDelivery { silent: Some(4_000), ..BodyDelivery::default() })
 }
 
-fn spoken(words: &str, delivery: Delivery) -> Step {
-    Step::Answer(Answer { says: vec![Said::Text(words.to_owned())], delivery, ..Answer::default() })
+fn spoken(words: &str, delivery: BodyDelivery) -> ScriptStep {
+    ScriptStep::Reply(ScriptedReply {
+        items: vec![ReplyItem::Text(words.to_owned())],
+        delivery,
+        ..ScriptedReply::default()
+    })
 }
 
 /// A sentence of many words.
@@ -34,15 +41,16 @@ fn sentence() -> String {
     (0..80).map(|number| format!("word{number} ")).collect::<String>().trim().to_owned()
 }
 
-async fn env(steps: Vec<Step>, config: &str) -> GatewayEnv {
-    let script = Script { steps, always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
+async fn env(steps: Vec<ScriptStep>, config: &str) -> GatewayEnv {
+    let script =
+        ModelScript { steps, always: Some(ScriptStep::Echo("echo: ".to_owned())), ..ModelScript::default() };
     GatewayEnv::with(script, config).await.open().await
 }
 
 /// Waits for a message of the bot that is a prefix of a text.
-async fn draft(env: &GatewayEnv, chat: Id, text: &str) -> Id {
+async fn draft(env: &GatewayEnv, chat: Snowflake, text: &str) -> Snowflake {
     let seen = env.server.wait_for(|world| {
-        let said = world.said_by_bot(chat).into_iter();
+        let said = world.bot_messages_in(chat).into_iter();
         let mut drafts =
             said.filter(|said| text.starts_with(&said.content) && said.content.len() < text.len());
         drafts.next().map(|draft| draft.id)
@@ -54,7 +62,7 @@ async fn draft(env: &GatewayEnv, chat: Id, text: &str) -> Id {
 }
 
 /// Asserts that the bot's messages in a chat become exactly these.
-fn ends_with(env: &GatewayEnv, chat: Id, expected: &[&str]) {
+fn ends_with(env: &GatewayEnv, chat: Snowflake, expected: &[&str]) {
     let began = Instant::now();
     while env.replies(chat) != expected {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}\n{}", env.replies(chat), env.log());
@@ -63,9 +71,9 @@ fn ends_with(env: &GatewayEnv, chat: Id, expected: &[&str]) {
 }
 
 /// Sends one more message and asserts that there are only these replies and the one to it.
-async fn closes_with(env: GatewayEnv, chat: Id, expected: &[&str]) {
+async fn closes_with(env: GatewayEnv, chat: Snowflake, expected: &[&str]) {
     ends_with(&env, chat, expected);
-    env.server.say(env.ann, chat, "and now?");
+    env.server.send_text(env.ann, chat, "and now?");
     let all: Vec<&str> = expected.iter().copied().chain(["echo: and now?"]).collect();
     ends_with(&env, chat, &all);
     env.close().await;
@@ -74,22 +82,22 @@ async fn closes_with(env: GatewayEnv, chat: Id, expected: &[&str]) {
 /// The number of edit requests.
 fn changes(env: &GatewayEnv) -> usize {
     env.server
-        .look(|world| world.requests.iter().filter(|request| request.line.starts_with("PATCH /ch")).count())
+        .read(|world| world.requests.iter().filter(|request| request.line.starts_with("PATCH /ch")).count())
 }
 
 #[tokio::test]
 async fn text_streams_at_the_platforms_edit_rate() {
     let text = sentence();
     let env = env(vec![slowly(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    let question = env.server.say(env.ann, dm, "tell me");
+    let dm = env.server.dm_channel(env.ann);
+    let question = env.server.send_text(env.ann, dm, "tell me");
     let began = Instant::now();
     let message = draft(&env, dm, &text).await;
     ends_with(&env, dm, &[&text]);
     // The last edit does not wait.
     let most = usize::try_from(began.elapsed().as_millis() / PACE.as_millis()).unwrap() + 1;
     assert!((1..=most).contains(&changes(&env)), "{} of {most}", changes(&env));
-    let (drafts, points_to) = env.server.look(|world| {
+    let (drafts, points_to) = env.server.read(|world| {
         let message = &world.messages[&message];
         (message.edits.clone(), message.reference)
     });
@@ -104,8 +112,8 @@ async fn without_streaming_only_the_final_reply_is_shown() {
     let off = "discord:\n  allow_all_users: true\nstreaming:\n  enabled: true\ndisplay:\n  platforms:\n    discord:\n      streaming: false\n";
     for config in [PLAIN, off] {
         let env = env(vec![slowly(&text)], config).await;
-        let dm = env.server.dm(env.ann);
-        env.server.say(env.ann, dm, "tell me");
+        let dm = env.server.dm_channel(env.ann);
+        env.server.send_text(env.ann, dm, "tell me");
         ends_with(&env, dm, &[&text]);
         assert_eq!(changes(&env), 0);
         closes_with(env, dm, &[&text]).await;
@@ -120,8 +128,8 @@ async fn a_long_streamed_reply_is_split_with_valid_code_blocks() {
     let text = format!("{text}\n```sh\n{}\n```\nThat is all.", "echo once more; ".repeat(40));
     assert!(text.len() > 5_000, "{}", text.len());
     let env = env(vec![slowly(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "write it");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "write it");
     let manners = Capabilities {
         max_message_len: 2_000,
         length_unit: LengthUnit::Chars,
@@ -136,8 +144,8 @@ async fn a_long_streamed_reply_is_split_with_valid_code_blocks() {
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).collect();
     assert!(parts.len() > 2);
     ends_with(&env, dm, &parts);
-    let ever: Vec<String> = env.server.look(|world| {
-        let all = world.said_by_bot(dm).into_iter();
+    let ever: Vec<String> = env.server.read(|world| {
+        let all = world.bot_messages_in(dm).into_iter();
         all.flat_map(|said| said.edits.iter().chain([&said.content]).cloned()).collect()
     });
     assert!(ever.len() > parts.len(), "something was seen before the end");
@@ -152,23 +160,23 @@ async fn a_long_streamed_reply_is_split_with_valid_code_blocks() {
 async fn killed_while_streaming_the_same_message_is_continued() {
     let text = sentence();
     let mut env = env(vec![stalls(&text), slowly(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "tell me");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "tell me");
     let message = draft(&env, dm, &text).await;
     env.kill();
     env.start().await;
     ends_with(&env, dm, &[&text]);
-    assert_eq!(env.server.look(|world| world.messages[&message].content.clone()), text);
+    assert_eq!(env.server.read(|world| world.messages[&message].content.clone()), text);
     closes_with(env, dm, &[&text]).await;
 }
 
 #[tokio::test]
 async fn killed_after_an_unconfirmed_draft_there_is_one_message() {
     let text = sentence();
-    let mut env = env(vec![stalls(&text), Step::text(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    env.server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
-    env.server.say(env.ann, dm, "tell me");
+    let mut env = env(vec![stalls(&text), ScriptStep::text(&text)], STREAMS).await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
+    env.server.send_text(env.ann, dm, "tell me");
     draft(&env, dm, &text).await;
     env.kill();
     env.start().await;
@@ -179,19 +187,19 @@ async fn killed_after_an_unconfirmed_draft_there_is_one_message() {
 async fn killed_before_the_last_edit_the_reply_is_there_once() {
     let text = sentence();
     let mut env = env(vec![slowly(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    let question = env.server.say(env.ann, dm, "tell me");
+    let dm = env.server.dm_channel(env.ann);
+    let question = env.server.send_text(env.ann, dm, "tell me");
     let message = draft(&env, dm, &text).await;
-    env.server.trouble("PATCH /channels/*/messages/*", 7, Trouble::Fail(502));
+    env.server.inject("PATCH /channels/*/messages/*", 7, InjectedFault::Fail(502));
     eventually("the turn has ended", || {
-        let given = env.server.look(|world| world.messages[&question].reactions.clone());
+        let given = env.server.read(|world| world.messages[&question].reactions.clone());
         given.iter().any(|(emoji, _)| emoji == "✅")
     });
-    assert_ne!(env.server.look(|world| world.messages[&message].content.clone()), text);
+    assert_ne!(env.server.read(|world| world.messages[&message].content.clone()), text);
     env.kill();
     env.start().await;
     ends_with(&env, dm, &[&text]);
-    assert_eq!(env.server.look(|world| world.messages[&message].content.clone()), text);
+    assert_eq!(env.server.read(|world| world.messages[&message].content.clone()), text);
     closes_with(env, dm, &[&text]).await;
 }
 
@@ -199,13 +207,13 @@ async fn killed_before_the_last_edit_the_reply_is_there_once() {
 async fn a_deleted_draft_is_replaced_by_a_new_message() {
     let text = sentence();
     let env = env(vec![slowly(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     // One edit while streaming, one at the end.
-    env.server.expect(10_008);
-    env.server.expect(10_008);
-    env.server.say(env.ann, dm, "tell me");
+    env.server.expect_violation(10_008);
+    env.server.expect_violation(10_008);
+    env.server.send_text(env.ann, dm, "tell me");
     let message = draft(&env, dm, &text).await;
-    env.server.delete(message);
+    env.server.delete_message(message);
     closes_with(env, dm, &[&text]).await;
 }
 
@@ -213,13 +221,13 @@ async fn a_deleted_draft_is_replaced_by_a_new_message() {
 async fn a_rate_limited_platform_gets_fewer_edits_and_the_whole_reply() {
     let text = sentence();
     let env = env(vec![slowly(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    env.server.trouble(
+    let dm = env.server.dm_channel(env.ann);
+    env.server.inject(
         "PATCH /channels/*/messages/*",
         1,
-        Trouble::RateLimit { retry_after: 7.0, global: false },
+        InjectedFault::RateLimit { retry_after: 7.0, global: false },
     );
-    env.server.say(env.ann, dm, "tell me");
+    env.server.send_text(env.ann, dm, "tell me");
     draft(&env, dm, &text).await;
     closes_with(env, dm, &[&text]).await;
 }
@@ -228,39 +236,40 @@ async fn a_rate_limited_platform_gets_fewer_edits_and_the_whole_reply() {
 async fn a_stopped_reply_says_so_in_its_message() {
     let text = sentence();
     let env = env(vec![stalls(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "tell me");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "tell me");
     let message = draft(&env, dm, &text).await;
-    env.server.say(env.ann, dm, "/stop");
+    env.server.send_text(env.ann, dm, "/stop");
     eventually("it is said", || {
-        env.server.look(|world| world.messages[&message].content.ends_with("\n\ninterrupted"))
+        env.server.read(|world| world.messages[&message].content.ends_with("\n\ninterrupted"))
     });
-    let shown = env.server.look(|world| world.messages[&message].content.clone());
+    let shown = env.server.read(|world| world.messages[&message].content.clone());
     assert!(text.starts_with(shown.trim_end_matches("interrupted").trim_end()), "{shown}");
     closes_with(env, dm, &[&shown, "Stopped."]).await;
 }
 
 #[tokio::test]
 async fn a_no_reply_token_is_never_shown() {
-    let silent = spoken("[SILENT]", Delivery { chunk: Some(150), pause_ms: 700, ..Delivery::default() });
+    let silent =
+        spoken("[SILENT]", BodyDelivery { chunk: Some(150), pause_ms: 700, ..BodyDelivery::default() });
     let env = env(vec![silent], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "hush");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "hush");
     closes_with(env, dm, &[]).await;
 }
 
 #[tokio::test]
 async fn text_before_tool_calls_stays_and_later_text_is_a_new_message() {
-    let call = Said::Call {
+    let call = ReplyItem::Call {
         id: "c1".to_owned(),
         name: "terminal".to_owned(),
         arguments: json!({ "command": "echo found" }),
     };
-    let look = Step::says([Said::Text("I look.".to_owned()), call]);
+    let look = ScriptStep::reply([ReplyItem::Text("I look.".to_owned()), call]);
     let text = sentence();
     let env = env(vec![look, slowly(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "look for it");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "look for it");
     draft(&env, dm, &text).await;
     closes_with(env, dm, &["I look.", &text]).await;
 }
@@ -268,16 +277,20 @@ async fn text_before_tool_calls_stays_and_later_text_is_a_new_message() {
 #[tokio::test]
 async fn killed_during_tool_calls_the_text_before_them_is_there_once() {
     let words = sentence();
-    let call = Said::Call {
+    let call = ReplyItem::Call {
         id: "c1".to_owned(),
         name: "terminal".to_owned(),
         arguments: json!({ "command": "sleep 600" }),
     };
-    let delivery = Delivery { chunk: Some(600), pause_ms: 100, ..Delivery::default() };
-    let look = Answer { says: vec![Said::Text(words.clone()), call], delivery, ..Answer::default() };
-    let mut env = env(vec![Step::Answer(look), Step::text("done")], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "look for it");
+    let delivery = BodyDelivery { chunk: Some(600), pause_ms: 100, ..BodyDelivery::default() };
+    let look = ScriptedReply {
+        items: vec![ReplyItem::Text(words.clone()), call],
+        delivery,
+        ..ScriptedReply::default()
+    };
+    let mut env = env(vec![ScriptStep::Reply(look), ScriptStep::text("done")], STREAMS).await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "look for it");
     eventually("the command runs", || {
         let listed = env.run(&["sandbox", "ls", "--json"]);
         let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
@@ -290,9 +303,9 @@ async fn killed_during_tool_calls_the_text_before_them_is_there_once() {
 }
 
 /// Waits for a status line with this text.
-async fn line(env: &GatewayEnv, chat: Id, what: &str) -> Id {
+async fn line(env: &GatewayEnv, chat: Snowflake, what: &str) -> Snowflake {
     let seen = env.server.wait_for(|world| {
-        let said = world.said_by_bot(chat).into_iter();
+        let said = world.bot_messages_in(chat).into_iter();
         let mut lines = said.filter(|said| said.content.contains(what));
         lines.next().map(|line| line.id)
     });
@@ -304,26 +317,29 @@ async fn line(env: &GatewayEnv, chat: Id, what: &str) -> Id {
 
 #[tokio::test]
 async fn long_work_shows_one_status_line_and_a_separate_reply() {
-    let steps =
-        vec![terminal_call("c1", "sleep 14 # `*one*`"), terminal_call("c2", "sleep 14"), Step::text("done")];
+    let steps = vec![
+        terminal_call("c1", "sleep 14 # `*one*`"),
+        terminal_call("c2", "sleep 14"),
+        ScriptStep::text("done"),
+    ];
     let env = env(steps, PLAIN).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "work");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "work");
     let begun = line(&env, dm, " s: 1 step, now terminal `sleep 14 # '*one*'`").await;
     assert_eq!(line(&env, dm, " s: 2 steps, now terminal `sleep 14`").await, begun);
     assert_eq!(line(&env, dm, "worked for ").await, begun);
     let said = env.wait_for_replies(dm, 2).await;
     assert!(said[0].ends_with(" s, 2 steps"), "{said:?}");
     assert_eq!(said[1..], ["done"]);
-    assert!(env.server.look(|world| world.messages[&begun].reference.is_none()));
+    assert!(env.server.read(|world| world.messages[&begun].reference.is_none()));
     env.close().await;
 }
 
 #[tokio::test]
 async fn after_a_crash_the_same_status_line_is_continued() {
-    let mut env = env(vec![terminal_call("c1", "sleep 600"), Step::text("done")], PLAIN).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "work");
+    let mut env = env(vec![terminal_call("c1", "sleep 600"), ScriptStep::text("done")], PLAIN).await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "work");
     let begun = line(&env, dm, "working for ").await;
     env.kill();
     env.start().await;
@@ -336,21 +352,21 @@ async fn after_a_crash_the_same_status_line_is_continued() {
 #[tokio::test]
 async fn tool_progress_can_be_turned_off() {
     let config = format!("{PLAIN}display:\n  tool_progress: 'off'\n");
-    let env = env(vec![terminal_call("c1", "sleep 12"), Step::text("done")], &config).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "work");
+    let env = env(vec![terminal_call("c1", "sleep 12"), ScriptStep::text("done")], &config).await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "work");
     closes_with(env, dm, &["done"]).await;
 }
 
 #[tokio::test]
 async fn killed_before_a_steer_was_passed_on_it_is_answered() {
-    let slow = spoken("first", Delivery { pause_ms: 500, ..Delivery::default() });
+    let slow = spoken("first", BodyDelivery { pause_ms: 500, ..BodyDelivery::default() });
     let config = format!("{PLAIN}display:\n  busy_input_mode: steer\n");
-    let mut env = env(vec![slow, Step::Silence], &config).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "begin");
+    let mut env = env(vec![slow, ScriptStep::Silence], &config).await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "begin");
     eventually("the model is asked", || env.model_requests().len() == 1);
-    env.server.say(env.ann, dm, "and more");
+    env.server.send_text(env.ann, dm, "and more");
     eventually("it is asked again", || env.model_requests().len() == 2);
     env.kill();
     env.start().await;
@@ -360,11 +376,13 @@ async fn killed_before_a_steer_was_passed_on_it_is_answered() {
 #[tokio::test]
 async fn killed_after_a_steer_was_passed_on_it_is_answered_once() {
     let config = format!("{PLAIN}display:\n  busy_input_mode: steer\n");
-    let mut env = env(vec![terminal_call("c1", "sleep 2"), Step::Silence, Step::text("both")], &config).await;
-    let dm = env.server.dm(env.ann);
-    env.server.say(env.ann, dm, "begin");
+    let mut env =
+        env(vec![terminal_call("c1", "sleep 2"), ScriptStep::Silence, ScriptStep::text("both")], &config)
+            .await;
+    let dm = env.server.dm_channel(env.ann);
+    env.server.send_text(env.ann, dm, "begin");
     eventually("the model is asked", || env.model_requests().len() == 1);
-    env.server.say(env.ann, dm, "and more");
+    env.server.send_text(env.ann, dm, "and more");
     eventually("it is asked again", || env.model_requests().len() == 2);
     let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
     assert!(prompt.contains("user_says") && prompt.contains("and more"), "{prompt}");
@@ -376,13 +394,13 @@ async fn killed_after_a_steer_was_passed_on_it_is_answered_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_streamed_reply_is_there_once_however_often_the_gateway_is_killed() {
     let text = sentence();
-    let script = Script { always: Some(slowly(&text)), ..Script::default() };
+    let script = ModelScript { always: Some(slowly(&text)), ..ModelScript::default() };
     let mut env = GatewayEnv::with(script, STREAMS).await.open().await;
-    let chats: Vec<Id> = (0..6)
+    let chats: Vec<Snowflake> = (0..6)
         .map(|number| {
-            let person = env.server.user(&format!("p{number}"));
-            let dm = env.server.dm(person);
-            env.server.say(person, dm, "tell me");
+            let person = env.server.add_user(&format!("p{number}"));
+            let dm = env.server.dm_channel(person);
+            env.server.send_text(person, dm, "tell me");
             dm
         })
         .collect();
@@ -402,12 +420,12 @@ async fn each_streamed_reply_is_there_once_however_often_the_gateway_is_killed()
 async fn a_late_edit_is_overwritten() {
     let text = sentence();
     let env = env(vec![slowly(&text)], STREAMS).await;
-    let dm = env.server.dm(env.ann);
-    env.server.trouble("PATCH /channels/*/messages/*", 1, Trouble::Late);
-    env.server.say(env.ann, dm, "tell me");
+    let dm = env.server.dm_channel(env.ann);
+    env.server.inject("PATCH /channels/*/messages/*", 1, InjectedFault::Delay);
+    env.server.send_text(env.ann, dm, "tell me");
     let message = draft(&env, dm, &text).await;
     ends_with(&env, dm, &[&text]);
-    env.server.arrive_late();
-    assert_ne!(env.server.look(|world| world.messages[&message].content.clone()), text);
+    env.server.deliver_delayed();
+    assert_ne!(env.server.read(|world| world.messages[&message].content.clone()), text);
     closes_with(env, dm, &[&text]).await;
 }

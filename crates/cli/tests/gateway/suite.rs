@@ -36,14 +36,14 @@ mod text;
 
 use std::io::Write;
 
-use hermes_testkit::Venue;
-use hermes_testkit::venue::{Able, Unable};
+use hermes_testkit::FakePlatform;
+use hermes_testkit::fake_platform::{NotSupported, Supported};
 
 /// Prints why a check does not apply.
-fn note<V: Venue>(check: &str, able: Able) {
-    if let Err(Unable(why)) = able {
+fn note<V: FakePlatform>(check: &str, able: Supported) {
+    if let Err(NotSupported(why)) = able {
         // Written to stderr directly: libtest hides the output of passing tests.
-        writeln!(std::io::stderr(), "DOES NOT APPLY {}: {check}: {why}", V::WORD).ok();
+        writeln!(std::io::stderr(), "DOES NOT APPLY {}: {check}: {why}", V::NAME).ok();
     }
 }
 
@@ -81,4 +81,4 @@ macro_rules! suite {
     };
 }
 
-suite!(discord, hermes_testkit::discord::Server);
+suite!(discord, hermes_testkit::discord::DiscordServer);

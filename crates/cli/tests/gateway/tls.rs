@@ -3,9 +3,9 @@
 use std::fs;
 use std::sync::Arc;
 
-use hermes_testkit::model::{Answer, Delivery};
-use hermes_testkit::tls::{Authority, Front, Manner};
-use hermes_testkit::{Said, Step};
+use hermes_testkit::model::{BodyDelivery, ScriptedReply};
+use hermes_testkit::tls::{CertificateAuthority, TlsBehavior, TlsFront};
+use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::Value;
 
 use crate::env::{GatewayEnv, eventually};
@@ -14,10 +14,10 @@ use crate::env::{GatewayEnv, eventually};
 const CERTIFICATES: &str = "SSL_CERT_FILE";
 
 /// Puts TLS in front of the platform, with an authority that is not trusted yet.
-fn behind(env: &GatewayEnv) -> (Front, Arc<Authority>) {
-    let authority = Authority::new().unwrap();
-    let front = Front::open(env.server.address(), &authority, "discord.invalid").unwrap();
-    env.server.move_to(&format!("https://{}", front.address()));
+fn behind(env: &GatewayEnv) -> (TlsFront, Arc<CertificateAuthority>) {
+    let authority = CertificateAuthority::new().unwrap();
+    let front = TlsFront::start(env.server.address(), &authority, "discord.invalid").unwrap();
+    env.server.set_base(&format!("https://{}", front.address()));
     fs::write(env.path("ca.pem"), authority.pem()).unwrap();
     (front, authority)
 }
@@ -39,21 +39,21 @@ fn keeps_the_token(env: &GatewayEnv) {
 async fn a_configured_certificate_is_trusted_and_everything_is_encrypted() {
     let env = GatewayEnv::echo().await;
     let (front, authority) = behind(&env);
-    let model = Front::open(env.model.address(), &authority, "model.invalid").unwrap();
+    let model = TlsFront::start(env.model.address(), &authority, "model.invalid").unwrap();
     env.configure("model.base_url", &format!("https://{}/v1", model.address()));
     let mut env = trusting(env).open().await;
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
-    for manner in [Manner::Honest, Manner::Abrupt] {
-        front.behave(manner);
-        front.cut();
+    for manner in [TlsBehavior::Valid, TlsBehavior::NoCloseNotify] {
+        front.set_behavior(manner);
+        front.drop_connections();
         env.send(env.ann, dm, &format!("{manner:?}"));
     }
     assert_eq!(env.wait_for_replies(dm, 3).await, ["echo: hello", "echo: Honest", "echo: Abrupt"]);
     assert_eq!(env.stop(), Some(0), "{}", env.log());
-    assert!(env.server.look(|world| world.connections) <= *front.taken().borrow(), "not all was secret");
-    assert!(*model.taken().borrow() > 0, "the model was not asked in secret");
+    assert!(env.server.read(|world| world.connections) <= *front.accepted().borrow(), "not all was secret");
+    assert!(*model.accepted().borrow() > 0, "the model was not asked in secret");
     keeps_the_token(&env);
     env.close().await;
 }
@@ -62,7 +62,7 @@ async fn a_configured_certificate_is_trusted_and_everything_is_encrypted() {
 async fn an_untrusted_certificate_is_reported_with_a_hint() {
     let mut env = GatewayEnv::echo().await;
     let (front, _authority) = behind(&env);
-    let dm = env.server.dm(env.ann);
+    let dm = env.server.dm_channel(env.ann);
     env.launch();
     eventually("it is down", || env.state() == "down");
     let status = env.run(&["gateway", "status"]);
@@ -71,12 +71,12 @@ async fn an_untrusted_certificate_is_reported_with_a_hint() {
     for prompt in [&status, &env.log()] {
         assert!(prompt.contains(words) && prompt.contains(CERTIFICATES), "{prompt}");
     }
-    front.behave(Manner::Expired);
+    front.set_behavior(TlsBehavior::Expired);
     eventually("it is logged", || env.log().contains("its certificate has expired"));
-    assert_eq!(env.server.look(|world| (world.connections, world.identified)), (0, 0));
+    assert_eq!(env.server.read(|world| (world.connections, world.identified)), (0, 0));
     env.send(env.ann, dm, "hello");
     assert_eq!(env.stop(), Some(0), "{}", env.log());
-    front.behave(Manner::Honest);
+    front.set_behavior(TlsBehavior::Valid);
     let env = trusting(env).open().await;
     env.send(env.ann, dm, "and now?");
     env.wait_for_message(dm, "an answer", |seen| seen.text == "echo: and now?").await;
@@ -99,9 +99,9 @@ async fn a_missing_certificate_file_is_named() {
 
 #[tokio::test]
 async fn a_stalled_handshake_blocks_nothing() {
-    let endless = Step::Answer(Answer {
-        says: vec![Said::Text("first".to_owned())],
-        delivery: Delivery { pause_ms: 600_000, ..Default::default() },
+    let endless = ScriptStep::Reply(ScriptedReply {
+        items: vec![ReplyItem::Text("first".to_owned())],
+        delivery: BodyDelivery { pause_ms: 600_000, ..Default::default() },
         ..Default::default()
     });
     let env = GatewayEnv::then_echo([endless]).await;
@@ -109,9 +109,9 @@ async fn a_stalled_handshake_blocks_nothing() {
     // Users write all the time.
     let open = format!("ws://{}", env.server.address());
     let mut env = trusting(env).set_env("DISCORD_GATEWAY_URL", open).open().await;
-    let dm = env.server.dm(env.ann);
-    front.behave(Manner::Silent);
-    front.cut();
+    let dm = env.server.dm_channel(env.ann);
+    front.set_behavior(TlsBehavior::Silent);
+    front.drop_connections();
     env.send(env.ann, dm, "begin");
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.send(env.ann, dm, "/stop");
@@ -119,7 +119,7 @@ async fn a_stalled_handshake_blocks_nothing() {
     eventually("the next one is asked about", || env.model_requests().len() == 2);
     assert_eq!(env.stop(), Some(0), "{}", env.log());
     assert_eq!(env.replies(dm), Vec::<String>::new());
-    front.behave(Manner::Honest);
+    front.set_behavior(TlsBehavior::Valid);
     env.start().await;
     env.wait_for_message(dm, "the answer", |seen| seen.text == "echo: begin\n\nhello").await;
     env.send(env.ann, dm, "once");
@@ -129,11 +129,11 @@ async fn a_stalled_handshake_blocks_nothing() {
     assert_eq!(heard, ["Stopped.", "echo: begin\n\nhello", "echo: once", "interrupted"]);
     // No reply at startup, either.
     assert_eq!(env.stop(), Some(0), "{}", env.log());
-    front.behave(Manner::Silent);
-    let before = *front.taken().borrow();
+    front.set_behavior(TlsBehavior::Silent);
+    let before = *front.accepted().borrow();
     let mut env = env.set_env("DISCORD_GATEWAY_URL", format!("wss://{}", front.address()));
     env.launch();
-    eventually("it tries", || *front.taken().borrow() > before);
+    eventually("it tries", || *front.accepted().borrow() > before);
     assert_eq!(env.stop(), Some(0), "{}", env.log());
     keeps_the_token(&env);
     env.close().await;

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use hermes_testkit::model::Script;
-use hermes_testkit::{Said, Step};
+use hermes_testkit::model::ModelScript;
+use hermes_testkit::{ReplyItem, ScriptStep};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::{Home, Run};
 
 #[test]
 fn one_question_is_answered_on_stdout_and_nothing_else_is_there() {
-    let room = Room::new([Step::text("It is\n**four**.")]);
+    let room = Room::new([ScriptStep::text("It is\n**four**.")]);
     let done = room.run(&["chat", "-q", "two and two?"]);
     assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "It is\n**four**.\n", ""));
     let request = &room.requests()[0];
@@ -26,7 +26,7 @@ fn one_question_is_answered_on_stdout_and_nothing_else_is_there() {
 
 #[test]
 fn a_pipe_is_one_message_and_the_bare_command_is_a_chat() {
-    let room = Room::new([Step::text("Yes."), Step::text("Again.")]);
+    let room = Room::new([ScriptStep::text("Yes."), ScriptStep::text("Again.")]);
     let done = room.fed(&["chat"], "line one\nline two\n");
     assert_eq!((done.code, done.out.as_str()), (Some(0), "Yes.\n"), "{done:?}");
     let done = room.fed(&[], "more");
@@ -41,7 +41,7 @@ fn a_pipe_is_one_message_and_the_bare_command_is_a_chat() {
 
 #[test]
 fn options_of_a_chat_need_no_word_before_them() {
-    let room = Room::new([Step::text("One."), Step::text("Two."), Step::text("Three.")]);
+    let room = Room::new([ScriptStep::text("One."), ScriptStep::text("Two."), ScriptStep::text("Three.")]);
     for (args, answer) in [(["-q", "first"], "One.\n"), (["-z", "second"], "Two.\n")] {
         let done = room.run(&args);
         assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), answer, ""));
@@ -58,7 +58,8 @@ fn options_of_a_chat_need_no_word_before_them() {
 
 #[test]
 fn pictures_are_shown_with_a_question_and_what_is_none_is_refused() {
-    let room = Room::new([Step::text("A cat."), Step::text("Two cats."), Step::text("Still.")]);
+    let room =
+        Room::new([ScriptStep::text("A cat."), ScriptStep::text("Two cats."), ScriptStep::text("Still.")]);
     let (png, gif) = (b"\x89PNG\r\n\x1a\nand more", b"GIF89a");
     let [cat, dog] = ["cat", "dog.txt"].map(|name| room.path(name));
     fs::write(&cat, png).unwrap();
@@ -74,7 +75,7 @@ fn pictures_are_shown_with_a_question_and_what_is_none_is_refused() {
         .model
         .received()
         .into_iter()
-        .map(|request| request.pictures().into_iter().map(|picture| picture.bytes).collect::<Vec<_>>());
+        .map(|request| request.images().into_iter().map(|picture| picture.bytes).collect::<Vec<_>>());
     let both = vec![png.to_vec(), gif.to_vec()];
     assert_eq!(shown.collect::<Vec<_>>(), [vec![png.to_vec()], both.clone(), both]);
     let said = &room.requests()[0]["messages"][1]["content"][0]["text"];
@@ -96,7 +97,7 @@ fn pictures_are_shown_with_a_question_and_what_is_none_is_refused() {
 
 #[test]
 fn a_home_that_a_chat_makes_is_its_owners_alone() {
-    let room = Room::new([Step::text("Hello.")]);
+    let room = Room::new([ScriptStep::text("Hello.")]);
     let fresh = room.path("fresh");
     let config = room.home.read("config.yaml").unwrap();
     let url = config.lines().find_map(|line| line.trim().strip_prefix("base_url: ")).unwrap();
@@ -110,8 +111,8 @@ fn a_home_that_a_chat_makes_is_its_owners_alone() {
 
 #[test]
 fn a_turn_with_a_tool_is_one_document() {
-    let says = [Said::Text("I look.".to_owned()), says_run("c1", "echo hello; exit 3")];
-    let room = Room::new([Step::says(says), Step::text("It said hello.")]);
+    let says = [ReplyItem::Text("I look.".to_owned()), says_run("c1", "echo hello; exit 3")];
+    let room = Room::new([ScriptStep::reply(says), ScriptStep::text("It said hello.")]);
     let done = room.run(&["chat", "--json", "-q", "look"]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
     let document = done.json();
@@ -141,8 +142,8 @@ fn a_turn_with_a_tool_is_one_document() {
 
 #[test]
 fn what_is_said_and_done_on_the_way_is_told_beside_the_answer() {
-    let says = [Said::Text("I look.".to_owned()), says_run("c1", "echo hello")];
-    let room = Room::new([Step::says(says), Step::text("Done.")]);
+    let says = [ReplyItem::Text("I look.".to_owned()), says_run("c1", "echo hello")];
+    let room = Room::new([ScriptStep::reply(says), ScriptStep::text("Done.")]);
     let done = room.run(&["chat", "-q", "look"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "Done.\n"), "{done:?}");
     let lines: Vec<&str> = done.err.lines().collect();
@@ -159,7 +160,7 @@ fn what_is_said_and_done_on_the_way_is_told_beside_the_answer() {
 fn five_calls_of_one_answer_are_all_answered_in_their_order() {
     let calls =
         (1..6).map(|number| says_run(&format!("c{number}"), &format!("echo {number} >> log; echo {number}")));
-    let room = Room::new([Step::says(calls), Step::text("All done.")]);
+    let room = Room::new([ScriptStep::reply(calls), ScriptStep::text("All done.")]);
     let done = room.run(&["chat", "-q", "count"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "All done.\n"), "{done:?}");
     assert_eq!(room.read("log"), "1\n2\n3\n4\n5\n");
@@ -172,7 +173,7 @@ fn five_calls_of_one_answer_are_all_answered_in_their_order() {
 
 #[test]
 fn without_a_terminal_what_is_dangerous_is_not_run_and_yes_says_yes() {
-    let script = [runs("c1", DANGER), Step::text("I may not.")];
+    let script = [runs("c1", DANGER), ScriptStep::text("I may not.")];
     let room = Room::new([script.clone(), script].concat());
     room.private();
     let refused = room.run(&["chat", "-q", "clean up"]);
@@ -188,7 +189,8 @@ fn without_a_terminal_what_is_dangerous_is_not_run_and_yes_says_yes() {
 
 #[test]
 fn a_conversation_goes_on_where_it_was_left() {
-    let room = Room::new([Step::text("Hello Ada."), Step::text("Ada."), Step::text("Still Ada.")]);
+    let room =
+        Room::new([ScriptStep::text("Hello Ada."), ScriptStep::text("Ada."), ScriptStep::text("Still Ada.")]);
     let first = room.run(&["chat", "--json", "-q", "I am Ada"]).json();
     let second = room.run(&["chat", "--json", "--resume", "last", "-q", "who am I?"]).json();
     assert_eq!(first["session"], second["session"]);
@@ -212,9 +214,9 @@ fn a_conversation_goes_on_where_it_was_left() {
 fn a_conversation_goes_on_in_its_own_directory() {
     let room = Room::new([
         runs("c1", "pwd > one"),
-        Step::text("Here."),
+        ScriptStep::text("Here."),
         runs("c2", "pwd > two"),
-        Step::text("Here too."),
+        ScriptStep::text("Here too."),
     ]);
     assert_eq!(room.run(&["chat", "-q", "where?"]).code, Some(0));
     let mut elsewhere = room.command(&["chat", "--resume", "last", "-q", "and now?"]);
@@ -227,7 +229,7 @@ fn a_conversation_goes_on_in_its_own_directory() {
 
 #[test]
 fn in_ten_turns_no_byte_changes_before_the_first_message() {
-    let answers = (0..10).flat_map(|turn| [runs(&format!("c{turn}"), "echo x"), Step::text("ok")]);
+    let answers = (0..10).flat_map(|turn| [runs(&format!("c{turn}"), "echo x"), ScriptStep::text("ok")]);
     let room = Room::new(answers);
     for turn in 0..10 {
         let resume: &[&str] = if turn == 0 { &[] } else { &["--resume", "last"] };
@@ -257,7 +259,7 @@ fn a_killed_turn_is_carried_on_and_nothing_runs_twice() {
         runs("c1", "echo one >> log"),
         runs("c2", "echo two >> log; cat pipe"),
         runs("c3", "echo three >> log"),
-        Step::text("All three."),
+        ScriptStep::text("All three."),
     ]);
     let pipe = room.pipe("pipe");
     let mut child =
@@ -308,12 +310,14 @@ fn without_a_model_it_says_what_to_do() {
 #[test]
 fn a_model_that_fails_has_an_exit_code_of_its_own() {
     let wrong = json!({"error": {"message": "no such key", "type": "invalid_request_error", "code": "invalid_api_key"}});
-    let room = Room::new([Step::error(401, wrong)]);
+    let room = Room::new([ScriptStep::error(401, wrong)]);
     let done = room.run(&["chat", "-q", "hello"]);
     assert_eq!((done.code, done.out.as_str()), (Some(3), ""), "{done:?}");
     assert!(done.err.contains("no such key"), "{done:?}");
-    let busy =
-        Script { always: Some(Step::error(503, json!({"error": {"message": "busy"}}))), ..Script::default() };
+    let busy = ModelScript {
+        always: Some(ScriptStep::error(503, json!({"error": {"message": "busy"}}))),
+        ..ModelScript::default()
+    };
     let room = Room::with(busy, "agent:\n  api_max_retries: 1\n");
     let done = room.run(&["chat", "--json", "-q", "hello"]);
     assert_eq!((done.code, &done.json()["exit"]), (Some(5), &json!("failed")), "{done:?}");
@@ -321,7 +325,11 @@ fn a_model_that_fails_has_an_exit_code_of_its_own() {
 
 #[test]
 fn at_a_terminal_one_message_follows_the_other() {
-    let room = Room::new([Step::text("Hello there."), runs("c1", "echo from the tool"), Step::text("Seen.")]);
+    let room = Room::new([
+        ScriptStep::text("Hello there."),
+        runs("c1", "echo from the tool"),
+        ScriptStep::text("Seen."),
+    ]);
     let mut terminal = room.sit("xterm", &[]);
     terminal.wait("> ");
     terminal.keys("first\r");
@@ -355,7 +363,7 @@ fn at_a_terminal_one_message_follows_the_other() {
 
 #[test]
 fn on_a_dumb_terminal_nothing_moves_the_cursor() {
-    let room = Room::new([runs("c1", "echo hi"), Step::text("Plain\u{1b}[31m words.")]);
+    let room = Room::new([runs("c1", "echo hi"), ScriptStep::text("Plain\u{1b}[31m words.")]);
     let mut terminal = room.sit("dumb", &["chat"]);
     terminal.wait("> ");
     terminal.keys("over two \\\nlines\n");
@@ -372,7 +380,7 @@ fn on_a_dumb_terminal_nothing_moves_the_cursor() {
 
 #[test]
 fn ctrl_c_ends_the_answer_and_not_the_chat() {
-    let room = Room::new([runs("c1", "cat pipe"), Step::text("Here I am.")]);
+    let room = Room::new([runs("c1", "cat pipe"), ScriptStep::text("Here I am.")]);
     let pipe = room.pipe("pipe");
     let mut terminal = room.sit("xterm", &["chat"]);
     terminal.wait("> ");
@@ -392,7 +400,7 @@ fn ctrl_c_ends_the_answer_and_not_the_chat() {
 
 #[test]
 fn what_is_typed_meanwhile_is_obeyed_or_said_next() {
-    let room = Room::new([runs("c1", "cat pipe"), Step::text("First."), Step::text("Second.")]);
+    let room = Room::new([runs("c1", "cat pipe"), ScriptStep::text("First."), ScriptStep::text("Second.")]);
     let pipe = room.pipe("pipe");
     let mut terminal = room.sit("xterm", &["chat"]);
     terminal.wait("> ");
@@ -415,15 +423,16 @@ fn what_is_typed_meanwhile_is_obeyed_or_said_next() {
 }
 
 /// Starts a command whose end is told; it ends with the pipe.
-fn begins_background() -> Step {
+fn begins_background() -> ScriptStep {
     let command = json!({"command": "cat pipe; echo over", "background": true, "notify_on_complete": true});
-    Step::call("c1", "terminal", command)
+    ScriptStep::call("c1", "terminal", command)
 }
 
 #[test]
 fn the_end_of_a_background_process_begins_a_turn() {
     for term in ["xterm", "dumb"] {
-        let room = Room::new([begins_background(), Step::text("It runs."), Step::text("I heard it.")]);
+        let room =
+            Room::new([begins_background(), ScriptStep::text("It runs."), ScriptStep::text("I heard it.")]);
         let pipe = room.pipe("pipe");
         let mut terminal = room.sit(term, &["chat"]);
         terminal.wait("> ");
@@ -444,7 +453,7 @@ fn the_end_of_a_background_process_begins_a_turn() {
 
 #[test]
 fn whoever_is_typing_is_not_interrupted_by_a_background_process() {
-    let answers = ["It runs.", "To the line.", "I heard it."].map(Step::text);
+    let answers = ["It runs.", "To the line.", "I heard it."].map(ScriptStep::text);
     let room = Room::new([begins_background()].into_iter().chain(answers));
     let pipe = room.pipe("pipe");
     let mut terminal = room.sit("xterm", &["chat"]);
@@ -470,7 +479,7 @@ fn whoever_is_typing_is_not_interrupted_by_a_background_process() {
 
 #[test]
 fn what_is_typed_before_the_prompt_is_there_is_not_lost() {
-    let room = Room::new([Step::text("Two.")]);
+    let room = Room::new([ScriptStep::text("Two.")]);
     let mut terminal = room.sit("xterm", &["chat"]);
     terminal.keys("early bird\n");
     terminal.wait("Two.");
@@ -485,9 +494,9 @@ fn what_is_typed_before_the_prompt_is_there_is_not_lost() {
 fn a_question_of_the_model_is_answered_by_number_or_in_words() {
     let asks = |id: &str| {
         let choices = json!({"question": "Which color?", "choices": ["red", "blue"]});
-        Step::call(id, "clarify", choices)
+        ScriptStep::call(id, "clarify", choices)
     };
-    let room = Room::new([asks("c1"), asks("c2"), Step::text("Nice.")]);
+    let room = Room::new([asks("c1"), asks("c2"), ScriptStep::text("Nice.")]);
     let mut terminal = room.sit("xterm", &["chat", "-q", "paint"]);
     terminal.wait("Which color?");
     terminal.wait("2  blue");
@@ -505,7 +514,7 @@ fn a_question_of_the_model_is_answered_by_number_or_in_words() {
 
 #[test]
 fn what_is_typed_beside_a_single_question_is_left_for_whoever_comes_next() {
-    let room = Room::new([runs("c1", "cat pipe"), Step::text("Done.")]);
+    let room = Room::new([runs("c1", "cat pipe"), ScriptStep::text("Done.")]);
     let pipe = room.pipe("pipe");
     let mut terminal = room.sit("dumb", &["chat", "-q", "wait"]);
     let mut held = meet(&pipe);
@@ -520,7 +529,7 @@ fn what_is_typed_beside_a_single_question_is_left_for_whoever_comes_next() {
 
 #[test]
 fn whoever_is_told_to_end_leaves_the_terminal_as_it_was() {
-    let room = Room::new([Step::text("Hello.")]);
+    let room = Room::new([ScriptStep::text("Hello.")]);
     let mut terminal = room.sit("xterm", &["chat"]);
     let before = terminal.modes();
     terminal.wait("> ");
@@ -537,7 +546,7 @@ fn whoever_is_told_to_end_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn a_model_is_changed_and_words_are_taken_back() {
-    let room = Room::new([Step::text("One."), Step::text("Two."), Step::text("Three.")]);
+    let room = Room::new([ScriptStep::text("One."), ScriptStep::text("Two."), ScriptStep::text("Three.")]);
     let mut terminal = room.sit("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("hello\r");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hermes_testkit::Step;
+use hermes_testkit::ScriptStep;
 use serde_json::json;
 
 use crate::room::{DANGER, Room, Terminal, runs};
@@ -37,16 +37,16 @@ impl Door {
     fn room(self) -> Room {
         let arguments = json!({"command": DANGER, "background": true});
         let room = match self {
-            Self::Chat | Self::Query => Room::new([runs("c1", DANGER), Step::text("That was it.")]),
+            Self::Chat | Self::Query => Room::new([runs("c1", DANGER), ScriptStep::text("That was it.")]),
             Self::Background => {
-                Room::new([Step::call("c1", "terminal", arguments), Step::text("That was it.")])
+                Room::new([ScriptStep::call("c1", "terminal", arguments), ScriptStep::text("That was it.")])
             }
             Self::Code => {
                 let code =
                     format!("from hermes_tools import terminal\nprint(terminal(command={DANGER:?}))\n");
                 Room::new([
-                    Step::call("c1", "execute_code", json!({"code": code})),
-                    Step::text("That was it."),
+                    ScriptStep::call("c1", "execute_code", json!({"code": code})),
+                    ScriptStep::text("That was it."),
                 ])
             }
             Self::Bang | Self::Exec | Self::Tool => Room::new([]),
@@ -249,7 +249,12 @@ fn killed_where_no_turn_can_go_on_nothing_is_run() {
 
 #[test]
 fn a_yes_for_the_session_is_not_asked_for_again() {
-    let room = Room::new([runs("c1", DANGER), Step::text("Once."), runs("c2", DANGER), Step::text("Twice.")]);
+    let room = Room::new([
+        runs("c1", DANGER),
+        ScriptStep::text("Once."),
+        runs("c2", DANGER),
+        ScriptStep::text("Twice."),
+    ]);
     room.private();
     let mut terminal = room.sit("xterm", &["chat"]);
     terminal.wait("> ");
@@ -301,7 +306,7 @@ fn a_yes_for_always_holds_at_every_door_until_it_is_taken_back() {
 
 #[test]
 fn what_is_taken_back_while_a_chat_goes_on_is_asked_about_again() {
-    let steps = ["Once.", "Twice.", "Thrice."].map(|said| [runs(said, DANGER), Step::text(said)]);
+    let steps = ["Once.", "Twice.", "Thrice."].map(|said| [runs(said, DANGER), ScriptStep::text(said)]);
     let room = Room::new(steps.concat());
     room.private();
     let mut terminal = room.sit("xterm", &["chat"]);

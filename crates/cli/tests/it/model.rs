@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use hermes_testkit::model::Script;
-use hermes_testkit::{ScriptedModel, Step};
+use hermes_testkit::model::ModelScript;
+use hermes_testkit::{ScriptStep, ScriptedModel};
 use serde_json::{Value, json};
 
 use crate::{Home, Run};
@@ -192,9 +192,12 @@ fn wrong_servers_stop_the_start_and_their_keys_are_never_shown() {
 
 #[test]
 fn doctor_asks_the_model_for_one_word() {
-    let script =
-        Script { key: Some("sk-test".to_owned()), steps: vec![Step::text("ok")], ..Script::default() };
-    let server = ScriptedModel::play(Script {
+    let script = ModelScript {
+        key: Some("sk-test".to_owned()),
+        steps: vec![ScriptStep::text("ok")],
+        ..ModelScript::default()
+    };
+    let server = ScriptedModel::start_script(ModelScript {
         routes: [("GET /v1/models".to_owned(), json!({"data": [{"id": "m", "max_model_len": 32768}]}))]
             .into(),
         ..script

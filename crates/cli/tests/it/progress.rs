@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 
-use hermes_testkit::Step;
-use hermes_testkit::model::Script;
+use hermes_testkit::ScriptStep;
+use hermes_testkit::model::ModelScript;
 use serde_json::json;
 
 use crate::Run;
@@ -68,9 +68,9 @@ fn answer(mut stream: UnixStream) {
     stream.write_all(said.as_bytes()).ok();
 }
 
-fn room(steps: impl IntoIterator<Item = Step>) -> Room {
+fn room(steps: impl IntoIterator<Item = ScriptStep>) -> Room {
     let config = format!("terminal: {{backend: docker, docker_image: \"{IMAGE}\", network: none}}\n");
-    Room::with(Script { steps: steps.into_iter().collect(), ..Script::default() }, &config)
+    Room::with(ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() }, &config)
 }
 
 fn run(room: &Room, engine: &Engine, args: &[&str]) -> Run {
@@ -80,7 +80,7 @@ fn run(room: &Room, engine: &Engine, args: &[&str]) -> Run {
 #[test]
 fn a_pull_is_told_where_calls_are_and_not_in_a_document() {
     let engine = Engine::new();
-    let script = || [runs("c1", "echo hi"), Step::text("No place.")];
+    let script = || [runs("c1", "echo hi"), ScriptStep::text("No place.")];
     let room = room([script(), script()].concat());
     let done = run(&room, &engine, &["chat", "-q", "look"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "No place.\n"), "{done:?}");
@@ -98,7 +98,7 @@ fn a_pull_is_told_where_calls_are_and_not_in_a_document() {
 #[test]
 fn at_a_terminal_a_pull_is_a_line_that_goes_away() {
     let engine = Engine::new();
-    let room = room([runs("c1", "echo hi"), Step::text("No place.")]);
+    let room = room([runs("c1", "echo hi"), ScriptStep::text("No place.")]);
     let mut terminal = room.sit_with("xterm", &["chat"], ("DOCKER_HOST", &engine.host()));
     terminal.wait("> ");
     terminal.keys("!echo hi\r");

@@ -9,8 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use hermes_testkit::model::Script;
-use hermes_testkit::{Said, ScriptedModel, Step};
+use hermes_testkit::model::ModelScript;
+use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
@@ -29,13 +29,13 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(crate) fn new(steps: impl IntoIterator<Item = Step>) -> Self {
-        Self::with(Script { steps: steps.into_iter().collect(), ..Script::default() }, "")
+    pub(crate) fn new(steps: impl IntoIterator<Item = ScriptStep>) -> Self {
+        Self::with(ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() }, "")
     }
 
     /// With these settings besides the model.
-    pub(crate) fn with(script: Script, config: &str) -> Self {
-        let model = ScriptedModel::play(script).unwrap();
+    pub(crate) fn with(script: ModelScript, config: &str) -> Self {
+        let model = ScriptedModel::start_script(script).unwrap();
         let url = model.url();
         let config = format!("model:\n  default: scripted\n  provider: custom\n  base_url: {url}\n{config}");
         let work = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ impl Room {
     /// The model got what it expects, and all of it.
     pub(crate) fn is_content(&self) {
         assert_eq!(self.model.failures(), [""; 0]);
-        assert_eq!(self.model.left(), 0, "steps that nobody asked for");
+        assert_eq!(self.model.steps_left(), 0, "steps that nobody asked for");
     }
 }
 
@@ -155,13 +155,13 @@ impl Room {
 pub(crate) const DANGER: &str = "chmod -R 777 ~/private && echo ran >> log";
 
 /// A call of the terminal tool.
-pub(crate) fn runs(id: &str, command: &str) -> Step {
-    Step::call(id, "terminal", json!({"command": command}))
+pub(crate) fn runs(id: &str, command: &str) -> ScriptStep {
+    ScriptStep::call(id, "terminal", json!({"command": command}))
 }
 
 /// The same as a part of an answer.
-pub(crate) fn says_run(id: &str, command: &str) -> Said {
-    Said::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
+pub(crate) fn says_run(id: &str, command: &str) -> ReplyItem {
+    ReplyItem::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
 }
 
 pub(crate) fn signal(child: &Child, signal: Signal) {

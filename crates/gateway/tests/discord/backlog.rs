@@ -2,13 +2,13 @@
 
 use hermes_gateway::discord::ResumeState;
 use hermes_gateway::{ChannelHealth, ChatKind};
-use hermes_testkit::discord::Trouble;
+use hermes_testkit::discord::InjectedFault;
 
 use crate::fixture::{BotFixture, settings, wide, world};
 
 /// The number of message list requests.
 fn asked(bot: &BotFixture) -> usize {
-    bot.server.look(|world| {
+    bot.server.read(|world| {
         let lists = |line: &str| line.starts_with("GET ") && line.ends_with("/messages");
         world.requests.iter().filter(|request| lists(&request.line)).count()
     })
@@ -20,16 +20,16 @@ async fn mentions_in_new_channels_are_found_after_a_lost_session() {
     bot.assert_nothing_arrived().await;
     let (world, past) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
-    let other = server.channel(world.guild, "elsewhere");
-    let thread = server.thread(world.ann, world.channel, None, "a thread");
-    let forum = server.forum(world.guild, "forum");
-    let quiet = server.channel(world.guild, "quiet");
+    let other = server.add_channel(world.guild, "elsewhere");
+    let thread = server.start_thread(world.ann, world.channel, None, "a thread");
+    let forum = server.add_forum(world.guild, "forum");
+    let quiet = server.add_channel(world.guild, "quiet");
     let call = |text: &str| format!("<@{}> {text}", server.bot());
-    server.say(world.ann, other, "not for the bot");
-    server.say(world.ann, other, &call("one"));
-    server.say(world.ann, other, &call("two"));
-    server.say(world.ann, thread, &call("three"));
-    let post = server.begin_post(world.ann, forum, "a post", &call("four"));
+    server.send_text(world.ann, other, "not for the bot");
+    server.send_text(world.ann, other, &call("one"));
+    server.send_text(world.ann, other, &call("two"));
+    server.send_text(world.ann, thread, &call("three"));
+    let post = server.start_forum_post(world.ann, forum, "a post", &call("four"));
     let settings = settings(server);
     let mut bot = BotFixture::start(world, settings, past);
     let mut messages = Vec::new();
@@ -49,7 +49,7 @@ async fn mentions_in_new_channels_are_found_after_a_lost_session() {
     assert_eq!(kinds.collect::<Vec<_>>(), expected);
     bot.assert_nothing_arrived().await;
     let quiet = format!("GET /channels/{quiet}/messages");
-    assert!(bot.server.look(|world| world.requests.iter().all(|request| request.line != quiet)));
+    assert!(bot.server.read(|world| world.requests.iter().all(|request| request.line != quiet)));
     bot.end().await;
 }
 
@@ -57,7 +57,7 @@ async fn mentions_in_new_channels_are_found_after_a_lost_session() {
 async fn the_first_start_fetches_nothing() {
     let world = world(wide()).await;
     let call = format!("<@{}> from before", world.server.bot());
-    world.server.say(world.ann, world.channel, &call);
+    world.server.send_text(world.ann, world.channel, &call);
     let settings = settings(&world.server);
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
@@ -73,17 +73,21 @@ async fn a_chat_being_caught_up_keeps_its_order_and_blocks_no_others() {
     let (world, past) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
     let call = |text: &str| format!("<@{}> {text}", server.bot());
-    server.say(world.ann, world.channel, &call("old"));
-    server.trouble("GET /channels/*/messages", 1, Trouble::RateLimit { retry_after: 2.0, global: false });
+    server.send_text(world.ann, world.channel, &call("old"));
+    server.inject(
+        "GET /channels/*/messages",
+        1,
+        InjectedFault::RateLimit { retry_after: 2.0, global: false },
+    );
     let settings = settings(server);
     let mut bot = BotFixture::start(world, settings, past);
     bot.server
         .wait_for(|world| world.requests.iter().any(|request| request.status == 429).then_some(()))
         .await
         .unwrap();
-    bot.server.say(bot.ann, bot.channel, &bot.call("new"));
-    let dm = bot.server.dm(bot.ann);
-    bot.server.say(bot.ann, dm, "beside");
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("new"));
+    let dm = bot.server.dm_channel(bot.ann);
+    bot.server.send_text(bot.ann, dm, "beside");
     let mut texts = Vec::new();
     for _ in 0..3 {
         texts.push(bot.next_message().await.text);
@@ -99,8 +103,12 @@ async fn the_bookmark_does_not_pass_unfetched_messages() {
     bot.assert_nothing_arrived().await;
     let (world, past) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
-    server.say(world.ann, world.channel, &format!("<@{}> missed", server.bot()));
-    server.trouble("GET /channels/*/messages", 50, Trouble::RateLimit { retry_after: 30.0, global: false });
+    server.send_text(world.ann, world.channel, &format!("<@{}> missed", server.bot()));
+    server.inject(
+        "GET /channels/*/messages",
+        50,
+        InjectedFault::RateLimit { retry_after: 30.0, global: false },
+    );
     let first = settings(server);
     let bookmark = past.bookmark.clone();
     let mut bot = BotFixture::start(world, first, past);
@@ -109,7 +117,7 @@ async fn the_bookmark_does_not_pass_unfetched_messages() {
     bot.assert_nothing_arrived().await;
     let (world, past) = bot.stop_and_forget_sessions().await;
     assert_eq!(past.bookmark, None, "nothing may be said to be heard");
-    world.server.clear_troubles();
+    world.server.clear_injected();
     let second = settings(&world.server);
     let mut bot = BotFixture::start(world, second, ResumeState { bookmark, ..ResumeState::default() });
     assert_eq!(bot.next_message().await.text, "missed");
@@ -125,7 +133,7 @@ async fn many_missed_messages_arrive_once_page_by_page() {
     for number in 0..230 {
         let text =
             if number % 100 == 7 { format!("<@{}> call {number}", server.bot()) } else { "talk".to_owned() };
-        server.say(world.ann, world.channel, &text);
+        server.send_text(world.ann, world.channel, &text);
     }
     let settings = settings(server);
     let mut bot = BotFixture::start(world, settings, past);
@@ -143,18 +151,18 @@ async fn all_missed_messages_arrive() {
     bot.assert_nothing_arrived().await;
     let (world, past) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
-    let dm = server.dm(world.ann);
+    let dm = server.dm_channel(world.ann);
     for number in 0..1_250 {
         let is_call = number % 600 == 7 || number == 1_249;
         let text = if is_call { format!("<@{}> call {number}", server.bot()) } else { "talk".to_owned() };
-        server.say(world.ann, world.channel, &text);
+        server.send_text(world.ann, world.channel, &text);
     }
     let settings = settings(server);
     let mut bot = BotFixture::start(world, settings, past);
     for number in [7, 607, 1_207, 1_249] {
         assert_eq!(bot.next_message().await.text, format!("call {number}"));
     }
-    bot.server.say(bot.ann, dm, "one");
+    bot.server.send_text(bot.ann, dm, "one");
     assert_eq!(bot.next_message().await.text, "one");
     bot.assert_nothing_arrived().await;
     bot.end().await;
@@ -167,12 +175,12 @@ async fn a_busy_chat_does_not_delay_others() {
     let (world, past) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
     let call = |text: &str| format!("<@{}> {text}", server.bot());
-    let other = server.channel(world.guild, "elsewhere");
-    server.say(world.ann, other, &call("from elsewhere"));
+    let other = server.add_channel(world.guild, "elsewhere");
+    server.send_text(world.ann, other, &call("from elsewhere"));
     for _ in 0..350 {
-        server.say(world.ann, world.channel, "talk");
+        server.send_text(world.ann, world.channel, "talk");
     }
-    server.say(world.ann, world.channel, &call("at last"));
+    server.send_text(world.ann, world.channel, &call("at last"));
     let settings = settings(server);
     let mut bot = BotFixture::start(world, settings, past);
     let texts = [bot.next_message().await.text, bot.next_message().await.text];
@@ -189,8 +197,8 @@ async fn every_channel_is_searched() {
     let server = &world.server;
     let count = 130;
     for number in 0..count {
-        let channel = server.channel(world.guild, &format!("c{number}"));
-        server.say(world.ann, channel, &format!("<@{}> {number}", server.bot()));
+        let channel = server.add_channel(world.guild, &format!("c{number}"));
+        server.send_text(world.ann, channel, &format!("<@{}> {number}", server.bot()));
     }
     let settings = settings(server);
     let mut bot = BotFixture::start(world, settings, past);
@@ -208,8 +216,8 @@ async fn a_stored_message_does_not_prove_that_earlier_ones_were_processed() {
     let (world, past) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
     let call = |text: &str| format!("<@{}> {text}", server.bot());
-    server.say(world.ann, world.channel, &call("missed"));
-    let kept = server.say(world.ann, world.channel, &call("kept"));
+    server.send_text(world.ann, world.channel, &call("missed"));
+    let kept = server.send_text(world.ann, world.channel, &call("kept"));
     let settings = settings(server);
     // The later one was stored, but the bookmark never said that all before it were processed.
     let past = ResumeState { last_messages: vec![(world.channel.to_string(), kept.to_string())], ..past };
@@ -227,14 +235,14 @@ async fn archived_threads_are_searched() {
     let (world, past) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
     let call = |text: &str| format!("<@{}> {text}", server.bot());
-    let forum = server.forum(world.guild, "forum");
-    let thread = server.thread(world.ann, world.channel, None, "a thread");
-    let other = server.thread(world.ann, world.channel, None, "another thread");
-    let post = server.begin_post(world.ann, forum, "a post", &call("in the post"));
-    server.say(world.ann, thread, &call("in the thread"));
-    server.say(world.ann, other, "not for the bot");
+    let forum = server.add_forum(world.guild, "forum");
+    let thread = server.start_thread(world.ann, world.channel, None, "a thread");
+    let other = server.start_thread(world.ann, world.channel, None, "another thread");
+    let post = server.start_forum_post(world.ann, forum, "a post", &call("in the post"));
+    server.send_text(world.ann, thread, &call("in the thread"));
+    server.send_text(world.ann, other, "not for the bot");
     for thread in [thread, other, post] {
-        server.archive(thread);
+        server.archive_thread(thread);
     }
     let settings = settings(server);
     let mut bot = BotFixture::start(world, settings, past);
@@ -249,16 +257,16 @@ async fn archived_threads_are_searched() {
 async fn a_joined_thread_is_known_even_if_discord_does_not_report_it() {
     let world = world(wide()).await;
     let server = &world.server;
-    let thread = server.thread(world.ann, world.channel, None, "a thread");
+    let thread = server.start_thread(world.ann, world.channel, None, "a thread");
     // It is not delivered to a new session.
-    server.archive(thread);
+    server.archive_thread(thread);
     let settings = settings(server);
     let past = ResumeState { threads: vec![thread.to_string()], ..ResumeState::default() };
     let mut bot = BotFixture::start(world, settings, past);
     bot.until(|health| *health == ChannelHealth::Up).await;
     bot.assert_nothing_arrived().await;
-    bot.server.trouble(&format!("GET /channels/{thread}"), 1, Trouble::Fail(404));
-    bot.server.say(bot.ann, thread, "and then?");
+    bot.server.inject(&format!("GET /channels/{thread}"), 1, InjectedFault::Fail(404));
+    bot.server.send_text(bot.ann, thread, "and then?");
     let message = bot.next_message().await;
     assert_eq!((message.chat.kind, message.text.as_str()), (ChatKind::Thread, "and then?"));
     bot.assert_nothing_arrived().await;

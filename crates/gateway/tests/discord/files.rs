@@ -1,14 +1,18 @@
 //! Attachments.
 
 use hermes_gateway::{Attachment, Channel, FetchError};
-use hermes_testkit::discord::{File, Manner, Post};
+use hermes_testkit::discord::{DownloadBehavior, UserFile, UserPost};
 
 use crate::fixture::{BotFixture, within};
 
 /// Sends a message with a file and returns the attachment as it arrives.
-async fn sent(bot: &mut BotFixture, file: File) -> Attachment {
-    let dm = bot.server.dm(bot.ann);
-    bot.server.post(bot.ann, dm, Post { text: "look".to_owned(), files: vec![file], ..Post::default() });
+async fn sent(bot: &mut BotFixture, file: UserFile) -> Attachment {
+    let dm = bot.server.dm_channel(bot.ann);
+    bot.server.send_post(
+        bot.ann,
+        dm,
+        UserPost { text: "look".to_owned(), files: vec![file], ..UserPost::default() },
+    );
     bot.next_message().await.attachments.remove(0)
 }
 
@@ -24,12 +28,12 @@ async fn a_file_is_downloaded_completely() {
     let mut bot = BotFixture::new().await;
     let folder = tempfile::tempdir().unwrap();
     let bytes = b"0123456789".repeat(100);
-    let file = File {
+    let file = UserFile {
         name: "notes.txt".to_owned(),
         content_type: Some("text/plain".to_owned()),
         bytes: bytes.clone(),
-        manner: Manner::Slow(300, 1),
-        ..File::default()
+        download: DownloadBehavior::Slow(300, 1),
+        ..UserFile::default()
     };
     let file = sent(&mut bot, file).await;
     assert_eq!((file.name.as_str(), file.size), ("notes.txt", 1000));
@@ -39,7 +43,7 @@ async fn a_file_is_downloaded_completely() {
     assert_eq!(std::fs::read(&into).unwrap(), bytes);
     // A file with a declared size over the limit is not requested.
     assert_eq!(bot.discord.download_attachment(&file, &into, 999).await, Err(FetchError::TooLarge(999)));
-    assert_eq!(bot.server.look(|world| world.downloads.len()), 1);
+    assert_eq!(bot.server.read(|world| world.downloads.len()), 1);
     bot.end().await;
 }
 
@@ -47,12 +51,12 @@ async fn a_file_is_downloaded_completely() {
 async fn a_file_that_lies_about_its_size_is_cut_off() {
     let mut bot = BotFixture::with(|settings| settings.max_attachment_bytes = 100_000).await;
     let folder = tempfile::tempdir().unwrap();
-    let file = File {
+    let file = UserFile {
         name: "small.txt".to_owned(),
         bytes: b"more and more ".repeat(100),
-        claims: Some(10),
-        manner: Manner::Endless,
-        ..File::default()
+        claimed_size: Some(10),
+        download: DownloadBehavior::Endless,
+        ..UserFile::default()
     };
     let file = sent(&mut bot, file).await;
     assert_eq!(file.size, 10);
@@ -66,7 +70,7 @@ async fn a_file_that_lies_about_its_size_is_cut_off() {
 async fn files_of_other_hosts_are_not_downloaded() {
     let mut bot = BotFixture::new().await;
     let folder = tempfile::tempdir().unwrap();
-    let file = sent(&mut bot, File { name: "a".to_owned(), ..File::default() }).await;
+    let file = sent(&mut bot, UserFile { name: "a".to_owned(), ..UserFile::default() }).await;
     let other = Attachment { source: "http://127.0.0.1:9/a".to_owned(), ..file };
     let fetched = bot.discord.download_attachment(&other, &empty(&folder), 10).await;
     assert_eq!(fetched, Err(FetchError::Failed("not hosted by Discord".to_owned())));
@@ -78,7 +82,12 @@ async fn an_interrupted_download_fails() {
     let mut bot = BotFixture::new().await;
     let folder = tempfile::tempdir().unwrap();
     let bytes = b"0123456789".repeat(100);
-    let file = File { name: "a".to_owned(), bytes, manner: Manner::Cut(300), ..File::default() };
+    let file = UserFile {
+        name: "a".to_owned(),
+        bytes,
+        download: DownloadBehavior::Truncated(300),
+        ..UserFile::default()
+    };
     let file = sent(&mut bot, file).await;
     let into = empty(&folder);
     let fetched = within(bot.discord.download_attachment(&file, &into, u64::MAX)).await;

@@ -9,8 +9,8 @@ use hermes_gateway::{
     ButtonPress, Channel, ChannelHealth, ChannelSink, FatalError, Inbound, InboundEvent, InboundMessage,
     OutboundMessage,
 };
-use hermes_testkit::discord::{Id, Limits, Options, Reply, Server};
-use hermes_testkit::tls::{Authority, Front};
+use hermes_testkit::discord::{DiscordServer, InteractionReply, ServerOptions, ServerRateLimits, Snowflake};
+use hermes_testkit::tls::{CertificateAuthority, TlsFront};
 use hermes_types::Secret;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -21,13 +21,13 @@ use tokio_util::sync::CancellationToken;
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct BotFixture {
-    pub(crate) server: Server,
+    pub(crate) server: DiscordServer,
     pub(crate) discord: Arc<Discord>,
     pub(crate) inbound: mpsc::Receiver<Inbound>,
     pub(crate) health: watch::Receiver<ChannelHealth>,
-    pub(crate) ann: Id,
-    pub(crate) guild: Id,
-    pub(crate) channel: Id,
+    pub(crate) ann: Snowflake,
+    pub(crate) guild: Snowflake,
+    pub(crate) channel: Snowflake,
     bookmark: watch::Receiver<Option<String>>,
     stop: CancellationToken,
     task: JoinHandle<Result<(), FatalError>>,
@@ -35,37 +35,37 @@ pub(crate) struct BotFixture {
 
 /// A server with one person, one guild and one channel.
 pub(crate) struct World {
-    pub(crate) server: Server,
-    pub(crate) ann: Id,
-    pub(crate) guild: Id,
-    pub(crate) channel: Id,
+    pub(crate) server: DiscordServer,
+    pub(crate) ann: Snowflake,
+    pub(crate) guild: Snowflake,
+    pub(crate) channel: Snowflake,
 }
 
-pub(crate) async fn world(options: Options) -> World {
-    let server = Server::start(options).await.unwrap();
-    let ann = server.user("ann");
-    let guild = server.guild("house", &[ann]);
-    let channel = server.channel(guild, "general");
+pub(crate) async fn world(options: ServerOptions) -> World {
+    let server = DiscordServer::start(options).await.unwrap();
+    let ann = server.add_user("ann");
+    let guild = server.add_guild("house", &[ann]);
+    let channel = server.add_channel(guild, "general");
     World { server, ann, guild, channel }
 }
 
 /// A server behind TLS with this name, and the settings for it.
-pub(crate) async fn behind(name: &str) -> (World, Front, DiscordSettings) {
+pub(crate) async fn behind(name: &str) -> (World, TlsFront, DiscordSettings) {
     let world = world(wide()).await;
-    let authority = Authority::new().unwrap();
-    let front = Front::open(world.server.address(), &authority, name).unwrap();
-    world.server.move_to(&format!("https://{}", front.address()));
+    let authority = CertificateAuthority::new().unwrap();
+    let front = TlsFront::start(world.server.address(), &authority, name).unwrap();
+    world.server.set_base(&format!("https://{}", front.address()));
     let settings =
         DiscordSettings { root_certificates: Some(authority.roots().unwrap()), ..settings(&world.server) };
     (world, front, settings)
 }
 
 /// Options without rate limits.
-pub(crate) fn wide() -> Options {
-    Options { limits: Limits::Wide, ..Options::default() }
+pub(crate) fn wide() -> ServerOptions {
+    ServerOptions { rate_limits: ServerRateLimits::Unlimited, ..ServerOptions::default() }
 }
 
-pub(crate) fn settings(server: &Server) -> DiscordSettings {
+pub(crate) fn settings(server: &DiscordServer) -> DiscordSettings {
     DiscordSettings {
         api_base: Some(server.api_base()),
         gateway_url: Some(server.gateway_url()),
@@ -138,7 +138,7 @@ impl BotFixture {
         &mut self,
         name: &str,
         options: Value,
-    ) -> (InboundMessage, io::Result<Reply>) {
+    ) -> (InboundMessage, io::Result<InteractionReply>) {
         let (server, discord, inbound) = (&self.server, &self.discord, &mut self.inbound);
         let heard = async {
             let arrival = within(inbound.recv()).await.unwrap();
@@ -149,7 +149,7 @@ impl BotFixture {
             discord.acknowledge_command(message.interaction.as_ref().unwrap()).await;
             *message
         };
-        tokio::join!(heard, server.invoke(self.ann, self.channel, name, options))
+        tokio::join!(heard, server.invoke_command(self.ann, self.channel, name, options))
     }
 
     pub(crate) async fn next_press(&mut self) -> ButtonPress {
@@ -161,8 +161,8 @@ impl BotFixture {
 
     /// Asserts that no earlier message arrived.
     pub(crate) async fn assert_nothing_arrived(&mut self) {
-        let dm = self.server.dm(self.ann);
-        self.server.say(self.ann, dm, "the next thing");
+        let dm = self.server.dm_channel(self.ann);
+        self.server.send_text(self.ann, dm, "the next thing");
         assert_eq!(self.next_message().await.text, "the next thing");
     }
 
@@ -191,11 +191,11 @@ impl BotFixture {
     pub(crate) async fn end(self) {
         self.stop.cancel();
         assert_eq!(within(self.task).await.unwrap(), Ok(()));
-        assert_eq!(self.server.faults(), Vec::<String>::new());
+        assert_eq!(self.server.violations(), Vec::<String>::new());
     }
 
     /// Waits until the channel ends.
-    pub(crate) async fn wait_for_end(self) -> (Server, Result<(), FatalError>) {
+    pub(crate) async fn wait_for_end(self) -> (DiscordServer, Result<(), FatalError>) {
         let end = within(self.task).await.unwrap();
         (self.server, end)
     }

@@ -5,16 +5,16 @@ use hermes_gateway::{
     AttachmentFile, Channel, ChannelHealth, ChatKind, DeliveryCheck, OutboundMessage, Reaction, ReplyTarget,
     SendError,
 };
-use hermes_testkit::discord::Trouble;
+use hermes_testkit::discord::InjectedFault;
 
 use crate::fixture::{BotFixture, settings, text, wide, world};
 
 #[tokio::test]
 async fn a_post_follows_the_rules_of_threads() {
     let mut bot = BotFixture::new().await;
-    let forum = bot.server.forum(bot.guild, "questions");
-    bot.server.begin_post(bot.ann, forum, "not for it", "hello");
-    let post = bot.server.begin_post(bot.ann, forum, "a question", &bot.call("how?"));
+    let forum = bot.server.add_forum(bot.guild, "questions");
+    bot.server.start_forum_post(bot.ann, forum, "not for it", "hello");
+    let post = bot.server.start_forum_post(bot.ann, forum, "a question", &bot.call("how?"));
     let message = bot.next_message().await;
     assert_eq!((message.text.as_str(), message.chat.kind), ("how?", ChatKind::Thread));
     assert_eq!(
@@ -27,10 +27,10 @@ async fn a_post_follows_the_rules_of_threads() {
     );
     // Its first message is in the post, not in the forum.
     bot.discord.set_reaction(&message, Reaction::Seen).await;
-    let reactions = bot.server.look(|world| world.messages[&post].reactions.len());
+    let reactions = bot.server.read(|world| world.messages[&post].reactions.len());
     assert_eq!(reactions, 1);
     bot.discord.join_thread(&post.to_string());
-    bot.server.say(bot.ann, post, "and why?");
+    bot.server.send_text(bot.ann, post, "and why?");
     assert_eq!(bot.next_message().await.text, "and why?");
     bot.end().await;
 }
@@ -38,13 +38,13 @@ async fn a_post_follows_the_rules_of_threads() {
 #[tokio::test]
 async fn forum_overrides_apply_to_posts() {
     let world = world(wide()).await;
-    let forum = world.server.forum(world.guild, "questions");
+    let forum = world.server.add_forum(world.guild, "questions");
     let mut chosen = settings(&world.server);
     let open = ChannelOverride { require_mention: Some(false), ..ChannelOverride::default() };
     chosen.overrides = [(forum.to_string(), open)].into();
     let mut bot = BotFixture::start(world, chosen, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
-    bot.server.begin_post(bot.ann, forum, "a question", "how?");
+    bot.server.start_forum_post(bot.ann, forum, "a question", "how?");
     let message = bot.next_message().await;
     assert_eq!((message.text.as_str(), message.reply_target), ("how?", ReplyTarget::SameChat));
     bot.end().await;
@@ -57,9 +57,10 @@ async fn a_message_to_a_forum_creates_a_post() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.txt");
     std::fs::write(&path, "abc").unwrap();
-    for (place, mark) in
-        [(bot.server.forum(bot.guild, "reports"), "m1"), (bot.server.media(bot.guild, "films"), "m2")]
-    {
+    for (place, mark) in [
+        (bot.server.add_forum(bot.guild, "reports"), "m1"),
+        (bot.server.add_media_channel(bot.guild, "films"), "m2"),
+    ] {
         let chat = place.to_string();
         bot.assert_nothing_arrived().await;
         let files = vec![AttachmentFile { name: "a.txt".to_owned(), path: path.clone() }];
@@ -68,7 +69,7 @@ async fn a_message_to_a_forum_creates_a_post() {
         // The same is not sent twice.
         assert_eq!(bot.discord.send_message(&chat, &post, mark).await, Ok(id.clone()));
         let number: u64 = id.parse().unwrap();
-        let there = bot.server.look(|world| {
+        let there = bot.server.read(|world| {
             let message = &world.messages[&number];
             let threads = world.threads_of(place).len();
             (
@@ -80,9 +81,9 @@ async fn a_message_to_a_forum_creates_a_post() {
         });
         assert_eq!(there, ("All is well".to_owned(), "# All is well\nand so on".to_owned(), 1, 1));
         bot.discord.edit_message(&chat, &id, &text("changed")).await.unwrap();
-        assert_eq!(bot.server.look(|world| world.messages[&number].content.clone()), "changed");
+        assert_eq!(bot.server.read(|world| world.messages[&number].content.clone()), "changed");
         // A reply there needs no mention.
-        bot.server.say(bot.ann, number, "thanks");
+        bot.server.send_text(bot.ann, number, "thanks");
         assert_eq!(bot.next_message().await.text, "thanks");
     }
     bot.end().await;
@@ -91,13 +92,13 @@ async fn a_message_to_a_forum_creates_a_post() {
 #[tokio::test]
 async fn a_post_that_may_have_been_sent_is_found() {
     let mut bot = BotFixture::new().await;
-    let forum = bot.server.forum(bot.guild, "reports");
+    let forum = bot.server.add_forum(bot.guild, "reports");
     bot.assert_nothing_arrived().await;
     let (chat, post) = (forum.to_string(), text("All is well\nand so on"));
-    bot.server.trouble("POST /channels/*/threads", 1, Trouble::Vanish);
+    bot.server.inject("POST /channels/*/threads", 1, InjectedFault::LoseResponse);
     let sent = bot.discord.send_message(&chat, &post, "m1").await;
     assert!(matches!(sent, Err(SendError::Unknown(_))), "{sent:?}");
-    let thread = bot.server.look(|world| world.threads_of(forum)[0].id.to_string());
+    let thread = bot.server.read(|world| world.threads_of(forum)[0].id.to_string());
     assert_eq!(bot.discord.find_message(&chat, &post, "m1").await, DeliveryCheck::Sent(thread));
     assert_eq!(bot.discord.find_message(&chat, &text("Another"), "m2").await, DeliveryCheck::Unknown);
     bot.end().await;
@@ -106,10 +107,10 @@ async fn a_post_that_may_have_been_sent_is_found() {
 #[tokio::test]
 async fn a_forum_that_requires_tags_is_an_error() {
     let mut bot = BotFixture::new().await;
-    let forum = bot.server.forum(bot.guild, "reports");
-    bot.server.want_tags(forum);
+    let forum = bot.server.add_forum(bot.guild, "reports");
+    bot.server.require_tags(forum);
     bot.assert_nothing_arrived().await;
-    bot.server.expect(40_067);
+    bot.server.expect_violation(40_067);
     let Err(SendError::Permanent(why)) =
         bot.discord.send_message(&forum.to_string(), &text("hello"), "m1").await
     else {

@@ -17,14 +17,14 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 #[tokio::test]
 async fn a_mention_comes_with_the_messages_since_the_bots_last_one() {
     let mut bot = BotFixture::with(|settings| settings.auto_thread = false).await;
-    let (bob, other) = (bot.server.user("bob"), bot.server.other_bot("other"));
-    bot.server.say(bob, bot.channel, "long ago");
+    let (bob, other) = (bot.server.add_user("bob"), bot.server.add_bot("other"));
+    bot.server.send_text(bob, bot.channel, "long ago");
     bot.discord.send_message(&bot.channel.to_string(), &text("what I said"), "m1").await.unwrap();
-    bot.server.say(bob, bot.channel, "lunch at one");
-    bot.server.say(other, bot.channel, "beep");
-    bot.server.say(bot.ann, bot.channel, "fine");
-    bot.server.say(bot.ann, bot.channel, &bot.call("when is lunch?"));
-    bot.server.say(bob, bot.channel, "later");
+    bot.server.send_text(bob, bot.channel, "lunch at one");
+    bot.server.send_text(other, bot.channel, "beep");
+    bot.server.send_text(bot.ann, bot.channel, "fine");
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("when is lunch?"));
+    bot.server.send_text(bob, bot.channel, "later");
     let message = bot.next_message().await;
     assert_eq!(before(&bot, &message).await, pairs(&[("bob", "lunch at one"), ("ann", "fine")]));
     bot.end().await;
@@ -37,13 +37,13 @@ async fn context_of_a_thread_is_limited_by_the_settings() {
         settings.allow_bots = BotPolicy::Mentions;
     })
     .await;
-    let other = bot.server.other_bot("other");
-    let thread = bot.server.thread(bot.ann, bot.channel, None, "a thread");
+    let other = bot.server.add_bot("other");
+    let thread = bot.server.start_thread(bot.ann, bot.channel, None, "a thread");
     for words in ["one", "two"] {
-        bot.server.say(bot.ann, thread, words);
+        bot.server.send_text(bot.ann, thread, words);
     }
-    bot.server.say(other, thread, "beep");
-    bot.server.say(bot.ann, thread, &bot.call("sum it up"));
+    bot.server.send_text(other, thread, "beep");
+    bot.server.send_text(bot.ann, thread, &bot.call("sum it up"));
     let message = bot.next_message().await;
     assert_eq!(before(&bot, &message).await, pairs(&[("ann", "two"), ("other", "beep")]));
     bot.end().await;
@@ -52,22 +52,22 @@ async fn context_of_a_thread_is_limited_by_the_settings() {
 #[tokio::test]
 async fn no_context_in_direct_messages_or_if_disabled() {
     let world = world(wide()).await;
-    let free = world.server.channel(world.guild, "free");
+    let free = world.server.add_channel(world.guild, "free");
     let mut chosen = settings(&world.server);
     chosen.free_response_channels = [free.to_string()].iter().collect();
     let mut bot = BotFixture::start(world, chosen, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
-    let dm = bot.server.dm(bot.ann);
+    let dm = bot.server.dm_channel(bot.ann);
     for (place, words) in [(dm, "hello"), (free, "hello")] {
-        bot.server.say(bot.ann, place, words);
+        bot.server.send_text(bot.ann, place, words);
         bot.next_message().await;
-        bot.server.say(bot.ann, place, "again");
+        bot.server.send_text(bot.ann, place, "again");
         let message = bot.next_message().await;
         assert_eq!(before(&bot, &message).await, []);
     }
     // A thread that was opened for the answer has nothing before it.
-    bot.server.say(bot.ann, bot.channel, "talk");
-    bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+    bot.server.send_text(bot.ann, bot.channel, "talk");
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("hello"));
     let mut message = bot.next_message().await;
     message.chat = bot.discord.open_thread(&message, "hello").await.unwrap();
     assert_eq!(before(&bot, &message).await, []);
@@ -78,12 +78,12 @@ async fn no_context_in_direct_messages_or_if_disabled() {
         settings.history = 0;
     })
     .await;
-    bot.server.say(bot.ann, bot.channel, "talk");
-    bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+    bot.server.send_text(bot.ann, bot.channel, "talk");
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("hello"));
     let message = bot.next_message().await;
     assert_eq!(before(&bot, &message).await, []);
     let asked =
-        bot.server.look(|world| world.requests.iter().any(|request| request.line.ends_with("/messages")));
+        bot.server.read(|world| world.requests.iter().any(|request| request.line.ends_with("/messages")));
     assert!(!asked);
     bot.end().await;
 }

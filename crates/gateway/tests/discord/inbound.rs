@@ -7,7 +7,7 @@ use hermes_gateway::{
     BotPolicy, ButtonStyle, Channel, ChannelHealth, Chat, ChatKind, DeliveryCheck, InboundMessage,
     MessageButton, Platform, ReplyTarget, SendError, Sender,
 };
-use hermes_testkit::discord::{Options, Post, Reply, Telling, Trouble};
+use hermes_testkit::discord::{EventDetail, InjectedFault, InteractionReply, ServerOptions, UserPost};
 use serde_json::json;
 
 use crate::fixture::{BotFixture, settings, text, wide, within, world};
@@ -15,8 +15,8 @@ use crate::fixture::{BotFixture, settings, text, wide, within, world};
 #[tokio::test]
 async fn a_mention_becomes_an_inbound_message() {
     let mut bot = BotFixture::new().await;
-    let role = bot.server.role(bot.guild, "staff", &[bot.ann]);
-    let said = bot.server.say(bot.ann, bot.channel, &bot.call("fix <#5> the  build"));
+    let role = bot.server.add_role(bot.guild, "staff", &[bot.ann]);
+    let said = bot.server.send_text(bot.ann, bot.channel, &bot.call("fix <#5> the  build"));
     let message = bot.next_message().await;
     let expected = InboundMessage {
         chat: Chat {
@@ -49,18 +49,18 @@ async fn a_mention_becomes_an_inbound_message() {
 #[tokio::test]
 async fn only_messages_for_the_bot_arrive() {
     let mut bot = BotFixture::new().await;
-    let bob = bot.server.user("bob");
-    let other = bot.server.other_bot("other");
-    let thread = bot.server.thread(bot.ann, bot.channel, None, "known");
-    bot.server.say(bot.ann, bot.channel, "no mention");
-    bot.server.say(bot.ann, bot.channel, &format!("<@{bob}> hello"));
-    bot.server.say(bot.ann, bot.channel, &format!("<@{other}> hello"));
-    bot.server.say(other, bot.channel, &bot.call("from a bot"));
-    bot.server.say(bot.ann, thread, "not yet");
+    let bob = bot.server.add_user("bob");
+    let other = bot.server.add_bot("other");
+    let thread = bot.server.start_thread(bot.ann, bot.channel, None, "known");
+    bot.server.send_text(bot.ann, bot.channel, "no mention");
+    bot.server.send_text(bot.ann, bot.channel, &format!("<@{bob}> hello"));
+    bot.server.send_text(bot.ann, bot.channel, &format!("<@{other}> hello"));
+    bot.server.send_text(other, bot.channel, &bot.call("from a bot"));
+    bot.server.send_text(bot.ann, thread, "not yet");
     bot.assert_nothing_arrived().await;
 
     bot.discord.join_thread(&thread.to_string());
-    bot.server.say(bot.ann, thread, "a follow-up");
+    bot.server.send_text(bot.ann, thread, "a follow-up");
     let message = bot.next_message().await;
     assert_eq!((message.text.as_str(), message.chat.kind), ("a follow-up", ChatKind::Thread));
     assert_eq!(message.chat.thread, Some(thread.to_string()));
@@ -72,7 +72,7 @@ async fn only_messages_for_the_bot_arrive() {
 #[tokio::test]
 async fn threads_from_before_need_no_mention() {
     let world = world(wide()).await;
-    let thread = world.server.thread(world.ann, world.channel, None, "from before");
+    let thread = world.server.start_thread(world.ann, world.channel, None, "from before");
     let settings = settings(&world.server);
     let mut bot = BotFixture::start(
         world,
@@ -80,7 +80,7 @@ async fn threads_from_before_need_no_mention() {
         ResumeState { threads: vec![thread.to_string()], ..ResumeState::default() },
     );
     bot.until(|health| *health == ChannelHealth::Up).await;
-    bot.server.say(bot.ann, thread, "go on");
+    bot.server.send_text(bot.ann, thread, "go on");
     assert_eq!(bot.next_message().await.text, "go on");
     bot.end().await;
 }
@@ -88,19 +88,19 @@ async fn threads_from_before_need_no_mention() {
 #[tokio::test]
 async fn bots_do_not_talk_forever() {
     let mut bot = BotFixture::with(|settings| settings.allow_bots = BotPolicy::All).await;
-    let other = bot.server.other_bot("other");
-    let dm = bot.server.dm(bot.ann);
+    let other = bot.server.add_bot("other");
+    let dm = bot.server.dm_channel(bot.ann);
     for number in 0..12 {
-        bot.server.say(other, bot.channel, &bot.call(&format!("ping {number}")));
+        bot.server.send_text(other, bot.channel, &bot.call(&format!("ping {number}")));
     }
     for number in 0..10 {
         assert_eq!(bot.next_message().await.text, format!("ping {number}"));
     }
-    bot.server.say(bot.ann, dm, "between");
+    bot.server.send_text(bot.ann, dm, "between");
     assert_eq!(bot.next_message().await.text, "between");
-    bot.server.say(bot.ann, bot.channel, &bot.call("a person"));
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("a person"));
     assert_eq!(bot.next_message().await.text, "a person");
-    bot.server.say(other, bot.channel, &bot.call("again"));
+    bot.server.send_text(other, bot.channel, &bot.call("again"));
     assert_eq!(bot.next_message().await.text, "again");
     bot.end().await;
 }
@@ -108,10 +108,14 @@ async fn bots_do_not_talk_forever() {
 #[tokio::test]
 async fn a_reply_carries_the_quoted_message() {
     let mut bot = BotFixture::new().await;
-    let dm = bot.server.dm(bot.ann);
+    let dm = bot.server.dm_channel(bot.ann);
     let ours = bot.discord.send_message(&dm.to_string(), &text("what I said"), "m1").await.unwrap();
     let reply_to = Some(ours.parse().unwrap());
-    bot.server.post(bot.ann, dm, Post { text: "and why?".to_owned(), reply_to, ..Post::default() });
+    bot.server.send_post(
+        bot.ann,
+        dm,
+        UserPost { text: "and why?".to_owned(), reply_to, ..UserPost::default() },
+    );
     let message = bot.next_message().await;
     let quote = message.quote.unwrap();
     assert_eq!((quote.id, quote.text, quote.is_ours), (ours, "what I said".to_owned(), true));
@@ -122,12 +126,12 @@ async fn a_reply_carries_the_quoted_message() {
 #[tokio::test]
 async fn commands_are_registered_once_and_received() {
     let mut bot = BotFixture::new().await;
-    let count = |bot: &BotFixture| bot.server.look(|world| world.commands.len());
+    let count = |bot: &BotFixture| bot.server.read(|world| world.commands.len());
     bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
 
     let options = json!([{"name": "text", "type": 3, "value": "after that"}]);
     let (command, reply) = bot.invoke_command("queue", options).await;
-    let Reply { interaction, kind, data, message } = reply.unwrap();
+    let InteractionReply { interaction, kind, data, message } = reply.unwrap();
     assert_eq!((kind, &data["flags"]), (5, &json!(64)));
     assert_eq!((command.text.as_str(), command.chat.kind), ("/queue after that", ChatKind::Group));
     assert_eq!(command.id, interaction.to_string());
@@ -137,13 +141,13 @@ async fn commands_are_registered_once_and_received() {
     let to = command.interaction.clone().unwrap();
     bot.discord.reply_privately(&to, "queued").await;
     bot.discord.reply_privately(&to, "and more").await;
-    let hidden: Vec<(String, u64)> = bot.server.look(|world| {
+    let hidden: Vec<(String, u64)> = bot.server.read(|world| {
         let mine = world.messages.values().filter(|message| message.author == world.bot);
         mine.map(|message| (message.content.clone(), message.flags & 64)).collect()
     });
     assert_eq!(hidden, [("queued".to_owned(), 64), ("and more".to_owned(), 64)]);
     assert_eq!(
-        bot.server.look(|world| world.messages.get(&message.unwrap()).unwrap().content.clone()),
+        bot.server.read(|world| world.messages.get(&message.unwrap()).unwrap().content.clone()),
         "queued"
     );
     // Commands get no reactions.
@@ -151,7 +155,7 @@ async fn commands_are_registered_once_and_received() {
 
     // A second bot with the same commands writes nothing.
     let writes = |bot: &BotFixture| {
-        bot.server.look(|world| {
+        bot.server.read(|world| {
             world.requests.iter().filter(|request| request.line.starts_with("PUT /app")).count()
         })
     };
@@ -168,7 +172,7 @@ async fn commands_are_registered_once_and_received() {
 async fn hiding_commands_registers_them_again() {
     let bot = BotFixture::new().await;
     let seen = |bot: &BotFixture, permissions: serde_json::Value| {
-        bot.server.look(|world| {
+        bot.server.read(|world| {
             let all = world.commands.values();
             world.commands.len() == 18
                 && all.into_iter().all(|(_, command)| command["default_member_permissions"] == permissions)
@@ -192,16 +196,16 @@ async fn hiding_commands_registers_them_again() {
 async fn command_registration_can_be_turned_off() {
     let mut bot = BotFixture::with(|settings| settings.command_sync = CommandSync::Off).await;
     bot.assert_nothing_arrived().await;
-    assert_eq!(bot.server.look(|world| world.commands.len()), 0);
+    assert_eq!(bot.server.read(|world| world.commands.len()), 0);
     bot.end().await;
 }
 
 #[tokio::test]
 async fn command_registration_is_retried() {
     let world = world(wide()).await;
-    world.server.trouble("GET /applications/*/commands", 1, Trouble::Break);
-    world.server.trouble("GET /applications/*/commands", 1, Trouble::Fail(503));
-    world.server.trouble("PUT /applications/*/commands", 1, Trouble::Fail(503));
+    world.server.inject("GET /applications/*/commands", 1, InjectedFault::Disconnect);
+    world.server.inject("GET /applications/*/commands", 1, InjectedFault::Fail(503));
+    world.server.inject("PUT /applications/*/commands", 1, InjectedFault::Fail(503));
     let settings = settings(&world.server);
     let bot = BotFixture::start(world, settings, ResumeState::default());
     bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
@@ -215,7 +219,7 @@ async fn commands_in_ignored_channels_are_refused() {
     settings.ignored_channels = [world.channel.to_string()].iter().collect();
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
     bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
-    let reply = bot.server.invoke(bot.ann, bot.channel, "status", json!([])).await.unwrap();
+    let reply = bot.server.invoke_command(bot.ann, bot.channel, "status", json!([])).await.unwrap();
     assert_eq!((reply.kind, &reply.data["flags"]), (4, &json!(64)));
     bot.assert_nothing_arrived().await;
     bot.end().await;
@@ -224,9 +228,9 @@ async fn commands_in_ignored_channels_are_refused() {
 #[tokio::test]
 async fn a_message_that_was_not_stored_is_submitted_again() {
     let mut bot = BotFixture::new().await;
-    let dm = bot.server.dm(bot.ann);
-    bot.server.say(bot.ann, dm, "one");
-    bot.server.say(bot.ann, dm, "two");
+    let dm = bot.server.dm_channel(bot.ann);
+    bot.server.send_text(bot.ann, dm, "one");
+    bot.server.send_text(bot.ann, dm, "two");
     let first = within(bot.inbound.recv()).await.unwrap();
     drop(first.ack);
     assert_eq!(bot.next_message().await.text, "one");
@@ -237,9 +241,9 @@ async fn a_message_that_was_not_stored_is_submitted_again() {
 #[tokio::test]
 async fn the_next_message_waits_until_the_last_is_stored() {
     let mut bot = BotFixture::new().await;
-    let dm = bot.server.dm(bot.ann);
-    bot.server.say(bot.ann, dm, "one");
-    bot.server.say(bot.ann, dm, "two");
+    let dm = bot.server.dm_channel(bot.ann);
+    bot.server.send_text(bot.ann, dm, "one");
+    bot.server.send_text(bot.ann, dm, "two");
     let first = within(bot.inbound.recv()).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(300), bot.inbound.recv()).await.is_err());
     first.ack.send(()).unwrap();
@@ -250,14 +254,14 @@ async fn the_next_message_waits_until_the_last_is_stored() {
 #[tokio::test]
 async fn a_button_press_is_acknowledged_at_once() {
     let mut bot = BotFixture::new().await;
-    let dm = bot.server.dm(bot.ann);
+    let dm = bot.server.dm_channel(bot.ann);
     let button =
         MessageButton { label: "Yes".to_owned(), value: "yes".to_owned(), style: ButtonStyle::Success };
     let post = hermes_gateway::OutboundMessage { buttons: vec![button], ..text("well?") };
     let id = bot.discord.send_message(&dm.to_string(), &post, "a").await.unwrap();
-    bot.server.say(bot.ann, dm, "not kept yet");
+    bot.server.send_text(bot.ann, dm, "not kept yet");
     let first = within(bot.inbound.recv()).await.unwrap();
-    bot.server.press(bot.ann, id.parse().unwrap(), "yes").await.unwrap();
+    bot.server.press_button(bot.ann, id.parse().unwrap(), "yes").await.unwrap();
     first.ack.send(()).unwrap();
     assert_eq!(bot.next_press().await.value, "yes");
     bot.end().await;
@@ -267,11 +271,11 @@ async fn a_button_press_is_acknowledged_at_once() {
 async fn a_command_whose_user_saw_a_failure_is_dropped() {
     let mut bot = BotFixture::new().await;
     bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
-    bot.server.trouble("POST /interactions/*/*/callback", 1, Trouble::Fail(404));
-    bot.server.expect(10_062);
+    bot.server.inject("POST /interactions/*/*/callback", 1, InjectedFault::Fail(404));
+    bot.server.expect_violation(10_062);
     let (message, reply) = bot.invoke_command("stop", json!([])).await;
     reply.unwrap_err();
-    bot.server.expect(10_062);
+    bot.server.expect_violation(10_062);
     assert!(!bot.discord.acknowledge_command(&message.interaction.unwrap()).await);
     bot.end().await;
 }
@@ -280,15 +284,15 @@ async fn a_command_whose_user_saw_a_failure_is_dropped() {
 async fn a_command_can_be_acknowledged_twice() {
     let mut bot = BotFixture::new().await;
     bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
-    bot.server.trouble("POST /interactions/*/*/callback", 1, Trouble::Vanish);
-    bot.server.expect(40_060);
+    bot.server.inject("POST /interactions/*/*/callback", 1, InjectedFault::LoseResponse);
+    bot.server.expect_violation(40_060);
     let (message, reply) = bot.invoke_command("status", json!([])).await;
     let shown = reply.unwrap().message.unwrap();
     let command = message.interaction.unwrap();
-    bot.server.expect(40_060);
+    bot.server.expect_violation(40_060);
     assert!(bot.discord.acknowledge_command(&command).await);
     bot.discord.reply_privately(&command, "well").await;
-    assert_eq!(bot.server.look(|world| world.messages.get(&shown).unwrap().content.clone()), "well");
+    assert_eq!(bot.server.read(|world| world.messages.get(&shown).unwrap().content.clone()), "well");
     bot.end().await;
 }
 
@@ -303,16 +307,16 @@ async fn invalid_ids_are_rejected() {
 
 #[tokio::test]
 async fn a_minimal_server_is_understood() {
-    let world = world(Options { telling: Telling::Least, ..wide() }).await;
+    let world = world(ServerOptions { event_detail: EventDetail::Minimal, ..wide() }).await;
     let settings = settings(&world.server);
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
-    bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("hello"));
     let message = bot.next_message().await;
     assert_eq!((message.text.as_str(), message.chat.kind), ("hello", ChatKind::Group));
     assert_eq!((message.chat.id, message.sender.id), (bot.channel.to_string(), bot.ann.to_string()));
 
-    let dm = bot.server.dm(bot.ann);
+    let dm = bot.server.dm_channel(bot.ann);
     bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
     let (message, reply) =
         bot.invoke_command("undo", json!([{"name": "turns", "type": 3, "value": "2"}])).await;
@@ -320,9 +324,9 @@ async fn a_minimal_server_is_understood() {
     assert_eq!((message.text.as_str(), message.chat.id), ("/undo 2", bot.channel.to_string()));
 
     // It does not even send RESUMED.
-    bot.server.cut();
+    bot.server.drop_connections();
     bot.until(|health| *health != ChannelHealth::Up).await;
-    bot.server.say(bot.ann, dm, "meanwhile");
+    bot.server.send_text(bot.ann, dm, "meanwhile");
     assert_eq!(bot.next_message().await.text, "meanwhile");
     bot.until(|health| *health == ChannelHealth::Up).await;
     bot.end().await;

@@ -7,24 +7,24 @@ use hermes_gateway::{
     AttachmentFile, ButtonStyle, Channel, ChannelHealth, ChatKind, DeliveryCheck, MessageButton,
     OutboundMessage, Reaction, SendError,
 };
-use hermes_testkit::discord::{Id, Options, Trouble};
+use hermes_testkit::discord::{InjectedFault, ServerOptions, Snowflake};
 
 use crate::fixture::{BotFixture, settings, text, world};
 
-fn number(id: &str) -> Id {
+fn number(id: &str) -> Snowflake {
     id.parse().unwrap()
 }
 
 #[tokio::test]
 async fn a_reply_is_sent_and_edited() {
     let mut bot = BotFixture::new().await;
-    let asked = bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+    let asked = bot.server.send_text(bot.ann, bot.channel, &bot.call("hello"));
     let message = bot.next_message().await;
     bot.discord.show_typing(&message.chat.id).await;
     let post = OutboundMessage { reply_to: Some(message.id.clone()), ..text("hi there") };
     let id = bot.discord.send_message(&message.chat.id, &post, "answer.0").await.unwrap();
     bot.discord.edit_message(&message.chat.id, &id, &text("hi there, ann")).await.unwrap();
-    bot.server.look(|world| {
+    bot.server.read(|world| {
         let message = &world.messages[&number(&id)];
         assert_eq!((message.content.as_str(), message.reference), ("hi there, ann", Some(asked)));
         assert_eq!(message.edits, ["hi there"]);
@@ -43,7 +43,7 @@ async fn the_same_message_is_sent_once() {
     assert_eq!(bot.discord.send_message(&chat, &text("once"), "a").await.unwrap(), first);
     let second = bot.discord.send_message(&chat, &text("once"), "b").await.unwrap();
     assert_ne!(first, second);
-    assert_eq!(bot.server.look(|world| world.said_by_bot(bot.channel).len()), 2);
+    assert_eq!(bot.server.read(|world| world.bot_messages_in(bot.channel).len()), 2);
     bot.end().await;
 }
 
@@ -53,14 +53,14 @@ async fn only_the_first_part_refers_to_the_question() {
         [(ReplyMode::Off, [false, false]), (ReplyMode::First, [true, false]), (ReplyMode::All, [true, true])]
     {
         let mut bot = BotFixture::with(|settings| settings.reply_to = mode).await;
-        bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+        bot.server.send_text(bot.ann, bot.channel, &bot.call("hello"));
         let message = bot.next_message().await;
         let post = OutboundMessage { reply_to: Some(message.id.clone()), ..text("part") };
         bot.discord.send_message(&message.chat.id, &post, "a").await.unwrap();
         bot.discord.send_message(&message.chat.id, &post, "b").await.unwrap();
-        let points = bot.server.look(|world| {
+        let points = bot.server.read(|world| {
             world
-                .said_by_bot(bot.channel)
+                .bot_messages_in(bot.channel)
                 .iter()
                 .map(|message| message.reference.is_some())
                 .collect::<Vec<_>>()
@@ -73,22 +73,22 @@ async fn only_the_first_part_refers_to_the_question() {
 #[tokio::test]
 async fn a_deleted_message_is_still_answered() {
     let mut bot = BotFixture::new().await;
-    let asked = bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+    let asked = bot.server.send_text(bot.ann, bot.channel, &bot.call("hello"));
     let message = bot.next_message().await;
-    bot.server.delete(asked);
+    bot.server.delete_message(asked);
     let post = OutboundMessage { reply_to: Some(message.id.clone()), ..text("hi") };
     bot.discord.send_message(&message.chat.id, &post, "a").await.unwrap();
-    assert_eq!(bot.server.look(|world| world.said_by_bot(bot.channel)[0].reference), None);
+    assert_eq!(bot.server.read(|world| world.bot_messages_in(bot.channel)[0].reference), None);
     bot.end().await;
 }
 
 #[tokio::test]
 async fn only_allowed_mentions_notify() {
     let bot = BotFixture::new().await;
-    let role = bot.server.role(bot.guild, "staff", &[bot.ann]);
+    let role = bot.server.add_role(bot.guild, "staff", &[bot.ann]);
     let words = format!("@everyone <@&{role}> <@{}>", bot.ann);
     let notified = |bot: &BotFixture, id: &str| {
-        bot.server.look(|world| {
+        bot.server.read(|world| {
             let message = &world.messages[&number(id)];
             (message.mention_everyone, message.mention_roles.len(), message.mentions.len())
         })
@@ -99,7 +99,7 @@ async fn only_allowed_mentions_notify() {
 
     let all = MentionPolicy { everyone: true, roles: true, users: false, replied_user: false };
     let bot = BotFixture::with(|settings| settings.mentions = all).await;
-    let role = bot.server.role(bot.guild, "staff", &[bot.ann]);
+    let role = bot.server.add_role(bot.guild, "staff", &[bot.ann]);
     let words = format!("@everyone <@&{role}> <@{}>", bot.ann);
     let id = bot.discord.send_message(&bot.channel.to_string(), &text(&words), "a").await.unwrap();
     assert_eq!(notified(&bot, &id), (true, 1, 0));
@@ -109,13 +109,13 @@ async fn only_allowed_mentions_notify() {
 #[tokio::test]
 async fn a_thread_is_opened_and_joined() {
     let mut bot = BotFixture::new().await;
-    let asked = bot.server.say(bot.ann, bot.channel, &bot.call("fix the build"));
+    let asked = bot.server.send_text(bot.ann, bot.channel, &bot.call("fix the build"));
     let message = bot.next_message().await;
     let chat = bot.discord.open_thread(&message, "fix the build").await.unwrap();
     assert_eq!((chat.kind, chat.thread.as_deref()), (ChatKind::Thread, Some(chat.id.as_str())));
     assert_eq!((number(&chat.id), chat.parent.clone()), (asked, Some(bot.channel.to_string())));
     assert!(bot.discord.has_joined(&chat.id));
-    bot.server.look(|world| {
+    bot.server.read(|world| {
         let threads = world.threads_of(bot.channel);
         assert_eq!(threads.iter().map(|thread| thread.name.as_str()).collect::<Vec<_>>(), ["fix the build"]);
         assert_eq!(threads[0].auto_archive, 1440);
@@ -123,15 +123,15 @@ async fn a_thread_is_opened_and_joined() {
     // In the thread there is no reference to the starting message, and no mention is needed.
     let post = OutboundMessage { reply_to: Some(message.id.clone()), ..text("on it") };
     let id = bot.discord.send_message(&chat.id, &post, "a").await.unwrap();
-    assert_eq!(bot.server.look(|world| world.messages[&number(&id)].channel), asked);
-    bot.server.say(bot.ann, asked, "and the tests");
+    assert_eq!(bot.server.read(|world| world.messages[&number(&id)].channel), asked);
+    bot.server.send_text(bot.ann, asked, "and the tests");
     assert_eq!(bot.next_message().await.chat.thread, chat.thread);
     // The reaction is on the message in the channel, even if the reply is in the thread.
     let moved = hermes_gateway::InboundMessage { chat, ..message.clone() };
     bot.discord.set_reaction(&moved, Reaction::Done).await;
     assert_eq!(reactions(&bot, asked), ["✅"]);
     // Repeating it is harmless.
-    bot.server.expect(160_004);
+    bot.server.expect_violation(160_004);
     assert_eq!(number(&bot.discord.open_thread(&message, "again").await.unwrap().id), asked);
     bot.end().await;
 }
@@ -140,7 +140,7 @@ async fn a_thread_is_opened_and_joined() {
 async fn a_forbidden_thread_is_an_error() {
     let mut bot = BotFixture::new().await;
     bot.server.forbid_threads();
-    bot.server.say(bot.ann, bot.channel, &bot.call("fix the build"));
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("fix the build"));
     let message = bot.next_message().await;
     let Err(SendError::Permanent(why)) = bot.discord.open_thread(&message, "name").await else {
         panic!("opened")
@@ -150,15 +150,15 @@ async fn a_forbidden_thread_is_an_error() {
     bot.end().await;
 }
 
-fn reactions(bot: &BotFixture, message: Id) -> Vec<String> {
+fn reactions(bot: &BotFixture, message: Snowflake) -> Vec<String> {
     bot.server
-        .look(|world| world.messages[&message].reactions.iter().map(|(emoji, _)| emoji.clone()).collect())
+        .read(|world| world.messages[&message].reactions.iter().map(|(emoji, _)| emoji.clone()).collect())
 }
 
 #[tokio::test]
 async fn reactions_replace_each_other() {
     let mut bot = BotFixture::new().await;
-    let asked = bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+    let asked = bot.server.send_text(bot.ann, bot.channel, &bot.call("hello"));
     let message = bot.next_message().await;
     for (sign, shown) in [
         (Reaction::Seen, &["👀"][..]),
@@ -173,7 +173,7 @@ async fn reactions_replace_each_other() {
     bot.end().await;
 
     let mut bot = BotFixture::with(|settings| settings.reactions = false).await;
-    let asked = bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+    let asked = bot.server.send_text(bot.ann, bot.channel, &bot.call("hello"));
     let message = bot.next_message().await;
     bot.discord.set_reaction(&message, Reaction::Seen).await;
     assert_eq!(reactions(&bot, asked), Vec::<String>::new());
@@ -196,7 +196,7 @@ async fn buttons_are_shown_pressed_and_removed() {
     let post = OutboundMessage { buttons, ..text("May I run `ls`?") };
     let chat = bot.channel.to_string();
     let id = bot.discord.send_message(&chat, &post, "q1").await.unwrap();
-    let styles = bot.server.look(|world| {
+    let styles = bot.server.read(|world| {
         let rows = world.messages[&number(&id)].components.as_array().unwrap().clone();
         let style = |row: &serde_json::Value| {
             row["components"]
@@ -209,14 +209,14 @@ async fn buttons_are_shown_pressed_and_removed() {
         rows.iter().map(style).collect::<Vec<Vec<u64>>>()
     });
     assert_eq!(styles, [vec![3, 2, 2, 2, 2], vec![4]]);
-    let reply = bot.server.press(bot.ann, number(&id), "q1:Deny").await.unwrap();
+    let reply = bot.server.press_button(bot.ann, number(&id), "q1:Deny").await.unwrap();
     assert_eq!(reply.kind, 6);
     let press = bot.next_press().await;
     assert_eq!((press.value.as_str(), press.message_id.as_str()), ("q1:Deny", id.as_str()));
     assert_eq!((press.sender.id, press.chat.id.clone()), (bot.ann.to_string(), chat.clone()));
     bot.discord.reply_privately(&press.interaction, "only you may see this").await;
     bot.discord.edit_message(&chat, &id, &text("Denied.")).await.unwrap();
-    bot.server.look(|world| {
+    bot.server.read(|world| {
         let message = &world.messages[&number(&id)];
         assert_eq!((message.content.as_str(), &message.components), ("Denied.", &serde_json::json!([])));
         let whispered = world.messages.values().filter(|message| message.flags & 64 != 0);
@@ -232,10 +232,10 @@ async fn buttons_are_shown_pressed_and_removed() {
 async fn rate_limits_are_returned_and_respected() {
     let bot = BotFixture::new().await;
     let chat = bot.channel.to_string();
-    bot.server.trouble(
+    bot.server.inject(
         "POST /channels/*/messages",
         1,
-        Trouble::RateLimit { retry_after: 1.25, global: false },
+        InjectedFault::RateLimit { retry_after: 1.25, global: false },
     );
     let Err(SendError::Retry { after, .. }) = bot.discord.send_message(&chat, &text("hello"), "a").await
     else {
@@ -245,10 +245,10 @@ async fn rate_limits_are_returned_and_respected() {
     // The next request waits for the limit.
     bot.discord.send_message(&chat, &text("hello"), "a").await.unwrap();
 
-    bot.server.trouble(
+    bot.server.inject(
         "POST /channels/*/messages",
         1,
-        Trouble::RateLimit { retry_after: 90.0, global: true },
+        InjectedFault::RateLimit { retry_after: 90.0, global: true },
     );
     let sent = bot.discord.send_message(&chat, &text("more"), "b").await;
     assert!(matches!(sent, Err(SendError::Retry { after: Some(_), .. })), "{sent:?}");
@@ -258,13 +258,13 @@ async fn rate_limits_are_returned_and_respected() {
         panic!("sent")
     };
     assert!(after.unwrap() > Duration::from_secs(60), "{after:?}");
-    assert_eq!(bot.server.look(|world| world.said_by_bot(bot.channel).len()), 1);
+    assert_eq!(bot.server.read(|world| world.bot_messages_in(bot.channel).len()), 1);
     bot.end().await;
 }
 
 #[tokio::test]
 async fn a_burst_waits_for_the_rate_limit() {
-    let world = world(Options::default()).await;
+    let world = world(ServerOptions::default()).await;
     let settings = settings(&world.server);
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
@@ -272,8 +272,8 @@ async fn a_burst_waits_for_the_rate_limit() {
     for number in 0..7 {
         bot.discord.send_message(&chat, &text("hello"), &format!("m{number}")).await.unwrap();
     }
-    bot.server.look(|world| {
-        assert_eq!(world.said_by_bot(bot.channel).len(), 7);
+    bot.server.read(|world| {
+        assert_eq!(world.bot_messages_in(bot.channel).len(), 7);
         assert!(world.requests.iter().all(|request| request.status != 429), "{:?}", world.requests);
     });
     bot.end().await;
@@ -285,20 +285,20 @@ async fn send_errors_are_distinguished() {
     let chat = bot.channel.to_string();
     let route = "POST /channels/*/messages";
     for (status, mark) in [(500, "a"), (502, "b"), (503, "c")] {
-        bot.server.trouble(route, 1, Trouble::Fail(status));
+        bot.server.inject(route, 1, InjectedFault::Fail(status));
         let sent = bot.discord.send_message(&chat, &text("hello"), mark).await;
         assert!(matches!(sent, Err(SendError::Retry { after: None, .. })), "{sent:?}");
     }
-    bot.server.trouble(route, 1, Trouble::Break);
+    bot.server.inject(route, 1, InjectedFault::Disconnect);
     let sent = bot.discord.send_message(&chat, &text("hello"), "d").await;
     assert!(matches!(sent, Err(SendError::Unknown(_))), "{sent:?}");
     assert_eq!(bot.discord.find_message(&chat, &text("hello"), "d").await, DeliveryCheck::NotSent);
 
-    bot.server.expect(10_003);
+    bot.server.expect_violation(10_003);
     let sent = bot.discord.send_message("123456", &text("hello"), "e").await;
     let Err(SendError::Permanent(why)) = sent else { panic!("{sent:?}") };
     assert!(why.starts_with("the channel no longer exists"), "{why}");
-    bot.server.expect(50_035);
+    bot.server.expect_violation(50_035);
     let sent = bot.discord.send_message(&chat, &text(&"a".repeat(2001)), "f").await;
     assert!(matches!(sent, Err(SendError::Permanent(_))), "{sent:?}");
     bot.end().await;
@@ -310,7 +310,7 @@ async fn a_message_whose_response_was_lost_is_found() {
     let chat = bot.channel.to_string();
     // The same text with another key is another message.
     let other = bot.discord.send_message(&chat, &text("hello"), "a").await.unwrap();
-    bot.server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
+    bot.server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
     let sent = bot.discord.send_message(&chat, &text("hello"), "b").await;
     assert!(matches!(sent, Err(SendError::Unknown(_))), "{sent:?}");
     let DeliveryCheck::Sent(found) = bot.discord.find_message(&chat, &text("hello"), "b").await else {
@@ -319,7 +319,7 @@ async fn a_message_whose_response_was_lost_is_found() {
     assert_ne!(found, other);
     // Sending it again posts nothing.
     assert_eq!(bot.discord.send_message(&chat, &text("hello"), "b").await.unwrap(), found);
-    assert_eq!(bot.server.look(|world| world.said_by_bot(bot.channel).len()), 2);
+    assert_eq!(bot.server.read(|world| world.bot_messages_in(bot.channel).len()), 2);
     bot.end().await;
 }
 
@@ -328,9 +328,9 @@ async fn a_message_sent_before_a_restart_is_found() {
     let mut bot = BotFixture::new().await;
     let chat = bot.channel.to_string();
     let before = bot.discord.send_message(&chat, &text("done"), "a").await.unwrap();
-    bot.server.say(bot.ann, bot.channel, &bot.call("again"));
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("again"));
     let answer = OutboundMessage { reply_to: Some(bot.next_message().await.id), ..text("done") };
-    bot.server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
+    bot.server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
     let sent = bot.discord.send_message(&chat, &answer, "b").await;
     assert!(matches!(sent, Err(SendError::Unknown(_))), "{sent:?}");
 
@@ -364,7 +364,7 @@ async fn files_go_out() {
     let files = vec![AttachmentFile { name: "notes ä.txt".to_owned(), path: path.clone() }];
     let chat = bot.channel.to_string();
     let id = bot.discord.send_message(&chat, &OutboundMessage { files, ..text("here") }, "a").await.unwrap();
-    bot.server.look(|world| {
+    bot.server.read(|world| {
         let message = &world.messages[&number(&id)];
         let file = &message.attachments[0];
         assert_eq!((message.content.as_str(), file.name.as_str()), ("here", "notes ä.txt"));
@@ -381,7 +381,7 @@ async fn uploads_whose_response_was_lost_are_found_by_size() {
     let mut bot = BotFixture::new().await;
     let folder = tempfile::tempdir().unwrap();
     let chat = bot.channel.to_string();
-    bot.server.say(bot.ann, bot.channel, &bot.call("send them"));
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("send them"));
     let question = bot.next_message().await.id;
     let post = |name: &str, bytes: usize| {
         let path = folder.path().join(name);
@@ -390,7 +390,7 @@ async fn uploads_whose_response_was_lost_are_found_by_size() {
         OutboundMessage { files, reply_to: Some(question.clone()), ..text("") }
     };
     let (one, other) = (post("one", 10), post("other", 20));
-    bot.server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
+    bot.server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
     assert!(matches!(bot.discord.send_message(&chat, &one, "a").await, Err(SendError::Unknown(_))));
 
     let bot = bot.restart().await;
@@ -411,7 +411,7 @@ async fn a_file_that_is_too_large_is_a_permanent_error() {
         bot.discord.send_message(&bot.channel.to_string(), &OutboundMessage { files, ..text("") }, mark).await
     };
     assert!(send(most, "a").await.is_ok());
-    bot.server.expect(40_005);
+    bot.server.expect_violation(40_005);
     assert!(matches!(send(most + 1, "b").await, Err(SendError::Permanent(_))));
     bot.end().await;
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use hermes_gateway::discord::{DiscordProxy, DiscordSettings, ResumeState};
 use hermes_gateway::{Channel, ChannelHealth, SendError};
-use hermes_testkit::tls::Manner;
+use hermes_testkit::tls::TlsBehavior;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -127,31 +127,31 @@ async fn goes_through(world: World, mut chosen: DiscordSettings, gate: Gate, pro
     let mut bot = BotFixture::start(world, chosen, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
     bot.assert_nothing_arrived().await;
-    let dm = bot.server.dm(bot.ann);
+    let dm = bot.server.dm_channel(bot.ann);
     bot.discord.send_message(&dm.to_string(), &text("an answer"), "m1").await.unwrap();
     // However a connection ends, the next one uses the same proxy.
-    type End = fn(&hermes_testkit::discord::Server);
+    type End = fn(&hermes_testkit::discord::DiscordServer);
     let ends: [End; 5] = [
-        |server| server.cut(),
-        |server| server.reconnect(),
+        |server| server.drop_connections(),
+        |server| server.request_reconnect(),
         |server| server.invalidate_resumable(),
-        |server| server.close(4000),
+        |server| server.close_connections(4000),
         |server| server.invalidate(),
     ];
     for end in ends {
-        let before = bot.server.look(|world| world.identified + world.resumed);
+        let before = bot.server.read(|world| world.identified + world.resumed);
         end(&bot.server);
         bot.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
         bot.until(|health| *health == ChannelHealth::Up).await;
         bot.assert_nothing_arrived().await;
     }
-    let resumed = bot.server.look(|world| world.resumed);
+    let resumed = bot.server.read(|world| world.resumed);
     assert_eq!(resumed, 4);
     let (world, _) = bot.stop_and_forget_sessions().await;
     let mut bot = BotFixture::start(world, again, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
     bot.assert_nothing_arrived().await;
-    let (taken, through) = (bot.server.look(|world| world.connections), gate.count.load(Ordering::SeqCst));
+    let (taken, through) = (bot.server.read(|world| world.connections), gate.count.load(Ordering::SeqCst));
     assert!(taken >= 8, "{taken}");
     bot.end().await;
     (taken, through)
@@ -190,7 +190,7 @@ async fn a_proxy_sees_only_encrypted_data() {
 #[tokio::test]
 async fn an_untrusted_certificate_is_not_blamed_on_the_proxy() {
     let (world, front, mut chosen) = behind(NAME).await;
-    front.behave(Manner::Stranger);
+    front.set_behavior(TlsBehavior::UnknownAuthority);
     let gate = Gate::open(front.address(), http).await;
     chosen.proxy = Some(DiscordProxy::parse(&format!("http://me:hush@{}", gate.address)).unwrap());
     let why = fails(world, chosen).await;
@@ -229,7 +229,7 @@ async fn fails(world: World, chosen: DiscordSettings) -> String {
     };
     let sent = bot.discord.send_message(&bot.channel.to_string(), &text("an answer"), "m1").await;
     assert_eq!(sent, Err(SendError::Retry { after: None, reason: why.clone() }));
-    assert_eq!(bot.server.look(|world| world.connections), 0);
+    assert_eq!(bot.server.read(|world| world.connections), 0);
     assert!(!why.contains("hush"), "{why}");
     bot.end().await;
     why

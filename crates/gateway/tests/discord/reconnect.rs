@@ -2,7 +2,7 @@
 
 use hermes_gateway::ChannelHealth;
 use hermes_gateway::discord::ResumeState;
-use hermes_testkit::discord::{Options, Trouble};
+use hermes_testkit::discord::{InjectedFault, ServerOptions};
 
 use crate::fixture::{BotFixture, settings, wide, world};
 
@@ -13,29 +13,29 @@ fn is_down(health: &ChannelHealth) -> bool {
 #[tokio::test]
 async fn messages_during_a_cut_arrive_once() {
     let mut bot = BotFixture::new().await;
-    let dm = bot.server.dm(bot.ann);
-    bot.server.say(bot.ann, dm, "before");
+    let dm = bot.server.dm_channel(bot.ann);
+    bot.server.send_text(bot.ann, dm, "before");
     assert_eq!(bot.next_message().await.text, "before");
-    bot.server.cut();
-    bot.server.say(bot.ann, dm, "meanwhile");
+    bot.server.drop_connections();
+    bot.server.send_text(bot.ann, dm, "meanwhile");
     assert_eq!(bot.next_message().await.text, "meanwhile");
     bot.until(|health| *health == ChannelHealth::Up).await;
     bot.assert_nothing_arrived().await;
-    assert_eq!(bot.server.look(|world| (world.identified, world.resumed)), (1, 1));
+    assert_eq!(bot.server.read(|world| (world.identified, world.resumed)), (1, 1));
     bot.end().await;
 }
 
 #[tokio::test]
 async fn the_platform_may_ask_to_reconnect() {
     let mut bot = BotFixture::new().await;
-    let dm = bot.server.dm(bot.ann);
-    bot.server.reconnect();
+    let dm = bot.server.dm_channel(bot.ann);
+    bot.server.request_reconnect();
     bot.server.wait_for(|world| (world.resumed == 1).then_some(())).await.unwrap();
     bot.server.invalidate_resumable();
     bot.server.wait_for(|world| (world.resumed == 2).then_some(())).await.unwrap();
-    bot.server.close(4000);
+    bot.server.close_connections(4000);
     bot.server.wait_for(|world| (world.resumed == 3).then_some(())).await.unwrap();
-    bot.server.say(bot.ann, dm, "still there?");
+    bot.server.send_text(bot.ann, dm, "still there?");
     assert_eq!(bot.next_message().await.text, "still there?");
     bot.end().await;
 }
@@ -58,19 +58,19 @@ async fn a_silent_server_is_detected() {
 #[tokio::test]
 async fn an_invalid_session_is_recovered_from() {
     let mut bot = BotFixture::new().await;
-    let dm = bot.server.dm(bot.ann);
-    bot.server.say(bot.ann, dm, "before");
+    let dm = bot.server.dm_channel(bot.ann);
+    bot.server.send_text(bot.ann, dm, "before");
     assert_eq!(bot.next_message().await.text, "before");
-    bot.server.say(bot.ann, bot.channel, &bot.call("in the channel"));
+    bot.server.send_text(bot.ann, bot.channel, &bot.call("in the channel"));
     assert_eq!(bot.next_message().await.text, "in the channel");
-    bot.server.cut();
+    bot.server.drop_connections();
     bot.server.forget_sessions();
-    bot.server.say(bot.ann, dm, "one");
-    bot.server.say(bot.ann, dm, "two");
-    bot.server.say(bot.ann, bot.channel, "not for the bot");
+    bot.server.send_text(bot.ann, dm, "one");
+    bot.server.send_text(bot.ann, dm, "two");
+    bot.server.send_text(bot.ann, bot.channel, "not for the bot");
     let mut texts = vec![bot.next_message().await.text, bot.next_message().await.text];
     assert_eq!(texts, ["one", "two"]);
-    bot.server.say(bot.ann, dm, "three");
+    bot.server.send_text(bot.ann, dm, "three");
     texts.push(bot.next_message().await.text);
     assert_eq!(texts, ["one", "two", "three"]);
     bot.end().await;
@@ -80,20 +80,20 @@ async fn an_invalid_session_is_recovered_from() {
 async fn messages_sent_while_offline_are_fetched() {
     let world = world(wide()).await;
     let (server, ann, chat) = (&world.server, world.ann, world.channel);
-    let role = server.role(world.guild, "staff", &[ann]);
-    let dm = server.dm(ann);
-    let seen = server.say(ann, dm, "answered long ago");
-    let seen_there = server.say(ann, chat, "also seen");
+    let role = server.add_role(world.guild, "staff", &[ann]);
+    let dm = server.dm_channel(ann);
+    let seen = server.send_text(ann, dm, "answered long ago");
+    let seen_there = server.send_text(ann, chat, "also seen");
     for number in 0..3 {
-        server.say(ann, dm, &format!("missed {number}"));
+        server.send_text(ann, dm, &format!("missed {number}"));
     }
-    server.say(ann, chat, "not for the bot");
-    server.say(ann, chat, &format!("<@{}> missed there", server.bot()));
-    server.trouble("GET /channels/*/messages", 1, Trouble::Fail(503));
-    server.trouble("GET /channels/*/messages", 1, Trouble::Break);
-    server.trouble("GET /guilds/*/members/*", 1, Trouble::RateLimit { retry_after: 0.5, global: false });
+    server.send_text(ann, chat, "not for the bot");
+    server.send_text(ann, chat, &format!("<@{}> missed there", server.bot()));
+    server.inject("GET /channels/*/messages", 1, InjectedFault::Fail(503));
+    server.inject("GET /channels/*/messages", 1, InjectedFault::Disconnect);
+    server.inject("GET /guilds/*/members/*", 1, InjectedFault::RateLimit { retry_after: 0.5, global: false });
     let gone = 77;
-    server.expect(10_003);
+    server.expect_violation(10_003);
     let last_messages = [(dm, seen), (chat, seen_there), (gone, 5)];
     let last_messages = last_messages.map(|(chat, message)| (chat.to_string(), message.to_string())).to_vec();
     let settings = settings(&world.server);
@@ -113,8 +113,8 @@ async fn messages_sent_while_offline_are_fetched() {
 #[tokio::test]
 async fn a_repeated_message_has_the_same_id() {
     let mut bot = BotFixture::new().await;
-    let dm = bot.server.dm(bot.ann);
-    let said = bot.server.say(bot.ann, dm, "hello");
+    let dm = bot.server.dm_channel(bot.ann);
+    let said = bot.server.send_text(bot.ann, dm, "hello");
     bot.server.replay(said);
     let (first, second) = (bot.next_message().await, bot.next_message().await);
     assert_eq!(first, second);
@@ -124,7 +124,7 @@ async fn a_repeated_message_has_the_same_id() {
 #[tokio::test]
 async fn a_wrong_token_is_fatal() {
     let world = world(wide()).await;
-    world.server.expect(4004);
+    world.server.expect_violation(4004);
     let mut settings = settings(&world.server);
     settings.token = hermes_types::Secret::new("wrong");
     let bot = BotFixture::start(world, settings, ResumeState::default());
@@ -132,17 +132,17 @@ async fn a_wrong_token_is_fatal() {
     let unfit = end.unwrap_err();
     assert_eq!(unfit.reason, "Discord rejected the bot token");
     assert!(unfit.hint.contains("discord.bot_token"), "{}", unfit.hint);
-    assert_eq!(server.faults(), Vec::<String>::new());
+    assert_eq!(server.violations(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_missing_intent_is_fatal() {
-    let world = world(Options { privileged: 0, ..wide() }).await;
-    world.server.expect(4014);
+    let world = world(ServerOptions { privileged_intents: 0, ..wide() }).await;
+    world.server.expect_violation(4014);
     let settings = settings(&world.server);
     let (server, end) = BotFixture::start(world, settings, ResumeState::default()).wait_for_end().await;
     assert!(end.unwrap_err().hint.contains("Message Content Intent"));
-    assert_eq!(server.faults(), Vec::<String>::new());
+    assert_eq!(server.violations(), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -2,31 +2,31 @@
 
 use hermes_gateway::discord::ResumeState;
 use hermes_gateway::{Channel, ChannelHealth};
-use hermes_testkit::discord::Trouble;
+use hermes_testkit::discord::InjectedFault;
 
 use crate::fixture::{BotFixture, settings, text, wide, world};
 
 #[tokio::test]
 async fn only_roles_of_the_configured_server_apply_in_direct_messages() {
     let world = world(wide()).await;
-    let bob = world.server.user("bob");
-    let role = world.server.role(world.guild, "staff", &[world.ann]);
-    let other = world.server.guild("other", &[world.ann, bob]);
-    world.server.role(other, "staff there", &[world.ann, bob]);
+    let bob = world.server.add_user("bob");
+    let role = world.server.add_role(world.guild, "staff", &[world.ann]);
+    let other = world.server.add_guild("other", &[world.ann, bob]);
+    world.server.add_role(other, "staff there", &[world.ann, bob]);
     let mut chosen = settings(&world.server);
     chosen.dm_role_guild = Some(world.guild.to_string());
-    world.server.trouble("GET /guilds/*/members/*", 1, Trouble::Fail(503));
+    world.server.inject("GET /guilds/*/members/*", 1, InjectedFault::Fail(503));
     let mut bot = BotFixture::start(world, chosen, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
-    let (ann_dm, bob_dm) = (bot.server.dm(bot.ann), bot.server.dm(bob));
+    let (ann_dm, bob_dm) = (bot.server.dm_channel(bot.ann), bot.server.dm_channel(bob));
     // Ann's roles are fetched again; other chats do not wait, and her messages keep their order.
-    bot.server.say(bot.ann, ann_dm, "one");
-    bot.server.say(bot.ann, ann_dm, "two");
+    bot.server.send_text(bot.ann, ann_dm, "one");
+    bot.server.send_text(bot.ann, ann_dm, "two");
     let (first, second) = (bot.next_message().await, bot.next_message().await);
     assert_eq!((first.text.as_str(), second.text.as_str()), ("one", "two"));
     assert_eq!((first.sender.roles, second.sender.roles), (vec![role.to_string()], vec![role.to_string()]));
-    bot.server.expect(10_013);
-    bot.server.say(bob, bob_dm, "let me in");
+    bot.server.expect_violation(10_013);
+    bot.server.send_text(bob, bob_dm, "let me in");
     let message = bot.next_message().await;
     assert_eq!((message.text.as_str(), message.sender.roles), ("let me in", Vec::new()));
     // A button press there has them too.
@@ -37,12 +37,12 @@ async fn only_roles_of_the_configured_server_apply_in_direct_messages() {
     };
     let post = hermes_gateway::OutboundMessage { buttons: vec![button], ..text("well?") };
     let id = bot.discord.send_message(&ann_dm.to_string(), &post, "a").await.unwrap();
-    bot.server.press(bot.ann, id.parse().unwrap(), "yes").await.unwrap();
+    bot.server.press_button(bot.ann, id.parse().unwrap(), "yes").await.unwrap();
     assert_eq!(bot.next_press().await.sender.roles, [role.to_string()]);
     // They are cached.
     let asked = bot
         .server
-        .look(|world| world.requests.iter().filter(|request| request.line.contains("/members/")).count());
+        .read(|world| world.requests.iter().filter(|request| request.line.contains("/members/")).count());
     assert_eq!(asked, 3);
     bot.end().await;
 }
@@ -50,12 +50,12 @@ async fn only_roles_of_the_configured_server_apply_in_direct_messages() {
 #[tokio::test]
 async fn no_roles_are_fetched_without_a_configured_server() {
     let mut bot = BotFixture::new().await;
-    let dm = bot.server.dm(bot.ann);
-    bot.server.role(bot.guild, "staff", &[bot.ann]);
-    bot.server.say(bot.ann, dm, "hello");
+    let dm = bot.server.dm_channel(bot.ann);
+    bot.server.add_role(bot.guild, "staff", &[bot.ann]);
+    bot.server.send_text(bot.ann, dm, "hello");
     assert_eq!(bot.next_message().await.sender.roles, Vec::<String>::new());
     let asked =
-        bot.server.look(|world| world.requests.iter().any(|request| request.line.contains("/members/")));
+        bot.server.read(|world| world.requests.iter().any(|request| request.line.contains("/members/")));
     assert!(!asked);
     bot.end().await;
 }

@@ -2,8 +2,8 @@
 
 use hermes_gateway::discord::{DiscordSettings, ResumeState};
 use hermes_gateway::{Attachment, Channel, ChannelHealth, FetchError, SendError};
-use hermes_testkit::discord::{File, Post, Trouble};
-use hermes_testkit::tls::Manner;
+use hermes_testkit::discord::{InjectedFault, UserFile, UserPost};
+use hermes_testkit::tls::TlsBehavior;
 
 use crate::fixture::{BotFixture, behind, text, within};
 
@@ -27,32 +27,39 @@ async fn fetch(bot: &BotFixture, file: &Attachment) -> Result<Vec<u8>, FetchErro
 
 #[tokio::test]
 async fn everything_is_encrypted_also_after_a_resume() {
-    for manner in [Manner::Honest, Manner::Abrupt] {
+    for manner in [TlsBehavior::Valid, TlsBehavior::NoCloseNotify] {
         let (world, front, settings) = behind(NAME).await;
-        front.behave(manner);
+        front.set_behavior(manner);
         let mut bot = BotFixture::start(world, settings, ResumeState::default());
         bot.until(|health| *health == ChannelHealth::Up).await;
-        let dm = bot.server.dm(bot.ann);
-        let file = File { name: "a.bin".to_owned(), bytes: b"0123456789".repeat(10_000), ..File::default() };
-        let post = Post { text: "look".to_owned(), files: vec![file], ..Post::default() };
-        bot.server.post(bot.ann, dm, post);
+        let dm = bot.server.dm_channel(bot.ann);
+        let file =
+            UserFile { name: "a.bin".to_owned(), bytes: b"0123456789".repeat(10_000), ..UserFile::default() };
+        let post = UserPost { text: "look".to_owned(), files: vec![file], ..UserPost::default() };
+        bot.server.send_post(bot.ann, dm, post);
         let file = bot.next_message().await.attachments.remove(0);
         assert!(file.source.starts_with("https://127.0.0.1:"), "{}", file.source);
         assert_eq!(fetch(&bot, &file).await.unwrap().len(), 100_000);
         bot.discord.send_message(&dm.to_string(), &text("an answer"), "m1").await.unwrap();
-        let ends: [fn(&hermes_testkit::discord::Server); 3] =
-            [|server| server.cut(), |server| server.reconnect(), |server| server.close(4000)];
+        let ends: [fn(&hermes_testkit::discord::DiscordServer); 3] = [
+            |server| server.drop_connections(),
+            |server| server.request_reconnect(),
+            |server| server.close_connections(4000),
+        ];
         for (resumed, end) in ends.iter().enumerate() {
             end(&bot.server);
-            bot.server.say(bot.ann, dm, "meanwhile");
+            bot.server.send_text(bot.ann, dm, "meanwhile");
             assert_eq!(bot.next_message().await.text, "meanwhile");
-            let counts = bot.server.look(|world| (world.identified, world.resumed as usize));
+            let counts = bot.server.read(|world| (world.identified, world.resumed as usize));
             assert_eq!(counts, (1, resumed + 1), "{manner:?}");
         }
-        front.cut();
-        bot.server.say(bot.ann, dm, "after all was cut");
+        front.drop_connections();
+        bot.server.send_text(bot.ann, dm, "after all was cut");
         assert_eq!(bot.next_message().await.text, "after all was cut");
-        assert!(bot.server.look(|world| world.connections) <= *front.taken().borrow(), "not all was secret");
+        assert!(
+            bot.server.read(|world| world.connections) <= *front.accepted().borrow(),
+            "not all was secret"
+        );
         bot.end().await;
     }
 }
@@ -60,17 +67,17 @@ async fn everything_is_encrypted_also_after_a_resume() {
 #[tokio::test]
 async fn an_untrusted_server_gets_no_token_and_the_owner_a_reason() {
     let cases = [
-        (Manner::OtherName, "its certificate is for another name"),
-        (Manner::Expired, "its certificate has expired"),
-        (Manner::Early, "its certificate is not valid yet"),
-        (Manner::Stranger, "SSL_CERT_FILE"),
-        (Manner::Plain, "does not speak TLS"),
-        (Manner::Broken, "tls handshake eof"),
+        (TlsBehavior::WrongName, "its certificate is for another name"),
+        (TlsBehavior::Expired, "its certificate has expired"),
+        (TlsBehavior::NotYetValid, "its certificate is not valid yet"),
+        (TlsBehavior::UnknownAuthority, "SSL_CERT_FILE"),
+        (TlsBehavior::NoTls, "does not speak TLS"),
+        (TlsBehavior::BrokenHandshake, "tls handshake eof"),
     ];
     for (manner, words) in cases {
         let (world, front, settings) = behind(NAME).await;
         let base = world.server.api_base();
-        front.behave(manner);
+        front.set_behavior(manner);
         let token = world.server.token().to_owned();
         let mut bot = BotFixture::start(world, settings, ResumeState::default());
         let why = down(&mut bot).await;
@@ -89,10 +96,10 @@ async fn an_untrusted_server_gets_no_token_and_the_owner_a_reason() {
             "{manner:?}: {explained}"
         );
         assert!(!why.contains(&token), "{why}");
-        let heard = bot.server.look(|world| (world.requests.len(), world.identified));
+        let heard = bot.server.read(|world| (world.requests.len(), world.identified));
         assert_eq!(heard, (0, 0), "{manner:?}");
         // It retries and recovers.
-        front.behave(Manner::Honest);
+        front.set_behavior(TlsBehavior::Valid);
         bot.until(|health| *health == ChannelHealth::Up).await;
         bot.discord.send_message(&bot.channel.to_string(), &text("an answer"), "m1").await.unwrap();
         bot.end().await;
@@ -104,8 +111,8 @@ async fn a_stalled_handshake_times_out() {
     let (world, front, settings) = behind(NAME).await;
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
-    front.behave(Manner::Silent);
-    front.cut();
+    front.set_behavior(TlsBehavior::Silent);
+    front.drop_connections();
     let chat = bot.channel.to_string();
     let discord = std::sync::Arc::clone(&bot.discord);
     let sending = tokio::spawn(async move { discord.send_message(&chat, &text("an answer"), "m1").await });
@@ -113,13 +120,13 @@ async fn a_stalled_handshake_times_out() {
     bot.until(|health| *health == ChannelHealth::Down { reason: why.clone() }).await;
     let sent = within(sending).await.unwrap();
     assert_eq!(sent, Err(SendError::Retry { after: None, reason: why }));
-    front.behave(Manner::Honest);
+    front.set_behavior(TlsBehavior::Valid);
     bot.until(|health| *health == ChannelHealth::Up).await;
-    assert_eq!(bot.server.look(|world| (world.identified, world.resumed)), (1, 1));
+    assert_eq!(bot.server.read(|world| (world.identified, world.resumed)), (1, 1));
     // Shutdown does not wait for a response.
-    front.behave(Manner::Silent);
-    let (mut taken, before) = (front.taken(), *front.taken().borrow());
-    front.cut();
+    front.set_behavior(TlsBehavior::Silent);
+    let (mut taken, before) = (front.accepted(), *front.accepted().borrow());
+    front.drop_connections();
     within(taken.wait_for(|taken| *taken > before)).await.unwrap();
     bot.end().await;
 }
@@ -131,9 +138,9 @@ async fn a_stale_connection_neither_loses_nor_duplicates_a_message() {
     bot.until(|health| *health == ChannelHealth::Up).await;
     let chat = bot.channel.to_string();
     for number in 0..30 {
-        front.behave(if number % 2 == 0 { Manner::Honest } else { Manner::Abrupt });
+        front.set_behavior(if number % 2 == 0 { TlsBehavior::Valid } else { TlsBehavior::NoCloseNotify });
         bot.discord.show_typing(&chat).await;
-        front.cut();
+        front.drop_connections();
         let (words, mark) = (format!("message {number}"), format!("m{number}"));
         // An uncertain message is sent again with the same nonce.
         let send = async || match bot.discord.send_message(&chat, &text(&words), &mark).await {
@@ -142,16 +149,16 @@ async fn a_stale_connection_neither_loses_nor_duplicates_a_message() {
             other => panic!("{other:?}"),
         };
         while !send().await {}
-        let times = bot.server.look(|world| {
-            world.said_by_bot(bot.channel).iter().filter(|message| message.content == words).count()
+        let times = bot.server.read(|world| {
+            world.bot_messages_in(bot.channel).iter().filter(|message| message.content == words).count()
         });
         assert_eq!(times, 1, "{words}");
     }
     // Certainly sent, but unconfirmed.
-    bot.server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
+    bot.server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
     let sent = bot.discord.send_message(&chat, &text("vanished"), "v").await;
     assert!(matches!(sent, Err(SendError::Unknown(_))), "{sent:?}");
-    assert_eq!(bot.server.look(|world| world.said_by_bot(bot.channel).len()), 31);
+    assert_eq!(bot.server.read(|world| world.bot_messages_in(bot.channel).len()), 31);
     bot.end().await;
 }
 
@@ -159,12 +166,12 @@ async fn a_stale_connection_neither_loses_nor_duplicates_a_message() {
 async fn a_session_is_not_resumed_unencrypted() {
     let (world, front, settings) = behind(NAME).await;
     // The announced address is public.
-    world.server.move_to(&format!("http://{}", world.server.address()));
+    world.server.set_base(&format!("http://{}", world.server.address()));
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
-    bot.server.cut();
+    bot.server.drop_connections();
     bot.server.wait_for(|world| (world.resumed == 1).then_some(())).await.unwrap();
-    assert!(bot.server.look(|world| world.connections) <= *front.taken().borrow(), "not all was secret");
+    assert!(bot.server.read(|world| world.connections) <= *front.accepted().borrow(), "not all was secret");
     bot.end().await;
 }
 
@@ -177,7 +184,7 @@ async fn requests_may_be_encrypted_if_the_gateway_is_not() {
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
     bot.until(|health| *health == ChannelHealth::Up).await;
     bot.discord.send_message(&bot.channel.to_string(), &text("an answer"), "m1").await.unwrap();
-    assert!(*front.taken().borrow() > 0);
+    assert!(*front.accepted().borrow() > 0);
     bot.end().await;
 }
 
@@ -191,6 +198,6 @@ async fn system_certificates_are_the_default() {
     );
     let why = down(&mut bot).await;
     assert!(why.contains("its certificate is from nobody this machine trusts"), "{why}");
-    assert!(*front.taken().borrow() > 0);
+    assert!(*front.accepted().borrow() > 0);
     bot.end().await;
 }

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use hermes_model::{Api, Class, Client, Error, Event, Finish};
-use hermes_testkit::model::{Delivery, Script};
-use hermes_testkit::{Answer, Said, ScriptedModel, Step};
+use hermes_testkit::model::{BodyDelivery, ModelScript};
+use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
 use hermes_types::{Arguments, Part};
 use serde_json::{Value, json};
 
 use crate::support::{APIS, ask, endpoint, shown, tools, user};
 
-fn overloaded() -> Step {
-    Step::error(503, json!({"error": {"message": "overloaded", "type": "overloaded_error"}}))
+fn overloaded() -> ScriptStep {
+    ScriptStep::error(503, json!({"error": {"message": "overloaded", "type": "overloaded_error"}}))
 }
 
 fn retries(events: &[Event]) -> Vec<u32> {
@@ -29,7 +29,7 @@ fn class(reply: Result<hermes_model::Reply, Error>) -> Class {
 #[tokio::test]
 async fn what_passes_is_tried_again_and_what_does_not_is_not() {
     for api in APIS {
-        let model = ScriptedModel::start([overloaded(), overloaded(), Step::text("ok")]).unwrap();
+        let model = ScriptedModel::start([overloaded(), overloaded(), ScriptStep::text("ok")]).unwrap();
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
         assert!(reply.is_ok(), "{reply:?}");
         assert_eq!(retries(&events), [1, 2]);
@@ -37,10 +37,10 @@ async fn what_passes_is_tried_again_and_what_does_not_is_not() {
         let model = ScriptedModel::start([overloaded(), overloaded(), overloaded()]).unwrap();
         let (reply, _) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
         assert_eq!(class(reply), Class::Overloaded);
-        assert_eq!(model.left(), 0);
+        assert_eq!(model.steps_left(), 0);
 
-        let script = Script { key: Some("sk-other".to_owned()), ..Script::default() };
-        let model = ScriptedModel::play(script).unwrap();
+        let script = ModelScript { key: Some("sk-other".to_owned()), ..ModelScript::default() };
+        let model = ScriptedModel::start_script(script).unwrap();
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
         assert_eq!(class(reply), Class::Auth);
         assert_eq!(events, []);
@@ -51,12 +51,12 @@ async fn what_passes_is_tried_again_and_what_does_not_is_not() {
 #[tokio::test]
 async fn the_wait_a_provider_asks_for_is_kept() {
     let headers = vec![("retry-after".to_owned(), "0.01".to_owned())];
-    let limited = Step::Error {
+    let limited = ScriptStep::Error {
         status: 429,
         headers,
         body: json!({"error": {"message": "slow down", "type": "requests"}}),
     };
-    let model = ScriptedModel::start([limited, Step::text("ok")]).unwrap();
+    let model = ScriptedModel::start([limited, ScriptStep::text("ok")]).unwrap();
     let (_, events) = ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
     let Some(Event::Retrying { wait, .. }) = events.first() else { panic!("{events:?}") };
     assert_eq!(*wait, Duration::from_millis(10));
@@ -75,9 +75,9 @@ async fn another_model_is_asked_when_it_helps_and_only_then() {
         (413, body("request_too_large"), 1, false),
     ];
     for (status, body, requests, falls_back) in cases {
-        let always = Some(Step::error(status, body.clone()));
-        let first = ScriptedModel::play(Script { always, ..Script::default() }).unwrap();
-        let second = ScriptedModel::start([Step::text("ok")]).unwrap();
+        let always = Some(ScriptStep::error(status, body.clone()));
+        let first = ScriptedModel::start_script(ModelScript { always, ..ModelScript::default() }).unwrap();
+        let second = ScriptedModel::start([ScriptStep::text("ok")]).unwrap();
         let own = endpoint(&first, Api::ChatCompletions);
         // The same model twice is not another one.
         let chain = [own.clone(), own, endpoint(&second, Api::AnthropicMessages)];
@@ -95,15 +95,18 @@ async fn another_model_is_asked_when_it_helps_and_only_then() {
 async fn thoughts_never_go_to_another_provider() {
     for from in APIS {
         let model = ScriptedModel::start([
-            Step::says([Said::Reasoning("secret thought".to_owned()), Said::Text("one".to_owned())]),
-            Step::text("two"),
+            ScriptStep::reply([
+                ReplyItem::Reasoning("secret thought".to_owned()),
+                ReplyItem::Text("one".to_owned()),
+            ]),
+            ScriptStep::text("two"),
         ])
         .unwrap();
         let client = Client::default();
         let first = ask(&client, &[endpoint(&model, from)], &[user("hi")]).await.0.unwrap();
         let messages = [user("hi"), first.message(), user("go on")];
         for to in APIS {
-            let other = ScriptedModel::start([Step::text("ok")]).unwrap();
+            let other = ScriptedModel::start([ScriptStep::text("ok")]).unwrap();
             let mut endpoint = endpoint(&other, to);
             endpoint.provider = "another".to_owned();
             ask(&client, &[endpoint], &messages).await.0.unwrap();
@@ -118,16 +121,17 @@ async fn thoughts_never_go_to_another_provider() {
 }
 
 /// A stream that breaks after so many bytes.
-fn cut(says: Vec<Said>, bytes: usize) -> Step {
-    let delivery = Delivery { cut: Some(bytes), ..Delivery::default() };
-    Step::Answer(Answer { says, finish: None, delivery })
+fn cut(says: Vec<ReplyItem>, bytes: usize) -> ScriptStep {
+    let delivery = BodyDelivery { cut: Some(bytes), ..BodyDelivery::default() };
+    ScriptStep::Reply(ScriptedReply { items: says, finish: None, delivery })
 }
 
 #[tokio::test]
 async fn a_stream_that_breaks_before_any_word_is_made_again() {
-    let says = || vec![Said::Text("hello".to_owned())];
+    let says = || vec![ReplyItem::Text("hello".to_owned())];
     for api in APIS {
-        let model = ScriptedModel::start([cut(says(), 0), cut(says(), 40), Step::text("hello")]).unwrap();
+        let model =
+            ScriptedModel::start([cut(says(), 0), cut(says(), 40), ScriptStep::text("hello")]).unwrap();
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
         assert_eq!(reply.unwrap().finish, Finish::Stop);
         assert_eq!(shown(&events), "hello");
@@ -139,16 +143,18 @@ async fn a_stream_that_breaks_before_any_word_is_made_again() {
 async fn words_that_were_shown_are_kept_and_never_shown_twice() {
     let long = "word ".repeat(400);
     for api in APIS {
-        let model =
-            ScriptedModel::start([cut(vec![Said::Text(long.clone())], 9000), Step::text("never asked")])
-                .unwrap();
+        let model = ScriptedModel::start([
+            cut(vec![ReplyItem::Text(long.clone())], 9000),
+            ScriptStep::text("never asked"),
+        ])
+        .unwrap();
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
         let reply = reply.unwrap();
         assert!(matches!(reply.finish, Finish::Dropped(_)), "{reply:?}");
         let [Part::Text { text }] = reply.parts.as_slice() else { panic!("{reply:?}") };
         assert_eq!(*text, shown(&events));
         assert!(!text.is_empty() && long.starts_with(text.as_str()));
-        assert_eq!(model.left(), 1);
+        assert_eq!(model.steps_left(), 1);
     }
 }
 
@@ -156,11 +162,11 @@ async fn words_that_were_shown_are_kept_and_never_shown_twice() {
 async fn a_call_that_was_lost_with_its_stream_is_asked_for_again_without_repeating_the_words() {
     let says = || {
         let arguments = Value::from(format!("{{\"command\":\"{}\"}}", "x".repeat(4000)));
-        let call = Said::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments };
-        vec![Said::Text("I look".to_owned()), call]
+        let call = ReplyItem::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments };
+        vec![ReplyItem::Text("I look".to_owned()), call]
     };
     for api in APIS {
-        let model = ScriptedModel::start([cut(says(), 9000), Step::says(says())]).unwrap();
+        let model = ScriptedModel::start([cut(says(), 9000), ScriptStep::reply(says())]).unwrap();
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
         let reply = reply.unwrap();
         assert_eq!((&reply.finish, reply.parts.len()), (&Finish::Calls, 2), "{api:?}");
@@ -179,9 +185,10 @@ async fn a_call_that_was_lost_with_its_stream_is_asked_for_again_without_repeati
 
 #[tokio::test]
 async fn silence_ends_an_attempt() {
-    let mute = Delivery { silent: Some(60), ..Delivery::default() };
-    let answer = Answer { says: vec![Said::Text("hello".to_owned())], finish: None, delivery: mute };
-    for step in [Step::Silence, Step::Answer(answer)] {
+    let mute = BodyDelivery { silent: Some(60), ..BodyDelivery::default() };
+    let answer =
+        ScriptedReply { items: vec![ReplyItem::Text("hello".to_owned())], finish: None, delivery: mute };
+    for step in [ScriptStep::Silence, ScriptStep::Reply(answer)] {
         for api in APIS {
             let model = ScriptedModel::start([step.clone()]).unwrap();
             let mut endpoint = endpoint(&model, api);
@@ -208,15 +215,15 @@ async fn a_server_that_is_not_there_is_told_from_one_that_breaks() {
 
 #[tokio::test]
 async fn what_a_server_does_not_take_is_left_out_from_then_on() {
-    let refuse = |body: Value| Step::error(400, body);
+    let refuse = |body: Value| ScriptStep::error(400, body);
     let grammar =
         json!({"error": {"code": 500, "message": "failed to parse grammar", "type": "server_error"}});
     let field = json!({"error": {"message": "Unrecognized request argument supplied: stream_options", "type": "invalid_request_error", "param": null, "code": null}});
     let model = ScriptedModel::start([
         refuse(field),
-        Step::error(500, grammar),
-        Step::text("one"),
-        Step::text("two"),
+        ScriptStep::error(500, grammar),
+        ScriptStep::text("one"),
+        ScriptStep::text("two"),
     ])
     .unwrap();
     let client = Client::default();
@@ -240,10 +247,10 @@ async fn what_a_server_does_not_take_is_left_out_from_then_on() {
 async fn thoughts_that_a_server_refuses_are_not_sent_again_in_that_session() {
     let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "messages.1.content.0: Invalid `signature` in `thinking` block"}});
     let model = ScriptedModel::start([
-        Step::says([Said::Reasoning("hm".to_owned()), Said::Text("one".to_owned())]),
-        Step::error(400, refusal),
-        Step::text("two"),
-        Step::text("three"),
+        ScriptStep::reply([ReplyItem::Reasoning("hm".to_owned()), ReplyItem::Text("one".to_owned())]),
+        ScriptStep::error(400, refusal),
+        ScriptStep::text("two"),
+        ScriptStep::text("three"),
     ])
     .unwrap();
     let client = Client::default();
@@ -263,7 +270,7 @@ async fn an_output_cap_is_lowered_to_the_room_there_is() {
     let message =
         "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for scripted";
     let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
-    let model = ScriptedModel::start([Step::error(400, refusal), Step::text("ok")]).unwrap();
+    let model = ScriptedModel::start([ScriptStep::error(400, refusal), ScriptStep::text("ok")]).unwrap();
     ask(&Client::default(), &[endpoint(&model, Api::AnthropicMessages)], &[user("hi")]).await.0.unwrap();
     let caps: Vec<Value> =
         model.received().iter().map(|request| request.json["max_tokens"].clone()).collect();
@@ -272,9 +279,10 @@ async fn an_output_cap_is_lowered_to_the_room_there_is() {
 
 #[tokio::test]
 async fn redirects_are_not_followed_and_the_key_stays_home() {
-    let thief = ScriptedModel::start([Step::text("thanks")]).unwrap();
+    let thief = ScriptedModel::start([ScriptStep::text("thanks")]).unwrap();
     let headers = vec![("location".to_owned(), format!("{}/chat/completions", thief.url()))];
-    let moved = Step::Raw { status: 307, headers, body: String::new(), delivery: Delivery::default() };
+    let moved =
+        ScriptStep::Raw { status: 307, headers, body: String::new(), delivery: BodyDelivery::default() };
     let model = ScriptedModel::start([moved]).unwrap();
     let (reply, _) = ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
     assert_eq!(class(reply), Class::Format);
@@ -283,7 +291,7 @@ async fn redirects_are_not_followed_and_the_key_stays_home() {
 
 #[tokio::test]
 async fn dropping_the_future_closes_the_connection() {
-    let model = ScriptedModel::start([Step::Silence]).unwrap();
+    let model = ScriptedModel::start([ScriptStep::Silence]).unwrap();
     let chain = [endpoint(&model, Api::ChatCompletions)];
     let client = Client::default();
     let messages = [user("hi")];

@@ -3,7 +3,7 @@
 use std::fs;
 
 use hermes_model::{Album, Api, Class, Client, Endpoint, Error, Prompt, Reply, Sight};
-use hermes_testkit::{ScriptedModel, Step};
+use hermes_testkit::{ScriptStep, ScriptedModel};
 use hermes_types::{Image, Message};
 use serde_json::json;
 use tempfile::TempDir;
@@ -54,8 +54,8 @@ async fn ask(
 
 /// The bytes of the pictures in each request.
 fn pictures(model: &ScriptedModel) -> Vec<Vec<Vec<u8>>> {
-    let of = |request: hermes_testkit::model::Received| {
-        request.pictures().into_iter().map(|picture| picture.bytes).collect()
+    let of = |request: hermes_testkit::model::ReceivedRequest| {
+        request.images().into_iter().map(|picture| picture.bytes).collect()
     };
     model.received().into_iter().map(of).collect()
 }
@@ -70,7 +70,7 @@ async fn a_model_gets_the_very_bytes_as_long_as_they_are_kept() {
     let wall = Wall::new();
     let (one, two) = (wall.image(b"one").await, wall.image(b"two").await);
     for api in APIS {
-        let model = ScriptedModel::start((0..3).map(|_| Step::text("I see"))).unwrap();
+        let model = ScriptedModel::start((0..3).map(|_| ScriptStep::text("I see"))).unwrap();
         let (client, endpoint) = (Client::default(), endpoint(&model, api));
         let first = showing("look", &[&one]);
         let messages =
@@ -84,7 +84,7 @@ async fn a_model_gets_the_very_bytes_as_long_as_they_are_kept() {
         assert_eq!(model.failures(), Vec::<String>::new());
     }
     fs::remove_dir_all(wall.home.path().join("cache")).unwrap();
-    let model = ScriptedModel::start([Step::text("I do not see")]).unwrap();
+    let model = ScriptedModel::start([ScriptStep::text("I do not see")]).unwrap();
     let endpoint = endpoint(&model, Api::ChatCompletions);
     ask(&Client::default(), &endpoint, &[showing("look", &[&one])], &wall.auto()).await.unwrap();
     assert_eq!(pictures(&model), [Vec::<Vec<u8>>::new()]);
@@ -94,7 +94,7 @@ async fn a_model_gets_the_very_bytes_as_long_as_they_are_kept() {
 async fn a_picture_is_sent_at_recent_places_only_and_no_more_of_it_than_fits() {
     let wall = Wall::new();
     let (small, large) = (wall.image(b"one").await, wall.image(&vec![0; 11 << 20]).await);
-    let model = ScriptedModel::start((0..2).map(|_| Step::text("I see"))).unwrap();
+    let model = ScriptedModel::start((0..2).map(|_| ScriptStep::text("I see"))).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
     let many: Vec<Message> = (0..10).map(|_| showing("look", &[&small])).collect();
     ask(&client, &endpoint, &many, &wall.auto()).await.unwrap();
@@ -115,8 +115,12 @@ async fn a_server_that_says_it_has_no_eyes_is_shown_nothing_from_then_on() {
         (500, json!({"error": {"code": 500, "message": llama, "type": "server_error"}})),
     ];
     for (status, body) in refusals {
-        let steps =
-            [Step::error(status, body.clone()), Step::text("one"), Step::text("two"), Step::text("three")];
+        let steps = [
+            ScriptStep::error(status, body.clone()),
+            ScriptStep::text("one"),
+            ScriptStep::text("two"),
+            ScriptStep::text("three"),
+        ];
         let model = ScriptedModel::start(steps).unwrap();
         let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
         for (image, words) in [(&image, "one"), (&next, "two")] {
@@ -137,9 +141,9 @@ async fn refusals_that_say_nothing_about_eyes_make_nobody_blind() {
         (413, json!({"error": "request entity too large"})),
         (415, json!("what is this?")),
     ];
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<ScriptStep> = Vec::new();
     for (status, body) in refusals {
-        steps.extend([Step::error(status, body), Step::text("well"), Step::text("well")]);
+        steps.extend([ScriptStep::error(status, body), ScriptStep::text("well"), ScriptStep::text("well")]);
     }
     let model = ScriptedModel::start(steps).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
@@ -157,8 +161,9 @@ async fn a_picture_that_is_refused_alone_takes_none_with_it_that_was_taken() {
     let wall = Wall::new();
     let (good, bad, next) = (wall.image(b"good").await, wall.image(b"bad").await, wall.image(b"next").await);
     let refusal = json!({"type": "invalid_request_error", "message": "Could not process image"});
-    let refused = || Step::error(400, json!({"type": "error", "error": refusal}));
-    let steps = [Step::text("one"), refused(), refused(), Step::text("two"), Step::text("three")];
+    let refused = || ScriptStep::error(400, json!({"type": "error", "error": refusal}));
+    let steps =
+        [ScriptStep::text("one"), refused(), refused(), ScriptStep::text("two"), ScriptStep::text("three")];
     let model = ScriptedModel::start(steps).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::AnthropicMessages));
     let mut messages = Vec::new();
@@ -177,8 +182,9 @@ async fn older_pictures_that_stood_in_the_way_of_an_answer_are_not_shown_again()
     let wall = Wall::new();
     let all = [wall.image(b"one").await, wall.image(b"two").await, wall.image(b"three").await];
     let [one, two, three] = [gif(b"one"), gif(b"two"), gif(b"three")];
-    let refused = || Step::error(400, json!({"error": {"message": "At most 1 image(s) may be provided"}}));
-    let steps = [Step::text("one"), refused(), Step::text("two"), Step::text("three")];
+    let refused =
+        || ScriptStep::error(400, json!({"error": {"message": "At most 1 image(s) may be provided"}}));
+    let steps = [ScriptStep::text("one"), refused(), ScriptStep::text("two"), ScriptStep::text("three")];
     let model = ScriptedModel::start(steps).unwrap();
     let (client, at) = (Client::default(), endpoint(&model, Api::ChatCompletions));
     let messages = all.each_ref().map(|image| showing("look", &[image]));
@@ -191,7 +197,9 @@ async fn older_pictures_that_stood_in_the_way_of_an_answer_are_not_shown_again()
         [vec![one], both.clone(), vec![two.clone()], vec![two.clone(), three.clone()]]
     );
     // If the newest one had to be left out as well, so are those that nobody knows to be good.
-    let model = ScriptedModel::start([refused(), refused(), Step::text("one"), Step::text("two")]).unwrap();
+    let model =
+        ScriptedModel::start([refused(), refused(), ScriptStep::text("one"), ScriptStep::text("two")])
+            .unwrap();
     let at = endpoint(&model, Api::ChatCompletions);
     for count in 2..=3 {
         ask(&client, &at, &messages[..count], &wall.auto()).await.unwrap();
@@ -212,8 +220,10 @@ async fn what_cannot_be_answered_otherwise_is_asked_without_pictures() {
         (3, 500, json!({"error": {"message": "oops"}}), Class::Server),
     ];
     for (times, status, body, class) in faults {
-        let failing = || (0..times).map(|_| Step::error(status, body.clone()));
-        let model = ScriptedModel::start(failing().chain([Step::text("well"), Step::text("good")])).unwrap();
+        let failing = || (0..times).map(|_| ScriptStep::error(status, body.clone()));
+        let model =
+            ScriptedModel::start(failing().chain([ScriptStep::text("well"), ScriptStep::text("good")]))
+                .unwrap();
         let (client, at) = (Client::default(), endpoint(&model, Api::ChatCompletions));
         for words in ["well", "good"] {
             let reply = ask(&client, &at, &messages, &wall.auto()).await.unwrap();
@@ -223,11 +233,11 @@ async fn what_cannot_be_answered_otherwise_is_asked_without_pictures() {
         assert_eq!(counts(&model), expected, "{class:?}");
         // It is asked so once, and only where pictures may be left out.
         for (sight, after) in [(wall.auto(), 1), (Sight::Native(wall.album.clone()), 0)] {
-            let again = (0..after).map(|_| Step::error(status, body.clone()));
+            let again = (0..after).map(|_| ScriptStep::error(status, body.clone()));
             let model = ScriptedModel::start(failing().chain(again)).unwrap();
             let at = endpoint(&model, Api::ChatCompletions);
             let failed = ask(&client, &at, &messages, &sight).await.unwrap_err();
-            assert_eq!((failed.class(), model.left()), (Some(class), 0));
+            assert_eq!((failed.class(), model.steps_left()), (Some(class), 0));
             assert_eq!(model.received().len(), times + after, "{class:?}");
         }
     }
@@ -238,8 +248,8 @@ async fn another_model_is_shown_what_the_first_one_cannot_answer() {
     let wall = Wall::new();
     let image = wall.image(b"one").await;
     let refusal = json!({"error": {"message": "no", "code": "content_policy_violation"}});
-    let first = ScriptedModel::start([Step::error(400, refusal)]).unwrap();
-    let second = ScriptedModel::start([Step::text("I see")]).unwrap();
+    let first = ScriptedModel::start([ScriptStep::error(400, refusal)]).unwrap();
+    let second = ScriptedModel::start([ScriptStep::text("I see")]).unwrap();
     let chain = [&first, &second].map(|model| endpoint(model, Api::ChatCompletions));
     let (messages, sight) = ([showing("look", &[&image])], wall.auto());
     let prompt = Prompt { sight: &sight, ..prompt(&[], &messages) };
@@ -252,10 +262,15 @@ async fn what_is_gone_was_not_shown() {
     let wall = Wall::new();
     let gone = [showing("look", &[&wall.image(b"one").await])];
     fs::remove_dir_all(wall.home.path().join("cache")).unwrap();
-    let refused = |message: &str| Step::error(400, json!({"error": {"message": message}}));
+    let refused = |message: &str| ScriptStep::error(400, json!({"error": {"message": message}}));
     let blind = refused("image input is not supported");
-    let steps =
-        [refused("the moon is full"), Step::text("well"), blind, Step::text("well"), Step::text("well")];
+    let steps = [
+        refused("the moon is full"),
+        ScriptStep::text("well"),
+        blind,
+        ScriptStep::text("well"),
+        ScriptStep::text("well"),
+    ];
     let model = ScriptedModel::start(steps).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
     // The same body is not sent twice.
@@ -274,8 +289,8 @@ async fn what_is_gone_was_not_shown() {
 async fn what_is_refused_for_another_reason_says_nothing_about_eyes() {
     let wall = Wall::new();
     let image = wall.image(b"one").await;
-    let refusal = || Step::error(400, json!({"error": {"message": "the moon is full"}}));
-    let model = ScriptedModel::start([refusal(), refusal(), Step::text("I see")]).unwrap();
+    let refusal = || ScriptStep::error(400, json!({"error": {"message": "the moon is full"}}));
+    let model = ScriptedModel::start([refusal(), refusal(), ScriptStep::text("I see")]).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
     let messages = [showing("look", &[&image])];
     assert!(ask(&client, &endpoint, &messages, &wall.auto()).await.is_err());
@@ -288,7 +303,7 @@ async fn where_pictures_are_insisted_on_a_refusal_is_told() {
     let wall = Wall::new();
     let image = wall.image(b"one").await;
     let refusal = json!({"error": {"message": "Invalid content type. image_url is only supported by certain models.", "type": "invalid_request_error", "param": "messages.[0].content.[1].type", "code": null}});
-    let model = ScriptedModel::start([Step::error(400, refusal), Step::text("fine")]).unwrap();
+    let model = ScriptedModel::start([ScriptStep::error(400, refusal), ScriptStep::text("fine")]).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
     let native = Sight::Native(wall.album.clone());
     let failed = ask(&client, &endpoint, &[showing("look", &[&image])], &native).await.unwrap_err();

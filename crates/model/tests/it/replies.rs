@@ -1,15 +1,15 @@
 //! What comes back, by every protocol, streamed and not, in pieces of every size.
 
 use hermes_model::{Api, Client, Effort, Event, Finish};
-use hermes_testkit::model::Delivery;
-use hermes_testkit::{Answer, Said, ScriptedModel, Step};
+use hermes_testkit::model::BodyDelivery;
+use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
 use hermes_types::{Arguments, Call, CallId, Message, Part, Usage};
 use serde_json::{Value, json};
 
 use crate::support::{APIS, ask, endpoint, prompt, shown, tools, user};
 
-fn call(id: &str, arguments: Value) -> Said {
-    Said::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments }
+fn call(id: &str, arguments: Value) -> ReplyItem {
+    ReplyItem::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments }
 }
 
 fn called(id: &str, arguments: Value) -> Part {
@@ -23,20 +23,22 @@ fn says(text: &str) -> Part {
 
 #[tokio::test]
 async fn thoughts_words_and_calls_come_whole_whatever_the_size_of_the_pieces() {
-    let answer = Answer {
-        says: vec![
-            Said::Reasoning("I should look — 看".to_owned()),
-            Said::Text("Let me look. 😀".to_owned()),
+    let answer = ScriptedReply {
+        items: vec![
+            ReplyItem::Reasoning("I should look — 看".to_owned()),
+            ReplyItem::Text("Let me look. 😀".to_owned()),
             call("c1", json!("{\"command\":\"ls -l\"}")),
             call("c2", json!({"command": "pwd"})),
         ],
-        ..Answer::default()
+        ..ScriptedReply::default()
     };
     let client = Client::default();
     for api in APIS {
         for chunk in [1, 3, 7, 4096] {
-            let delivery = Delivery { chunk: Some(chunk), ..Delivery::default() };
-            let model = ScriptedModel::start([Step::Answer(Answer { delivery, ..answer.clone() })]).unwrap();
+            let delivery = BodyDelivery { chunk: Some(chunk), ..BodyDelivery::default() };
+            let model =
+                ScriptedModel::start([ScriptStep::Reply(ScriptedReply { delivery, ..answer.clone() })])
+                    .unwrap();
             let (reply, events) = ask(&client, &[endpoint(&model, api)], &[user("hi")]).await;
             let reply = reply.unwrap();
             assert_eq!(model.failures(), [""; 0]);
@@ -68,9 +70,9 @@ async fn a_server_that_cannot_stream_is_asked_for_whole_answers_from_then_on() {
     for api in APIS {
         let client = Client::default();
         let model = ScriptedModel::start([
-            Step::error(400, refusal.clone()),
-            Step::says([Said::Text("one".to_owned()), call("c1", json!({"command": "ls"}))]),
-            Step::text("two"),
+            ScriptStep::error(400, refusal.clone()),
+            ScriptStep::reply([ReplyItem::Text("one".to_owned()), call("c1", json!({"command": "ls"}))]),
+            ScriptStep::text("two"),
         ])
         .unwrap();
         let chain = [endpoint(&model, api)];
@@ -91,13 +93,13 @@ async fn a_conversation_goes_back_as_the_provider_wants_it_and_its_beginning_nev
     for api in APIS {
         let client = Client::default();
         let model = ScriptedModel::start([
-            Step::says([
-                Said::Reasoning("hm".to_owned()),
-                Said::Text("I look".to_owned()),
+            ScriptStep::reply([
+                ReplyItem::Reasoning("hm".to_owned()),
+                ReplyItem::Text("I look".to_owned()),
                 call("c1", json!({"b": 1, "a": 2})),
             ]),
-            Step::text("done"),
-            Step::text("bye"),
+            ScriptStep::text("done"),
+            ScriptStep::text("bye"),
         ])
         .unwrap();
         let chain = [endpoint(&model, api)];
@@ -169,7 +171,7 @@ async fn a_history_with_holes_is_mended_before_it_is_sent() {
         user(""),
     ];
     for api in APIS {
-        let model = ScriptedModel::start([Step::text("ok")]).unwrap();
+        let model = ScriptedModel::start([ScriptStep::text("ok")]).unwrap();
         let (reply, _) = ask(&Client::default(), &[endpoint(&model, api)], &messages).await;
         assert_eq!(model.failures(), [""; 0], "{api:?}");
         assert_eq!(reply.unwrap().parts, [says("ok")]);
@@ -180,12 +182,12 @@ async fn a_history_with_holes_is_mended_before_it_is_sent() {
 async fn a_call_that_was_cut_off_is_broken_by_every_protocol() {
     for api in APIS {
         for text in ["{\"command\":\"rm -r", "{\"command\":\"rm\"", ""] {
-            let cut = Answer {
-                says: vec![call("c1", json!("{\"command\":\"ls\"}")), call("c2", json!(text))],
+            let cut = ScriptedReply {
+                items: vec![call("c1", json!("{\"command\":\"ls\"}")), call("c2", json!(text))],
                 finish: Some("length".to_owned()),
-                ..Answer::default()
+                ..ScriptedReply::default()
             };
-            let model = ScriptedModel::start([Step::Answer(cut)]).unwrap();
+            let model = ScriptedModel::start([ScriptStep::Reply(cut)]).unwrap();
             let chain = [endpoint(&model, api)];
             let (reply, _) = ask(&Client::default(), &chain, &[user("hi")]).await;
             let reply = reply.unwrap();
@@ -201,10 +203,11 @@ async fn a_call_that_was_cut_off_is_broken_by_every_protocol() {
 async fn calls_and_thoughts_written_as_text_are_found() {
     let answer = "<think>I need a list.</think>\n\nI look. <tool_call>{\"name\": \"terminal\", \"arguments\": {\"command\": \"ls\"}}</tool_call>";
     for chunk in [1, 7, 4096] {
-        let delivery = Delivery { chunk: Some(chunk), ..Delivery::default() };
-        let words = vec![Said::Text(answer.to_owned())];
+        let delivery = BodyDelivery { chunk: Some(chunk), ..BodyDelivery::default() };
+        let words = vec![ReplyItem::Text(answer.to_owned())];
         let model =
-            ScriptedModel::start([Step::Answer(Answer { says: words, finish: None, delivery })]).unwrap();
+            ScriptedModel::start([ScriptStep::Reply(ScriptedReply { items: words, finish: None, delivery })])
+                .unwrap();
         let (reply, events) =
             ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
         let reply = reply.unwrap();
@@ -222,7 +225,7 @@ async fn the_same_call_twice_is_one_call() {
             call("c2", json!({"command": "ls"})),
             call("c2", json!({"command": "pwd"})),
         ];
-        let model = ScriptedModel::start([Step::says(twice)]).unwrap();
+        let model = ScriptedModel::start([ScriptStep::reply(twice)]).unwrap();
         let reply = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await.0.unwrap();
         let calls: Vec<&Part> = reply.parts.iter().collect();
         assert_eq!(calls.len(), 2, "{api:?}: {calls:?}");
@@ -255,8 +258,9 @@ async fn every_shape_of_arguments_comes_to_the_same_object_streamed_and_whole() 
     let refusal =
         json!({"error": {"message": "streaming is not supported", "type": "invalid_request_error"}});
     for shape in shapes {
-        let answer = || Step::says([call("c1", shape.clone())]);
-        let model = ScriptedModel::start([answer(), Step::error(400, refusal.clone()), answer()]).unwrap();
+        let answer = || ScriptStep::reply([call("c1", shape.clone())]);
+        let model =
+            ScriptedModel::start([answer(), ScriptStep::error(400, refusal.clone()), answer()]).unwrap();
         let client = Client::default();
         for _ in 0..2 {
             let (reply, _) = ask(&client, &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
@@ -272,7 +276,7 @@ async fn an_answer_that_fills_the_output_cap_is_not_called_finished() {
     for api in APIS {
         // The scripted model always counts twenty tokens.
         for (cap, expected) in [(20, Finish::Length), (21, Finish::Stop)] {
-            let model = ScriptedModel::start([Step::text("and so")]).unwrap();
+            let model = ScriptedModel::start([ScriptStep::text("and so")]).unwrap();
             let mut prompt = prompt(&tools, &messages);
             prompt.max_output = Some(cap);
             let reply =
@@ -294,11 +298,11 @@ async fn a_call_without_a_name_of_its_own_gets_one_that_is_free() {
     ]);
     let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": calls}, "finish_reason": "tool_calls"}]});
     let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-    let model = ScriptedModel::start([Step::Raw {
+    let model = ScriptedModel::start([ScriptStep::Raw {
         status: 200,
         headers,
         body: body.to_string(),
-        delivery: Delivery::default(),
+        delivery: BodyDelivery::default(),
     }])
     .unwrap();
     let reply =

@@ -1,15 +1,20 @@
 //! How long a conversation may be, in the words of each server.
 
 use hermes_model::{Api, Client, WindowSource};
-use hermes_testkit::model::Script;
-use hermes_testkit::{ScriptedModel, Step};
+use hermes_testkit::model::ModelScript;
+use hermes_testkit::{ScriptStep, ScriptedModel};
 use serde_json::{Value, json};
 
 use crate::support::{ask, endpoint, user};
 
 fn server(routes: &[(&str, Value)]) -> ScriptedModel {
     let routes = routes.iter().map(|(line, answer)| ((*line).to_owned(), answer.clone())).collect();
-    ScriptedModel::play(Script { routes, always: Some(Step::text("ok")), ..Script::default() }).unwrap()
+    ScriptedModel::start_script(ModelScript {
+        routes,
+        always: Some(ScriptStep::text("ok")),
+        ..ModelScript::default()
+    })
+    .unwrap()
 }
 
 #[tokio::test]

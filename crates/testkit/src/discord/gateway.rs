@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::state::World;
-use super::{Shared, Telling};
+use super::{EventDetail, ServerState};
 
 /// What a connection is told to do.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) enum Out {
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) intents: u64,
-    telling: Telling,
+    telling: EventDetail,
     /// Every event, the first with number 1.
     log: Vec<Value>,
     out: Option<UnboundedSender<Out>>,
@@ -53,8 +53,8 @@ impl Session {
 
     fn event(&mut self, name: &str, data: &Value) {
         let data = match self.telling {
-            Telling::Everything => data,
-            Telling::Least => &least(name, data),
+            EventDetail::Full => data,
+            EventDetail::Minimal => &least(name, data),
         };
         let event = json!({"op": 0, "s": self.log.len() + 1, "t": name, "d": data});
         self.log.push(event.clone());
@@ -151,7 +151,7 @@ enum End {
 
 struct Connection {
     socket: WebSocketStream<TokioIo<Upgraded>>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     zlib: Option<Compress>,
     session: Option<String>,
     own: UnboundedSender<Out>,
@@ -164,11 +164,15 @@ struct Connection {
 }
 
 /// Serves one websocket.
-pub(super) async fn serve(socket: WebSocketStream<TokioIo<Upgraded>>, query: String, shared: Arc<Shared>) {
+pub(super) async fn serve(
+    socket: WebSocketStream<TokioIo<Upgraded>>,
+    query: String,
+    shared: Arc<ServerState>,
+) {
     let (own, orders) = mpsc::unbounded_channel();
     let param = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     let zlib = (param("compress") == Some("zlib-stream")).then(|| Compress::new(Compression::fast(), true));
-    let dead = shared.with(|world| world.troubles.silent);
+    let dead = shared.update(|world| world.injected.silent);
     let wrong = match (param("v"), param("encoding"), param("compress")) {
         (Some("10"), Some("json"), None | Some("zlib-stream")) => None,
         (Some("10"), ..) => Some(4002),
@@ -194,7 +198,7 @@ pub(super) async fn serve(socket: WebSocketStream<TokioIo<Upgraded>>, query: Str
 
 impl Connection {
     async fn run(&mut self, mut orders: UnboundedReceiver<Out>) -> End {
-        let interval = self.shared.options.heartbeat;
+        let interval = self.shared.options.heartbeat_interval;
         let hello = json!({"op": 10, "s": null, "t": null, "d": {"heartbeat_interval": ms(interval)}});
         if self.say(&hello).await.is_err() {
             return End::Cut;
@@ -238,7 +242,8 @@ impl Connection {
     async fn finish(mut self, end: End) {
         if let End::Close(code, why) = end {
             if !why.is_empty() {
-                self.shared.with(|world| world.fault(u64::from(code), format!("gateway: {why}")));
+                self.shared
+                    .update(|world| world.record_violation(u64::from(code), format!("gateway: {why}")));
             }
             let reason = reason(code).into();
             self.socket.close(Some(CloseFrame { code: code.into(), reason })).await.ok();
@@ -247,7 +252,7 @@ impl Connection {
             tokio::time::timeout(Duration::from_secs(2), answered).await.ok();
         }
         // A new connection may have the session by now.
-        self.shared.with(|world| {
+        self.shared.update(|world| {
             let session = self.session.and_then(|id| world.sessions.get_mut(&id));
             if let Some(session) =
                 session.filter(|session| session.out.as_ref().is_some_and(|out| out.same_channel(&self.own)))
@@ -273,7 +278,8 @@ impl Connection {
     fn ignore(&mut self, text: &str) {
         if serde_json::from_str::<Value>(text).is_ok_and(|payload| payload["op"] == 1) {
             self.unheard += 1;
-            self.shared.with(|world| world.unheard = world.unheard.max(self.unheard));
+            self.shared
+                .update(|world| world.unanswered_heartbeats = world.unanswered_heartbeats.max(self.unheard));
         }
     }
 
@@ -292,14 +298,14 @@ impl Connection {
             (Some(3), Some(_)) => Ok(()),
             (Some(8), Some(session)) => {
                 let session = session.clone();
-                self.shared.with(|world| members(world, &session, data))
+                self.shared.update(|world| members(world, &session, data))
             }
             (op, _) => close(4001, &format!("op {op:?}")),
         }
     }
 
     async fn heartbeat(&mut self, data: &Value) -> Result<(), End> {
-        let known = self.shared.with(|world| {
+        let known = self.shared.update(|world| {
             let session = self.session.as_ref().and_then(|id| world.sessions.get(id));
             session.map(|session| session.log.len() as u64)
         });
@@ -322,7 +328,7 @@ impl Connection {
     }
 
     fn identify(&mut self, data: &Value) -> Result<(), End> {
-        let privileged = self.shared.options.privileged;
+        let privileged = self.shared.options.privileged_intents;
         let fields = [
             "token", "properties", "compress", "large_threshold", "shard", "presence", "intents",
             "capabilities",
@@ -342,17 +348,17 @@ impl Connection {
                 return close(4002, format!("identify without the property `{key}`"));
             }
         }
-        if !self.shared.look(|world| is_right(world, &data["token"])) {
+        if !self.shared.read(|world| is_right(world, &data["token"])) {
             return close(4004, "identify with a wrong token".to_owned());
         }
         if refused != 0 {
             return close(4014, format!("identify with the intents {refused:#x}, which are not granted"));
         }
-        let session = self.shared.with(|world| {
+        let session = self.shared.update(|world| {
             world.identified += 1;
-            let id = format!("{:032x}", world.id());
+            let id = format!("{:032x}", world.next_id());
             let out = Some(self.own.clone());
-            let mut session = Session { intents, telling: self.shared.options.telling, log: Vec::new(), out };
+            let mut session = Session { intents, telling: self.shared.options.event_detail, log: Vec::new(), out };
             let guilds = world.guilds.keys().map(|id| json!({"id": id.to_string(), "unavailable": true}));
             let mut ready = json!({
                 "v": 10, "user": world.me_json(), "guilds": guilds.collect::<Vec<_>>(), "session_id": id,
@@ -379,13 +385,13 @@ impl Connection {
             return close(4002, format!("resume with {data}"));
         };
         let own = self.own.clone();
-        let outcome = self.shared.with(|world| {
+        let outcome = self.shared.update(|world| {
             if !is_right(world, &data["token"]) {
                 return Err(4004);
             }
             let Some(session) = world.sessions.get_mut(id) else {
-                if !world.gone.contains(id) {
-                    world.fault(4009, "gateway: resume of a session that never was".to_owned());
+                if !world.forgotten_sessions.contains(id) {
+                    world.record_violation(4009, "gateway: resume of a session that never was".to_owned());
                 }
                 return Ok(false);
             };
@@ -396,7 +402,7 @@ impl Connection {
             session.out = Some(own);
             let missed = usize::try_from(seq).unwrap_or_default();
             session.log.iter().skip(missed).for_each(|event| session.tell(Out::Say(event.clone())));
-            if session.telling == Telling::Everything {
+            if session.telling == EventDetail::Full {
                 session.event("RESUMED", &json!({"_trace": []}));
             }
             world.resumed += 1;

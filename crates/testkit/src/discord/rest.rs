@@ -22,10 +22,10 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::form::{Call, Outcome, Refusal, multipart, refuse, snowflake, unquoted};
-use super::state::{Attachment, Manner, Request, World};
-use super::trouble::{Late, Trouble};
-use super::{Shared, gateway};
+use super::injected::{DelayedRequest, InjectedFault};
+use super::request::{Call, Outcome, Refusal, multipart, refuse, snowflake, unquoted};
+use super::state::{DownloadBehavior, FakeAttachment, RequestRecord, World};
+use super::{ServerState, gateway};
 
 type Body = BoxBody<Bytes, io::Error>;
 
@@ -35,13 +35,13 @@ const LONGEST: usize = 32 << 20;
 /// Answers one request; an error breaks the connection.
 pub(super) async fn respond(
     request: hyper::Request<Incoming>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 ) -> io::Result<Response<Body>> {
-    if shared.look(|world| world.troubles.stalled) {
-        shared.with(|world| world.hanging += 1);
+    if shared.read(|world| world.injected.stalled) {
+        shared.update(|world| world.pending_requests += 1);
         let _hanging = Hanging(&shared);
         let mut changes = shared.changed.subscribe();
-        while shared.look(|world| world.troubles.stalled) {
+        while shared.read(|world| world.injected.stalled) {
             changes.changed().await.ok();
         }
         return Err(io::Error::other("stalled by the test"));
@@ -59,14 +59,14 @@ pub(super) async fn respond(
     let read = Limited::new(request.into_body(), LONGEST).collect().await;
     let body = read.map(|body| body.to_bytes()).map_err(io::Error::other)?;
     let Some(path) = path.strip_prefix("/api/v10/") else {
-        shared.with(|world| world.fault(404, format!("{method} {path}: not below /api/v10")));
+        shared.update(|world| world.record_violation(404, format!("{method} {path}: not below /api/v10")));
         return Ok(answer(404, &[], &refuse(404).body));
     };
     let line = format!("{method} /{path}");
-    let trouble = shared.with(|world| world.troubles.next(&line));
+    let trouble = shared.update(|world| world.injected.next(&line));
     let log = |status: u16, body: &Value| {
-        let request = Request { line: line.clone(), query: query.clone(), body: body.clone(), status };
-        shared.with(|world| world.requests.push(request));
+        let request = RequestRecord { line: line.clone(), query: query.clone(), body: body.clone(), status };
+        shared.update(|world| world.requests.push(request));
     };
     let broken = || io::Error::other("broken by the test");
     let steps: Vec<String> = path.split('/').map(unquoted).collect();
@@ -74,8 +74,8 @@ pub(super) async fn respond(
     // An interaction's own token is in the path, and no limit counts it.
     let open = matches!(steps.first(), Some(&("interactions" | "webhooks")));
     let early = || format!("{line}: came again before it should");
-    if !open && shared.look(|world| world.buckets.is_held(&method, &steps)) {
-        shared.with(|world| world.fault(429, early()));
+    if !open && shared.read(|world| world.buckets.is_held(&method, &steps)) {
+        shared.update(|world| world.record_violation(429, early()));
     }
     let (json, files) = match taken(&headers, &body) {
         Ok(taken) => taken,
@@ -85,12 +85,12 @@ pub(super) async fn respond(
         }
     };
     match trouble {
-        Some(Trouble::RateLimit { retry_after, global }) => {
+        Some(InjectedFault::RateLimit { retry_after, global }) => {
             log(429, &json);
-            shared.with(|world| world.buckets.hold(&method, &steps, retry_after, global));
+            shared.update(|world| world.buckets.hold(&method, &steps, retry_after, global));
             return Ok(too_many(retry_after, global, Vec::new()));
         }
-        Some(Trouble::Fail(status)) => {
+        Some(InjectedFault::Fail(status)) => {
             log(status, &json);
             return Ok(answer(
                 status,
@@ -98,25 +98,25 @@ pub(super) async fn respond(
                 &json!({"message": format!("{status}: Server Error"), "code": 0}),
             ));
         }
-        Some(Trouble::Break) => {
+        Some(InjectedFault::Disconnect) => {
             log(0, &json);
             return Err(broken());
         }
-        Some(Trouble::Late) => {
+        Some(InjectedFault::Delay) => {
             log(0, &json);
-            let late = Late { method, path: path.to_owned(), body: json };
-            shared.with(|world| world.troubles.late.push(late));
+            let late = DelayedRequest { method, path: path.to_owned(), body: json };
+            shared.update(|world| world.injected.delayed.push(late));
             return Err(broken());
         }
-        Some(Trouble::Vanish) | None => {}
+        Some(InjectedFault::LoseResponse) | None => {}
     }
     let call = Call { method: &method, path: steps, query: &query, body: json, files };
     let mut extra = Vec::new();
     if !open {
-        let verdict = shared.with(|world| {
+        let verdict = shared.update(|world| {
             let verdict = world.buckets.count(&method, &call.path);
             if verdict.impatient {
-                world.fault(429, early());
+                world.record_violation(429, early());
             }
             verdict
         });
@@ -127,7 +127,7 @@ pub(super) async fn respond(
         extra = verdict.headers;
     }
     let told = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let outcome = shared.with(|world| {
+    let outcome = shared.update(|world| {
         if !open && told != format!("Bot {}", world.token) {
             return Err(refuse(401));
         }
@@ -137,7 +137,7 @@ pub(super) async fn respond(
         Ok((status, _)) => *status,
         Err(refusal) => refusal.status,
     };
-    if trouble == Some(Trouble::Vanish) {
+    if trouble == Some(InjectedFault::LoseResponse) {
         log(0, &call.body);
         return Err(broken());
     }
@@ -150,7 +150,7 @@ pub(super) async fn respond(
 
 /// Does what was asked for by requests that were on their way, oldest first.
 pub(super) fn arrive_late(world: &mut World) {
-    for Late { method, path, body } in std::mem::take(&mut world.troubles.late) {
+    for DelayedRequest { method, path, body } in std::mem::take(&mut world.injected.delayed) {
         let path = path.split('/').collect();
         let call = Call { method: &method, path, query: "", body, files: Vec::new() };
         // Nobody hears what came of it.
@@ -159,16 +159,16 @@ pub(super) fn arrive_late(world: &mut World) {
 }
 
 /// A request that is not answered. It ends with its connection, or when the server recovers.
-struct Hanging<'a>(&'a Shared);
+struct Hanging<'a>(&'a ServerState);
 
 impl Drop for Hanging<'_> {
     fn drop(&mut self) {
-        self.0.with(|world| world.given_up += u32::from(world.troubles.stalled));
+        self.0.update(|world| world.abandoned_requests += u32::from(world.injected.stalled));
     }
 }
 
 /// The JSON and the files of a body.
-fn taken(headers: &HeaderMap, body: &[u8]) -> Result<(Value, Vec<super::form::Upload>), Refusal> {
+fn taken(headers: &HeaderMap, body: &[u8]) -> Result<(Value, Vec<super::request::Upload>), Refusal> {
     let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if let Some(boundary) = kind.strip_prefix("multipart/form-data; boundary=") {
         return multipart(body, boundary.trim_matches('"')).ok_or_else(|| refuse(50_109));
@@ -239,10 +239,10 @@ fn refused(
     refusal: &Refusal,
     line: &str,
     extra: &[(&'static str, String)],
-    shared: &Shared,
+    shared: &ServerState,
 ) -> Response<Body> {
     if refusal.fault {
-        shared.with(|world| world.fault(refusal.code, format!("{line}: {}", refusal.body)));
+        shared.update(|world| world.record_violation(refusal.code, format!("{line}: {}", refusal.body)));
     }
     answer(refusal.status, extra, &refusal.body)
 }
@@ -272,7 +272,7 @@ fn answer(status: u16, extra: &[(&'static str, String)], body: &Value) -> Respon
     response.body(body).unwrap_or_default()
 }
 
-fn upgrade(mut request: hyper::Request<Incoming>, key: &[u8], shared: Arc<Shared>) -> Response<Body> {
+fn upgrade(mut request: hyper::Request<Incoming>, key: &[u8], shared: Arc<ServerState>) -> Response<Body> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let accept = derive_accept_key(key);
     let upgraded = hyper::upgrade::on(&mut request);
@@ -287,46 +287,51 @@ fn upgrade(mut request: hyper::Request<Incoming>, key: &[u8], shared: Arc<Shared
 }
 
 /// A file of a message: `channel/id/name`.
-fn download(path: &str, shared: &Shared) -> Response<Body> {
+fn download(path: &str, shared: &ServerState) -> Response<Body> {
     let id: u64 = path.split('/').nth(1).and_then(|id| id.parse().ok()).unwrap_or_default();
-    let found = |world: &World| -> Option<Attachment> {
+    let found = |world: &World| -> Option<FakeAttachment> {
         world.messages.values().flat_map(|message| &message.attachments).find(|file| file.id == id).cloned()
     };
-    let Some(file) = shared.look(found) else {
-        shared.with(|world| world.fault(404, format!("GET /attachments/{path}: there is no such file")));
+    let Some(file) = shared.read(found) else {
+        shared.update(|world| {
+            world.record_violation(404, format!("GET /attachments/{path}: there is no such file"))
+        });
         return answer(404, &[], &Value::Null);
     };
-    shared.with(|world| world.downloads.push(id));
+    shared.update(|world| world.downloads.push(id));
     let kind = file.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
     let response = Response::builder().status(200).header("content-type", kind);
     let bytes = Bytes::from(file.bytes);
-    let body = match file.manner {
-        Manner::Whole => Full::new(bytes).map_err(|never| match never {}).boxed(),
+    let body = match file.download {
+        DownloadBehavior::Immediate => Full::new(bytes).map_err(|never| match never {}).boxed(),
         manner => BoxBody::new(StreamBody::new(trickle(bytes, manner))),
     };
     response.body(body).unwrap_or_default()
 }
 
 /// A file in pieces, or without an end, or without a beginning, or broken off.
-fn trickle(bytes: Bytes, manner: Manner) -> impl futures_util::Stream<Item = io::Result<Frame<Bytes>>> {
+fn trickle(
+    bytes: Bytes,
+    manner: DownloadBehavior,
+) -> impl futures_util::Stream<Item = io::Result<Frame<Bytes>>> {
     stream::unfold(bytes, move |mut left| async move {
         match manner {
-            Manner::Never => std::future::pending().await,
-            Manner::Endless => {
+            DownloadBehavior::Stalled => std::future::pending().await,
+            DownloadBehavior::Endless => {
                 tokio::task::yield_now().await;
                 let piece = if left.is_empty() { Bytes::from_static(&[0; 4096]) } else { left.clone() };
                 Some((Ok(Frame::data(piece)), left))
             }
-            Manner::Slow(size, pause) if !left.is_empty() => {
+            DownloadBehavior::Slow(size, pause) if !left.is_empty() => {
                 tokio::time::sleep(Duration::from_millis(pause)).await;
                 let piece = left.split_to(size.max(1).min(left.len()));
                 Some((Ok(Frame::data(piece)), left))
             }
-            Manner::Cut(size) if !left.is_empty() => {
+            DownloadBehavior::Truncated(size) if !left.is_empty() => {
                 Some((Ok(Frame::data(left.split_to(size.min(left.len())))), Bytes::new()))
             }
-            Manner::Cut(_) => Some((Err(io::Error::other("broken by the test")), left)),
-            Manner::Slow(..) | Manner::Whole => None,
+            DownloadBehavior::Truncated(_) => Some((Err(io::Error::other("broken by the test")), left)),
+            DownloadBehavior::Slow(..) | DownloadBehavior::Immediate => None,
         }
     })
 }

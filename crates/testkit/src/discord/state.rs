@@ -6,17 +6,17 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::gateway::Session;
-use super::limits::Buckets;
-use super::trouble::Troubles;
+use super::injected::InjectedFaults;
+use super::rate_limits::Buckets;
 
 /// An id, as Discord makes them: the time in its upper bits.
-pub type Id = u64;
+pub type Snowflake = u64;
 
 /// A person or a bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
+pub struct FakeUser {
     /// Its id.
-    pub id: Id,
+    pub id: Snowflake,
     /// Its name.
     pub name: String,
     /// Whether it is a bot.
@@ -25,22 +25,22 @@ pub struct User {
 
 /// A server with its members.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Guild {
+pub struct FakeGuild {
     /// Its id, which is also that of the role of everyone.
-    pub id: Id,
+    pub id: Snowflake,
     /// Its name.
     pub name: String,
     /// Who owns it.
-    pub owner: Id,
+    pub owner: Snowflake,
     /// Its roles by id, without that of everyone.
-    pub roles: BTreeMap<Id, String>,
+    pub roles: BTreeMap<Snowflake, String>,
     /// The members, each with its roles.
-    pub members: BTreeMap<Id, BTreeSet<Id>>,
+    pub members: BTreeMap<Snowflake, BTreeSet<Snowflake>>,
 }
 
 /// What kind of channel it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FakeChannelKind {
     /// An ordinary channel.
     Text,
     /// A talk between a person and the bot.
@@ -55,7 +55,7 @@ pub enum Kind {
     Media,
 }
 
-impl Kind {
+impl FakeChannelKind {
     /// Discord's number.
     pub fn number(self) -> u64 {
         match self {
@@ -81,25 +81,25 @@ impl Kind {
 
 /// A channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Channel {
+pub struct FakeChannel {
     /// Its id.
-    pub id: Id,
+    pub id: Snowflake,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: FakeChannelKind,
     /// The guild; none for a direct talk.
-    pub guild: Option<Id>,
+    pub guild: Option<Snowflake>,
     /// Its name.
     pub name: String,
     /// Its topic.
     pub topic: Option<String>,
     /// Of a thread, the channel it belongs to.
-    pub parent: Option<Id>,
+    pub parent: Option<Snowflake>,
     /// Of a thread, who made it.
-    pub owner: Option<Id>,
+    pub owner: Option<Snowflake>,
     /// Of a direct talk, the person.
-    pub recipient: Option<Id>,
+    pub recipient: Option<Snowflake>,
     /// Of a thread, who is in it.
-    pub members: BTreeSet<Id>,
+    pub members: BTreeSet<Snowflake>,
     /// Whether it is archived.
     pub archived: bool,
     /// When it was archived, in milliseconds.
@@ -109,14 +109,14 @@ pub struct Channel {
     /// After how many minutes a thread is archived.
     pub auto_archive: u64,
     /// Of a forum, whether each post must have a tag.
-    pub wants_tags: bool,
+    pub requires_tags: bool,
 }
 
 /// A file of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attachment {
+pub struct FakeAttachment {
     /// Its id.
-    pub id: Id,
+    pub id: Snowflake,
     /// Its name.
     pub name: String,
     /// What the sender said about it.
@@ -128,34 +128,34 @@ pub struct Attachment {
     /// What is in it.
     pub bytes: Vec<u8>,
     /// How it is served.
-    pub manner: Manner,
+    pub download: DownloadBehavior,
 }
 
 /// How a file is served.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Manner {
+pub enum DownloadBehavior {
     /// At once.
     #[default]
-    Whole,
+    Immediate,
     /// So many bytes at a time, with so many milliseconds between.
     Slow(usize, u64),
     /// Its bytes again and again, without an end.
     Endless,
     /// Not a byte.
-    Never,
+    Stalled,
     /// So many bytes, and then the connection breaks.
-    Cut(usize),
+    Truncated(usize),
 }
 
 /// A message.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message {
+pub struct FakeMessage {
     /// Its id.
-    pub id: Id,
+    pub id: Snowflake,
     /// Where it is.
-    pub channel: Id,
+    pub channel: Snowflake,
     /// Who wrote it.
-    pub author: Id,
+    pub author: Snowflake,
     /// Discord's number of its kind: 0 ordinary, 19 a reply, 18 and 21 about threads, 20 the answer to a command.
     pub kind: u64,
     /// Its text.
@@ -163,29 +163,29 @@ pub struct Message {
     /// What its text was before each edit.
     pub edits: Vec<String>,
     /// Its files.
-    pub attachments: Vec<Attachment>,
+    pub attachments: Vec<FakeAttachment>,
     /// As they came.
     pub embeds: Value,
     /// As they came: rows of buttons.
     pub components: Value,
     /// The message it answers or points to.
-    pub reference: Option<Id>,
+    pub reference: Option<Snowflake>,
     /// Whom it mentions, after what was allowed.
-    pub mentions: BTreeSet<Id>,
+    pub mentions: BTreeSet<Snowflake>,
     /// Which roles it mentions.
-    pub mention_roles: BTreeSet<Id>,
+    pub mention_roles: BTreeSet<Snowflake>,
     /// Whether it mentions everyone.
     pub mention_everyone: bool,
     /// Emoji and who gave it.
-    pub reactions: Vec<(String, Id)>,
+    pub reactions: Vec<(String, Snowflake)>,
     /// The flags; 64 is one that only one person sees, 128 one that is to come.
     pub flags: u64,
     /// The nonce of the sender, or null.
     pub nonce: Value,
     /// The thread that was started from it.
-    pub thread: Option<Id>,
+    pub thread: Option<Snowflake>,
     /// The interaction it answers.
-    pub interaction: Option<Id>,
+    pub interaction: Option<Snowflake>,
     /// When it was edited last, in milliseconds.
     pub edited: Option<u64>,
     /// Whether it is gone.
@@ -194,30 +194,30 @@ pub struct Message {
 
 /// A press of a button, or the call of a command.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Interaction {
+pub struct FakeInteraction {
     /// Its id.
-    pub id: Id,
+    pub id: Snowflake,
     /// What the client needs to answer.
     pub token: String,
     /// Discord's number: 2 a command, 3 a component.
     pub kind: u64,
     /// Who did it.
-    pub user: Id,
+    pub user: Snowflake,
     /// Where.
-    pub channel: Id,
+    pub channel: Snowflake,
     /// The message with the button.
-    pub message: Option<Id>,
+    pub message: Option<Snowflake>,
     /// When.
     pub at: Instant,
     /// The answer: its number and its data.
     pub response: Option<(u64, Value)>,
     /// The message that is its original answer.
-    pub original: Option<Id>,
+    pub original: Option<Snowflake>,
 }
 
 /// A request as it came.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct RequestRecord {
     /// Method and path, without `/api/v10`.
     pub line: String,
     /// What follows the path.
@@ -232,47 +232,47 @@ pub struct Request {
 #[derive(Debug, Default)]
 pub struct World {
     /// The bot's own user, which is also its application.
-    pub bot: Id,
+    pub bot: Snowflake,
     /// Everyone.
-    pub users: BTreeMap<Id, User>,
+    pub users: BTreeMap<Snowflake, FakeUser>,
     /// The guilds.
-    pub guilds: BTreeMap<Id, Guild>,
+    pub guilds: BTreeMap<Snowflake, FakeGuild>,
     /// Channels, threads and direct talks.
-    pub channels: BTreeMap<Id, Channel>,
+    pub channels: BTreeMap<Snowflake, FakeChannel>,
     /// Messages, also those that are deleted.
-    pub messages: BTreeMap<Id, Message>,
+    pub messages: BTreeMap<Snowflake, FakeMessage>,
     /// Commands by id, with the guild they are for.
-    pub commands: BTreeMap<Id, (Option<Id>, Value)>,
+    pub commands: BTreeMap<Snowflake, (Option<Snowflake>, Value)>,
     /// Interactions.
-    pub interactions: BTreeMap<Id, Interaction>,
+    pub interactions: BTreeMap<Snowflake, FakeInteraction>,
     /// The channels in which the bot was seen typing, one entry for each call.
-    pub typing: Vec<Id>,
+    pub typing: Vec<Snowflake>,
     /// The files that were asked for, one entry for each time.
-    pub downloads: Vec<Id>,
+    pub downloads: Vec<Snowflake>,
     /// All requests.
-    pub requests: Vec<Request>,
+    pub requests: Vec<RequestRecord>,
     /// How often a client identified itself.
     pub identified: u32,
     /// How often a client resumed.
     pub resumed: u32,
     /// The most heartbeats that a client sent to a websocket that had fallen silent.
-    pub unheard: u32,
+    pub unanswered_heartbeats: u32,
     /// How many requests came since the server stalls.
-    pub hanging: u32,
+    pub pending_requests: u32,
     /// How many requests the client gave up because the server stalls.
-    pub given_up: u32,
+    pub abandoned_requests: u32,
     /// How many connections were taken.
     pub connections: u32,
     pub(super) base: String,
     pub(super) token: String,
-    pub(super) faults: Vec<String>,
-    pub(super) expected: Vec<u64>,
-    pub(super) nonces: BTreeMap<String, Id>,
+    pub(super) violations: Vec<String>,
+    pub(super) expected_violations: Vec<u64>,
+    pub(super) nonces: BTreeMap<String, Snowflake>,
     pub(super) sessions: BTreeMap<String, Session>,
-    pub(super) gone: BTreeSet<String>,
+    pub(super) forgotten_sessions: BTreeSet<String>,
     pub(super) buckets: Buckets,
-    pub(super) troubles: Troubles,
-    pub(super) last: Id,
+    pub(super) injected: InjectedFaults,
+    pub(super) last_id: Snowflake,
 }
 
 /// The milliseconds since 1970 at which Discord's ids begin.
@@ -280,34 +280,34 @@ const EPOCH: u64 = 1_420_070_400_000;
 
 impl World {
     /// A new id, later than all others.
-    pub(super) fn id(&mut self) -> Id {
-        self.last = ((now_ms() - EPOCH) << 22).max(self.last + 1);
-        self.last
+    pub(super) fn next_id(&mut self) -> Snowflake {
+        self.last_id = ((now_ms() - EPOCH) << 22).max(self.last_id + 1);
+        self.last_id
     }
 
     /// Notes what the client should not have done, unless the test expects this code.
-    pub(super) fn fault(&mut self, code: u64, why: String) {
-        match self.expected.iter().position(|expected| *expected == code) {
+    pub(super) fn record_violation(&mut self, code: u64, why: String) {
+        match self.expected_violations.iter().position(|expected| *expected == code) {
             Some(place) => {
-                self.expected.swap_remove(place);
+                self.expected_violations.swap_remove(place);
             }
-            None => self.faults.push(format!("{code}: {why}")),
+            None => self.violations.push(format!("{code}: {why}")),
         }
     }
 
     /// The messages of a channel that are still there, oldest first.
-    pub fn messages_in(&self, channel: Id) -> Vec<&Message> {
+    pub fn messages_in(&self, channel: Snowflake) -> Vec<&FakeMessage> {
         self.messages.values().filter(|message| message.channel == channel && !message.deleted).collect()
     }
 
     /// What the bot wrote in a channel, oldest first.
-    pub fn said_by_bot(&self, channel: Id) -> Vec<&Message> {
+    pub fn bot_messages_in(&self, channel: Snowflake) -> Vec<&FakeMessage> {
         self.messages_in(channel).into_iter().filter(|message| message.author == self.bot).collect()
     }
 
     /// The threads of a channel.
-    pub fn threads_of(&self, channel: Id) -> Vec<&Channel> {
-        let of = |thread: &&Channel| thread.kind.is_thread() && thread.parent == Some(channel);
+    pub fn threads_of(&self, channel: Snowflake) -> Vec<&FakeChannel> {
+        let of = |thread: &&FakeChannel| thread.kind.is_thread() && thread.parent == Some(channel);
         self.channels.values().filter(of).collect()
     }
 
@@ -317,13 +317,13 @@ impl World {
     }
 
     /// Who and what a text mentions.
-    pub(super) fn mentioned(&self, text: &str) -> (BTreeSet<Id>, BTreeSet<Id>, bool) {
+    pub(super) fn parse_mentions(&self, text: &str) -> (BTreeSet<Snowflake>, BTreeSet<Snowflake>, bool) {
         let (mut users, mut roles) = (BTreeSet::new(), BTreeSet::new());
         for piece in text.split("<@").skip(1) {
             let Some((inside, _)) = piece.split_once('>') else { continue };
             let role = inside.strip_prefix('&');
             let number = role.or(inside.strip_prefix('!')).unwrap_or(inside);
-            match (number.parse::<Id>(), role) {
+            match (number.parse::<Snowflake>(), role) {
                 (Ok(id), Some(_)) => roles.insert(id),
                 (Ok(id), None) if self.users.contains_key(&id) => users.insert(id),
                 _ => false,
@@ -340,7 +340,7 @@ pub(super) fn now_ms() -> u64 {
 }
 
 /// The time at which an id was made, in milliseconds since 1970.
-pub(super) fn made_at(id: Id) -> u64 {
+pub(super) fn made_at(id: Snowflake) -> u64 {
     (id >> 22) + EPOCH
 }
 

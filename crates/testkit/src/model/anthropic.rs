@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::chat::check_tool;
-use super::picture;
-use super::script::{Answer, Said, argument_text, pieces};
+use super::image;
+use super::script::{ReplyItem, ScriptedReply, argument_text, text_deltas};
 
 const FIELDS: &[&str] = &[
     "max_tokens", "messages", "metadata", "model", "output_config", "service_tier", "stop_sequences",
@@ -70,7 +70,7 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
                 }
                 ("user", "image") => {
                     past_results = true;
-                    picture::of_anthropic(block).map_err(|why| format!("messages.{at}: {why}"))?;
+                    image::of_anthropic(block).map_err(|why| format!("messages.{at}: {why}"))?;
                 }
                 ("assistant", "thinking")
                     if block["signature"].is_string() && block["thinking"].is_string() => {}
@@ -102,8 +102,8 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
     Ok(())
 }
 
-fn reason(answer: &Answer) -> &str {
-    match answer.ending() {
+fn reason(answer: &ScriptedReply) -> &str {
+    match answer.finish_reason() {
         "length" => "max_tokens",
         "tool_calls" => "tool_use",
         "content_filter" => "refusal",
@@ -113,26 +113,26 @@ fn reason(answer: &Answer) -> &str {
 }
 
 /// The blocks of an answer, whole.
-fn blocks(answer: &Answer) -> Vec<Value> {
-    let block = |said: &Said| match said {
-        Said::Text(text) => json!({"type": "text", "text": text, "citations": null}),
-        Said::Reasoning(text) => {
+fn blocks(answer: &ScriptedReply) -> Vec<Value> {
+    let block = |said: &ReplyItem| match said {
+        ReplyItem::Text(text) => json!({"type": "text", "text": text, "citations": null}),
+        ReplyItem::Reasoning(text) => {
             json!({"type": "thinking", "thinking": text, "signature": format!("signed {}", text.len())})
         }
-        Said::Call { id, name, arguments } => {
+        ReplyItem::Call { id, name, arguments } => {
             let input: Value =
                 serde_json::from_str(&argument_text(arguments)).unwrap_or_else(|_| arguments.clone());
             json!({"type": "tool_use", "id": id, "name": name, "input": input})
         }
     };
-    answer.says.iter().map(block).collect()
+    answer.items.iter().map(block).collect()
 }
 
 fn usage(output: u64) -> Value {
     json!({"input_tokens": 40, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 60, "output_tokens": output})
 }
 
-pub(super) fn stream(answer: &Answer, model: &str) -> String {
+pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
     let mut out = String::new();
     let mut send = |event: Value| {
         let kind = event["type"].as_str().unwrap_or_default();
@@ -144,30 +144,30 @@ pub(super) fn stream(answer: &Answer, model: &str) -> String {
     });
     send(json!({"type": "message_start", "message": message}));
     send(json!({"type": "ping"}));
-    for (index, said) in answer.says.iter().enumerate() {
+    for (index, said) in answer.items.iter().enumerate() {
         match said {
-            Said::Text(text) => {
+            ReplyItem::Text(text) => {
                 send(
                     json!({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}),
                 );
-                for piece in pieces(text) {
+                for piece in text_deltas(text) {
                     send(delta_of(index, json!({"type": "text_delta", "text": piece})));
                 }
             }
-            Said::Reasoning(text) => {
+            ReplyItem::Reasoning(text) => {
                 let block = json!({"type": "thinking", "thinking": "", "signature": ""});
                 send(json!({"type": "content_block_start", "index": index, "content_block": block}));
-                for piece in pieces(text) {
+                for piece in text_deltas(text) {
                     send(delta_of(index, json!({"type": "thinking_delta", "thinking": piece})));
                 }
                 let signature = format!("signed {}", text.len());
                 send(delta_of(index, json!({"type": "signature_delta", "signature": signature})));
             }
-            Said::Call { id, name, arguments } => {
+            ReplyItem::Call { id, name, arguments } => {
                 let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
                 send(json!({"type": "content_block_start", "index": index, "content_block": block}));
                 send(delta_of(index, json!({"type": "input_json_delta", "partial_json": ""})));
-                for piece in pieces(&argument_text(arguments)) {
+                for piece in text_deltas(&argument_text(arguments)) {
                     send(delta_of(index, json!({"type": "input_json_delta", "partial_json": piece})));
                 }
             }
@@ -184,7 +184,7 @@ fn delta_of(index: usize, delta: Value) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": delta})
 }
 
-pub(super) fn whole(answer: &Answer, model: &str) -> Value {
+pub(super) fn whole(answer: &ScriptedReply, model: &str) -> Value {
     json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": blocks(answer),
         "stop_reason": reason(answer), "stop_sequence": null, "usage": usage(20),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::picture;
-use super::script::{Answer, Said, pieces};
+use super::image;
+use super::script::{ReplyItem, ScriptedReply, text_deltas};
 
 /// The fields of a request: OpenAI's, and those that other servers are known to take.
 const FIELDS: &[&str] = &[
@@ -75,7 +75,7 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
             "user" => {
                 let parts = content.as_array().ok_or_else(|| format!("messages[{at}]: {message}"))?;
                 for part in parts.iter().filter(|part| !part["text"].is_string()) {
-                    picture::of_chat(part).map_err(|why| format!("messages[{at}]: {why}"))?;
+                    image::of_chat(part).map_err(|why| format!("messages[{at}]: {why}"))?;
                 }
             }
             "assistant" => {
@@ -125,7 +125,7 @@ fn usage() -> Value {
     })
 }
 
-pub(super) fn stream(answer: &Answer, model: &str) -> String {
+pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
     let mut out = String::new();
     let mut send = |delta: Value, finish: Value| {
         let chunk = json!({
@@ -136,17 +136,21 @@ pub(super) fn stream(answer: &Answer, model: &str) -> String {
     };
     send(json!({"role": "assistant", "content": ""}), Value::Null);
     let mut index = 0;
-    for said in &answer.says {
+    for said in &answer.items {
         match said {
-            Said::Text(words) => {
-                pieces(words).iter().for_each(|piece| send(json!({"content": piece}), Value::Null))
+            ReplyItem::Text(words) => {
+                text_deltas(words).iter().for_each(|piece| send(json!({"content": piece}), Value::Null))
             }
-            Said::Reasoning(words) => {
-                pieces(words).iter().for_each(|piece| send(json!({"reasoning_content": piece}), Value::Null));
+            ReplyItem::Reasoning(words) => {
+                text_deltas(words)
+                    .iter()
+                    .for_each(|piece| send(json!({"reasoning_content": piece}), Value::Null));
             }
-            Said::Call { id, name, arguments } => {
+            ReplyItem::Call { id, name, arguments } => {
                 let (first, rest) = match arguments {
-                    Value::String(text) => (json!(""), pieces(text).into_iter().map(Value::from).collect()),
+                    Value::String(text) => {
+                        (json!(""), text_deltas(text).into_iter().map(Value::from).collect())
+                    }
                     other => (other.clone(), Vec::new()),
                 };
                 let function = json!({"name": name, "arguments": first});
@@ -164,7 +168,7 @@ pub(super) fn stream(answer: &Answer, model: &str) -> String {
             }
         }
     }
-    send(json!({}), answer.ending().into());
+    send(json!({}), answer.finish_reason().into());
     let last = json!({
         "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": model, "choices": [], "usage": usage(),
     });
@@ -172,15 +176,15 @@ pub(super) fn stream(answer: &Answer, model: &str) -> String {
     out
 }
 
-pub(super) fn whole(answer: &Answer, model: &str) -> Value {
+pub(super) fn whole(answer: &ScriptedReply, model: &str) -> Value {
     let mut words = String::new();
     let mut thoughts = String::new();
     let mut calls = Vec::new();
-    for said in &answer.says {
+    for said in &answer.items {
         match said {
-            Said::Text(text) => words.push_str(text),
-            Said::Reasoning(text) => thoughts.push_str(text),
-            Said::Call { id, name, arguments } => {
+            ReplyItem::Text(text) => words.push_str(text),
+            ReplyItem::Reasoning(text) => thoughts.push_str(text),
+            ReplyItem::Call { id, name, arguments } => {
                 calls.push(
                     json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}),
                 );
@@ -196,6 +200,6 @@ pub(super) fn whole(answer: &Answer, model: &str) -> Value {
     }
     json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": model, "usage": usage(),
-        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": answer.ending()}],
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": answer.finish_reason()}],
     })
 }

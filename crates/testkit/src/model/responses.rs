@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::chat::check_tool;
-use super::picture;
-use super::script::{Answer, Said, argument_text, pieces};
+use super::image;
+use super::script::{ReplyItem, ScriptedReply, argument_text, text_deltas};
 
 const FIELDS: &[&str] = &[
     "include", "input", "instructions", "max_output_tokens", "metadata", "model", "parallel_tool_calls",
@@ -51,7 +51,7 @@ fn check_items(items: &[Value]) -> Result<(), String> {
                 let parts = item["content"].as_array().into_iter().flatten();
                 for part in parts.filter(|part| !part["text"].is_string()) {
                     match text("role") {
-                        "user" => drop(picture::of_responses(part)?),
+                        "user" => drop(image::of_responses(part)?),
                         _ => return Err(format!("Invalid value: 'input[{at}].content'.")),
                     }
                 }
@@ -97,30 +97,30 @@ fn check_items(items: &[Value]) -> Result<(), String> {
 }
 
 /// The finished items of an answer.
-fn items(answer: &Answer) -> Vec<Value> {
-    let item = |(at, said): (usize, &Said)| match said {
-        Said::Text(text) => json!({
+fn items(answer: &ScriptedReply) -> Vec<Value> {
+    let item = |(at, said): (usize, &ReplyItem)| match said {
+        ReplyItem::Text(text) => json!({
             "id": format!("msg_{at}"), "type": "message", "status": "completed", "role": "assistant",
             "content": [{"type": "output_text", "text": text, "annotations": []}],
         }),
-        Said::Reasoning(text) => json!({
+        ReplyItem::Reasoning(text) => json!({
             "id": format!("rs_{at}"), "type": "reasoning", "summary": [{"type": "summary_text", "text": text}],
             "encrypted_content": format!("sealed {}", text.len()),
         }),
-        Said::Call { id, name, arguments } => {
+        ReplyItem::Call { id, name, arguments } => {
             // What the token limit ended says so.
-            let is_cut = answer.ending() == "length" && at + 1 == answer.says.len();
+            let is_cut = answer.finish_reason() == "length" && at + 1 == answer.items.len();
             json!({
                 "id": format!("fc_{at}"), "type": "function_call", "call_id": id, "name": name,
                 "status": if is_cut { "incomplete" } else { "completed" }, "arguments": argument_text(arguments),
             })
         }
     };
-    answer.says.iter().enumerate().map(item).collect()
+    answer.items.iter().enumerate().map(item).collect()
 }
 
-fn response(answer: &Answer, model: &str, output: Vec<Value>, ended: bool) -> Value {
-    let (status, details) = match (ended, answer.ending()) {
+fn response(answer: &ScriptedReply, model: &str, output: Vec<Value>, ended: bool) -> Value {
+    let (status, details) = match (ended, answer.finish_reason()) {
         (false, _) => ("in_progress", Value::Null),
         (true, "length") => ("incomplete", json!({"reason": "max_output_tokens"})),
         (true, "content_filter") => ("incomplete", json!({"reason": "content_filter"})),
@@ -137,7 +137,7 @@ fn response(answer: &Answer, model: &str, output: Vec<Value>, ended: bool) -> Va
     })
 }
 
-pub(super) fn stream(answer: &Answer, model: &str) -> String {
+pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
     let mut out = String::new();
     let mut number = 0;
     let mut send = |mut event: Value| {
@@ -148,18 +148,18 @@ pub(super) fn stream(answer: &Answer, model: &str) -> String {
     };
     send(json!({"type": "response.created", "response": response(answer, model, Vec::new(), false)}));
     let items = items(answer);
-    for ((at, said), item) in answer.says.iter().enumerate().zip(&items) {
+    for ((at, said), item) in answer.items.iter().enumerate().zip(&items) {
         let id = &item["id"];
         let mut begun = item.clone();
         match said {
-            Said::Text(text) => {
+            ReplyItem::Text(text) => {
                 begun["content"] = json!([]);
                 begun["status"] = "in_progress".into();
                 send(json!({"type": "response.output_item.added", "output_index": at, "item": begun}));
                 let empty = json!({"type": "output_text", "text": "", "annotations": []});
                 let part = json!({"type": "response.content_part.added", "item_id": id, "output_index": at, "content_index": 0, "part": empty});
                 send(part);
-                for delta in pieces(text) {
+                for delta in text_deltas(text) {
                     send(json!({
                         "type": "response.output_text.delta", "item_id": id, "output_index": at, "content_index": 0, "delta": delta, "logprobs": [],
                     }));
@@ -172,7 +172,7 @@ pub(super) fn stream(answer: &Answer, model: &str) -> String {
                     json!({"type": "response.content_part.done", "item_id": id, "output_index": at, "content_index": 0, "part": part}),
                 );
             }
-            Said::Reasoning(text) => {
+            ReplyItem::Reasoning(text) => {
                 begun["summary"] = json!([]);
                 begun["encrypted_content"] = "".into();
                 send(json!({"type": "response.output_item.added", "output_index": at, "item": begun}));
@@ -180,18 +180,18 @@ pub(super) fn stream(answer: &Answer, model: &str) -> String {
                 send(
                     json!({"type": "response.reasoning_summary_part.added", "item_id": id, "output_index": at, "summary_index": 0, "part": empty}),
                 );
-                for delta in pieces(text) {
+                for delta in text_deltas(text) {
                     send(
                         json!({"type": "response.reasoning_summary_text.delta", "item_id": id, "output_index": at, "summary_index": 0, "delta": delta}),
                     );
                 }
             }
-            Said::Call { arguments, .. } => {
+            ReplyItem::Call { arguments, .. } => {
                 begun["arguments"] = "".into();
                 begun["status"] = "in_progress".into();
                 send(json!({"type": "response.output_item.added", "output_index": at, "item": begun}));
                 let text = argument_text(arguments);
-                for delta in pieces(&text) {
+                for delta in text_deltas(&text) {
                     send(
                         json!({"type": "response.function_call_arguments.delta", "item_id": id, "output_index": at, "delta": delta}),
                     );
@@ -203,7 +203,7 @@ pub(super) fn stream(answer: &Answer, model: &str) -> String {
         }
         send(json!({"type": "response.output_item.done", "output_index": at, "item": item}));
     }
-    let kind = match answer.ending() {
+    let kind = match answer.finish_reason() {
         "length" | "content_filter" => "response.incomplete",
         _ => "response.completed",
     };
@@ -211,6 +211,6 @@ pub(super) fn stream(answer: &Answer, model: &str) -> String {
     out
 }
 
-pub(super) fn whole(answer: &Answer, model: &str) -> Value {
+pub(super) fn whole(answer: &ScriptedReply, model: &str) -> Value {
     response(answer, model, items(answer), true)
 }

@@ -8,27 +8,27 @@ use serde_json::Value;
 /// Everything about a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Script {
+pub struct ModelScript {
     /// The address to listen at; a free port of this machine if none.
     pub listen: Option<String>,
     /// The key a request must have.
     pub key: Option<String>,
     /// What the requests are answered with, one after another.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
     /// What all further requests are answered with.
-    pub always: Option<Step>,
+    pub always: Option<ScriptStep>,
     /// Answers to other paths, by method and path.
     pub routes: BTreeMap<String, Value>,
     /// Whether requests are forgotten once they are answered: those of a long run would fill the memory.
-    pub forgets: bool,
+    pub discard_requests: bool,
 }
 
 /// The answer to one request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub enum ScriptStep {
     /// The model speaks.
-    Answer(Answer),
+    Reply(ScriptedReply),
     /// These very bytes.
     Raw {
         /// The HTTP status.
@@ -40,7 +40,7 @@ pub enum Step {
         body: String,
         /// How it travels.
         #[serde(default)]
-        delivery: Delivery,
+        delivery: BodyDelivery,
     },
     /// A refusal in the vendor's words.
     Error {
@@ -61,20 +61,20 @@ pub enum Step {
 /// What the model says.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Answer {
+pub struct ScriptedReply {
     /// In this order.
-    pub says: Vec<Said>,
+    pub items: Vec<ReplyItem>,
     /// The reason for its end, in the words of Chat Completions: `stop`, `length`, `tool_calls`, `content_filter`. By what it
     /// says if none.
     pub finish: Option<String>,
     /// How it travels.
-    pub delivery: Delivery,
+    pub delivery: BodyDelivery,
 }
 
 /// One thing that a model says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum ReplyItem {
     /// Words.
     Text(String),
     /// Thoughts.
@@ -93,7 +93,7 @@ pub enum Said {
 /// How a body travels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Delivery {
+pub struct BodyDelivery {
     /// In pieces of so many bytes.
     pub chunk: Option<usize>,
     /// With so many milliseconds before each.
@@ -104,26 +104,26 @@ pub struct Delivery {
     pub silent: Option<usize>,
 }
 
-impl Delivery {
+impl BodyDelivery {
     pub(super) fn is_plain(self) -> bool {
         self == Self::default()
     }
 }
 
-impl Step {
+impl ScriptStep {
     /// The model says one thing and is done.
     pub fn text(words: &str) -> Self {
-        Self::says([Said::Text(words.to_owned())])
+        Self::reply([ReplyItem::Text(words.to_owned())])
     }
 
     /// The model calls one tool.
     pub fn call(id: &str, name: &str, arguments: Value) -> Self {
-        Self::says([Said::Call { id: id.to_owned(), name: name.to_owned(), arguments }])
+        Self::reply([ReplyItem::Call { id: id.to_owned(), name: name.to_owned(), arguments }])
     }
 
     /// The model says several things.
-    pub fn says(says: impl IntoIterator<Item = Said>) -> Self {
-        Self::Answer(Answer { says: says.into_iter().collect(), ..Answer::default() })
+    pub fn reply(says: impl IntoIterator<Item = ReplyItem>) -> Self {
+        Self::Reply(ScriptedReply { items: says.into_iter().collect(), ..ScriptedReply::default() })
     }
 
     /// A refusal.
@@ -133,7 +133,7 @@ impl Step {
 }
 
 /// What a request has a person say last.
-pub(super) fn last_words(request: &Value) -> String {
+pub(super) fn last_user_text(request: &Value) -> String {
     let said = ["messages", "input"].iter().find_map(|name| request[*name].as_array());
     let mut said = said.into_iter().flatten().rev();
     let last = said.find(|message| message["role"] == "user").map(|message| &message["content"]);
@@ -144,21 +144,21 @@ pub(super) fn last_words(request: &Value) -> String {
     }
 }
 
-impl Answer {
+impl ScriptedReply {
     /// One of words alone.
     pub(super) fn text(words: String) -> Self {
-        Self { says: vec![Said::Text(words)], ..Self::default() }
+        Self { items: vec![ReplyItem::Text(words)], ..Self::default() }
     }
 
     /// Why it ends.
-    pub(super) fn ending(&self) -> &str {
-        let calls = self.says.iter().any(|said| matches!(said, Said::Call { .. }));
+    pub(super) fn finish_reason(&self) -> &str {
+        let calls = self.items.iter().any(|said| matches!(said, ReplyItem::Call { .. }));
         self.finish.as_deref().unwrap_or(if calls { "tool_calls" } else { "stop" })
     }
 }
 
 /// The text in pieces of a few letters, as models speak.
-pub(super) fn pieces(text: &str) -> Vec<String> {
+pub(super) fn text_deltas(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     letters.chunks(7).map(|piece| piece.iter().collect()).collect()
 }

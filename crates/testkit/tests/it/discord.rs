@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use hermes_testkit::discord::{File, Options, Post, Server};
+use hermes_testkit::discord::{DiscordServer, ServerOptions, UserFile, UserPost};
 use hermes_testkit::peers;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -18,7 +18,7 @@ struct Bot {
 }
 
 impl Bot {
-    fn start(python: &std::path::Path, server: &Server) -> Self {
+    fn start(python: &std::path::Path, server: &DiscordServer) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/discord_bot.py");
         let mut command = Command::new(python);
         command.arg(script).args([&server.api_base(), &server.gateway_url(), server.token()]);
@@ -50,94 +50,99 @@ impl Drop for Bot {
 #[tokio::test]
 async fn the_usual_client_lives_on_it() {
     let Some(models) = peers::models() else { return };
-    let server = Server::start(Options::default()).await.unwrap();
-    let ann = server.user("ann");
-    let guild = server.guild("house", &[ann]);
-    let room = server.channel(guild, "general");
-    let ideas = server.forum(guild, "ideas");
+    let server = DiscordServer::start(ServerOptions::default()).await.unwrap();
+    let ann = server.add_user("ann");
+    let guild = server.add_guild("house", &[ann]);
+    let room = server.add_channel(guild, "general");
+    let ideas = server.add_forum(guild, "ideas");
     let mut bot = Bot::start(&models.python, &server);
     assert_eq!(bot.saw().await, json!(["ready", "hermes", ["house"], ["ask"], "ann"]));
 
-    let asked = server.say(ann, room, &format!("<@{}> hello", server.bot()));
+    let asked = server.send_text(ann, room, &format!("<@{}> hello", server.bot()));
     let text = format!("<@{}> hello", server.bot());
     assert_eq!(bot.saw().await, json!(["message", text, "TextChannel", "ann", true]));
     assert_eq!(bot.saw().await, json!(["answered", ["done", text], text, ["✅"]]));
-    server.look(|world| {
-        let answer = world.said_by_bot(room)[0];
+    server.read(|world| {
+        let answer = world.bot_messages_in(room)[0];
         assert_eq!((answer.content.as_str(), answer.edits.as_slice()), ("done", &["working".to_owned()][..]));
         assert_eq!(answer.reference, Some(asked));
         let thread = world.threads_of(room)[0];
         assert_eq!((thread.id, thread.name.as_str()), (asked, "a talk"));
-        assert_eq!(world.said_by_bot(thread.id).last().unwrap().content, "in the thread");
+        assert_eq!(world.bot_messages_in(thread.id).last().unwrap().content, "in the thread");
         assert_eq!(world.typing, [room]);
         assert_eq!(world.messages[&asked].reactions, [("✅".to_owned(), server.bot())]);
     });
 
-    server.say(ann, asked, "in here");
+    server.send_text(ann, asked, "in here");
     assert_eq!(bot.saw().await, json!(["message", "in here", "Thread", "ann", false]));
-    let private = server.dm(ann);
-    server.say(ann, private, "psst");
+    let private = server.dm_channel(ann);
+    server.send_text(ann, private, "psst");
     assert_eq!(bot.saw().await, json!(["message", "psst", "DMChannel", "ann", false]));
-    let answer = server.wait_for(|world| Some(world.said_by_bot(private).first()?.content.clone())).await;
+    let answer = server.wait_for(|world| Some(world.bot_messages_in(private).first()?.content.clone())).await;
     assert_eq!(answer.unwrap(), "in private");
 
-    server.say(ann, room, "buttons");
+    server.send_text(ann, room, "buttons");
     assert_eq!(bot.saw().await[1], "buttons");
     let with_button = |world: &hermes_testkit::discord::World| {
-        Some(world.said_by_bot(room).into_iter().find(|message| message.content == "choose")?.id)
+        Some(world.bot_messages_in(room).into_iter().find(|message| message.content == "choose")?.id)
     };
     let choice = server.wait_for(with_button).await.unwrap();
-    let reply = server.press(ann, choice, "yes").await.unwrap();
+    let reply = server.press_button(ann, choice, "yes").await.unwrap();
     assert_eq!((reply.kind, reply.message), (7, Some(choice)));
     assert_eq!(bot.saw().await, json!(["pressed", "ann", "choose"]));
-    assert!(server.press(ann, choice, "yes").await.is_err(), "the button is disabled");
+    assert!(server.press_button(ann, choice, "yes").await.is_err(), "the button is disabled");
 
     let options = json!([{"name": "question", "type": 3, "value": "why"}]);
-    let reply = server.invoke(ann, room, "ask", options).await.unwrap();
+    let reply = server.invoke_command(ann, room, "ask", options).await.unwrap();
     assert_eq!(reply.kind, 5);
     assert_eq!(bot.saw().await, json!(["command", "why"]));
     let followed = |content: &'static str| {
-        server.look(|world| world.said_by_bot(room).into_iter().any(|message| message.content == content))
+        server.read(|world| world.bot_messages_in(room).into_iter().any(|message| message.content == content))
     };
     assert!(followed("you asked: why") && followed("only for you"));
 
-    let file = File { name: "a.bin".to_owned(), bytes: b"abc\r\n--\r\n".repeat(1000), ..File::default() };
-    server.post(ann, room, Post { text: "file".to_owned(), files: vec![file], ..Post::default() });
+    let file =
+        UserFile { name: "a.bin".to_owned(), bytes: b"abc\r\n--\r\n".repeat(1000), ..UserFile::default() };
+    server.send_post(
+        ann,
+        room,
+        UserPost { text: "file".to_owned(), files: vec![file], ..UserPost::default() },
+    );
     assert_eq!(bot.saw().await[1], "file");
     assert_eq!(bot.saw().await, json!(["file", 9000, "\n\r-"]));
-    server.say(ann, room, "forum");
+    server.send_text(ann, room, "forum");
     assert_eq!(bot.saw().await[1], "forum");
     assert_eq!(bot.saw().await, json!(["post", "a post", "its first message"]));
-    let same = server.look(|world| world.messages[&world.threads_of(ideas)[0].id].content.clone());
+    let same = server.read(|world| world.messages[&world.threads_of(ideas)[0].id].content.clone());
     assert_eq!(same, "its first message");
 
-    let slip = server.say(ann, room, "slip");
+    let slip = server.send_text(ann, room, "slip");
     assert_eq!(bot.saw().await[1], "slip");
-    server.edit(slip, "slap");
+    server.edit_message(slip, "slap");
     assert_eq!(bot.saw().await, json!(["edited", "slip", "slap"]));
     server.react(ann, slip, "🎉");
     assert_eq!(bot.saw().await, json!(["reaction", "🎉"]));
-    server.delete(slip);
+    server.delete_message(slip);
     assert_eq!(bot.saw().await, json!(["deleted", "slap"]));
 
-    server.cut();
-    server.say(ann, room, "missed");
+    server.drop_connections();
+    server.send_text(ann, room, "missed");
     let mut after = vec![bot.saw().await, bot.saw().await];
     after.sort_by_key(|line| line[0].to_string());
     assert_eq!(after, [json!(["message", "missed", "TextChannel", "ann", false]), json!(["resumed"])]);
-    assert_eq!(server.look(|world| (world.identified, world.resumed)), (1, 1));
-    assert_eq!(server.faults(), Vec::<String>::new());
+    assert_eq!(server.read(|world| (world.identified, world.resumed)), (1, 1));
+    assert_eq!(server.violations(), Vec::<String>::new());
 
     // What the server refuses, the client's error types know.
-    [50_035, 50_006, 10_003, 50_005].iter().for_each(|code| server.expect(*code));
-    server.say(ann, room, "wrong");
+    [50_035, 50_006, 10_003, 50_005].iter().for_each(|code| server.expect_violation(*code));
+    server.send_text(ann, room, "wrong");
     assert_eq!(bot.saw().await[1], "wrong");
     let refused = json!([[400, 50_035], [400, 50_006], [404, 10_003], [403, 50_005]]);
     assert_eq!(bot.saw().await, json!(["refused", refused]));
 
-    server.say(ann, room, "many");
+    server.send_text(ann, room, "many");
     assert_eq!(bot.saw().await[1], "many");
     assert_eq!(bot.saw().await, json!(["many"]));
-    assert!(server.look(|world| world.requests.iter().all(|request| request.status != 429)));
-    assert_eq!(server.faults(), Vec::<String>::new());
+    assert!(server.read(|world| world.requests.iter().all(|request| request.status != 429)));
+    assert_eq!(server.violations(), Vec::<String>::new());
 }

@@ -6,32 +6,32 @@ mod discord;
 
 use std::process::Command;
 
-use hermes_testkit::model::{Picture, Script};
-use hermes_testkit::{Said, ScriptedModel, Step, peers};
+use hermes_testkit::model::{ModelScript, SentImage};
+use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, peers};
 use serde_json::{Value, json};
 
 #[test]
 fn the_vendors_own_clients_understand_it() {
     let Some(models) = peers::models() else { return };
     let says = || {
-        let call = |id: &str, command: &str| Said::Call {
+        let call = |id: &str, command: &str| ReplyItem::Call {
             id: id.to_owned(),
             name: "terminal".to_owned(),
             arguments: json!({"command": command}).to_string().into(),
         };
-        Step::says([
-            Said::Reasoning("let me see".to_owned()),
-            Said::Text("I look 看 😀".to_owned()),
+        ScriptStep::reply([
+            ReplyItem::Reasoning("let me see".to_owned()),
+            ReplyItem::Text("I look 看 😀".to_owned()),
             call("c1", "ls"),
             call("c2", "pwd"),
         ])
     };
-    let script = Script {
+    let script = ModelScript {
         key: Some("sk-test".to_owned()),
         steps: (0..6).map(|_| says()).collect(),
-        ..Script::default()
+        ..ModelScript::default()
     };
-    let model = ScriptedModel::play(script).unwrap();
+    let model = ScriptedModel::start_script(script).unwrap();
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients.py");
     let output = Command::new(models.python).arg(client).arg(model.anthropic_url()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -50,9 +50,9 @@ fn the_vendors_own_clients_understand_it() {
         "messages refused": 400,
     });
     assert_eq!(seen, expected);
-    assert_eq!(model.left(), 0);
-    let pictures: Vec<_> = model.received().iter().flat_map(|request| request.pictures()).collect();
-    let picture = Picture { media_type: "image/gif".to_owned(), bytes: b"GIF89a".to_vec() };
+    assert_eq!(model.steps_left(), 0);
+    let pictures: Vec<_> = model.received().iter().flat_map(|request| request.images()).collect();
+    let picture = SentImage { media_type: "image/gif".to_owned(), bytes: b"GIF89a".to_vec() };
     assert_eq!(pictures, [picture.clone(), picture.clone(), picture]);
     // Exactly the three that were wrong on purpose.
     assert_eq!(model.failures().len(), 3, "{:?}", model.failures());

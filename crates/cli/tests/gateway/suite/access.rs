@@ -1,7 +1,7 @@
 //! Access and approvals.
 
-use hermes_testkit::venue::{Able, Deed};
-use hermes_testkit::{Step, Venue};
+use hermes_testkit::fake_platform::{PlatformAction, Supported};
+use hermes_testkit::{FakePlatform, ScriptStep};
 
 use crate::env::{PlatformEnv, eventually, terminal_call};
 
@@ -9,7 +9,7 @@ use crate::env::{PlatformEnv, eventually, terminal_call};
 const DANGER: &str = "chmod -R 777 ~/private && echo ran >>~/log";
 
 /// An environment with the local backend.
-async fn at_home<V: Venue>(steps: impl IntoIterator<Item = Step>) -> PlatformEnv<V> {
+async fn at_home<V: FakePlatform>(steps: impl IntoIterator<Item = ScriptStep>) -> PlatformEnv<V> {
     let config = format!("{}gateway:\n  terminal_backend: local\n", PlatformEnv::<V>::allow_everyone());
     let env = PlatformEnv::with(PlatformEnv::<V>::echo_script(steps), &config).await.open().await;
     std::fs::create_dir(env.path("owner/private")).unwrap();
@@ -17,27 +17,27 @@ async fn at_home<V: Venue>(steps: impl IntoIterator<Item = Step>) -> PlatformEnv
 }
 
 /// How often the command ran.
-fn done<V: Venue>(env: &PlatformEnv<V>) -> usize {
+fn done<V: FakePlatform>(env: &PlatformEnv<V>) -> usize {
     std::fs::read_to_string(env.path("owner/log")).unwrap_or_default().lines().count()
 }
 
 /// Approves a user with the pairing code in a reply.
-fn let_in<V: Venue>(env: &PlatformEnv<V>, prompt: &str) {
+fn let_in<V: FakePlatform>(env: &PlatformEnv<V>, prompt: &str) {
     let code = prompt.split_whitespace().last().unwrap().trim_matches('`');
-    assert!(prompt.contains(&format!("hermes pairing approve {}", V::WORD)), "{prompt}");
-    let approved = env.run(&["pairing", "approve", V::WORD, code]);
+    assert!(prompt.contains(&format!("hermes pairing approve {}", V::NAME)), "{prompt}");
+    let approved = env.run(&["pairing", "approve", V::NAME, code]);
     assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
 }
 
-pub(super) async fn ignores_strangers<V: Venue>() -> Able {
+pub(super) async fn ignores_strangers<V: FakePlatform>() -> Supported {
     let env = PlatformEnv::<V>::with(PlatformEnv::<V>::echo_script([]), "").await.open().await;
-    let (ann, bob) = (env.server.direct(env.ann), env.server.direct(env.bob));
+    let (ann, bob) = (env.server.direct_chat(env.ann), env.server.direct_chat(env.bob));
     env.send(env.bob, bob, "let me in");
     let_in(&env, &env.wait_for_replies(bob, 1).await[0]);
     env.send(env.bob, bob, "thank you");
     env.wait_for_replies(bob, 2).await;
 
-    let before = env.server.deeds().len();
+    let before = env.server.actions().len();
     env.mention(env.ann, env.channel, "hello?");
     env.mention(env.ann, env.channel, "/status");
     for text in ["let me in", "hello?", "/status"] {
@@ -47,8 +47,8 @@ pub(super) async fn ignores_strangers<V: Venue>() -> Able {
     env.send(env.bob, bob, "still there?");
     env.wait_for_replies(bob, 3).await;
     let prompt = env.wait_for_replies(ann, 1).await;
-    let deeds = env.server.deeds().split_off(before);
-    let others: Vec<&Deed<V::Id>> = deeds.iter().filter(|deed| deed.chat != Some(bob)).collect();
+    let deeds = env.server.actions().split_off(before);
+    let others: Vec<&PlatformAction<V::Id>> = deeds.iter().filter(|deed| deed.chat != Some(bob)).collect();
     assert!(others.len() == 1 && others[0].chat == Some(ann), "{others:?}");
     assert_eq!(env.model_requests().len(), 2);
 
@@ -59,26 +59,26 @@ pub(super) async fn ignores_strangers<V: Venue>() -> Able {
     Ok(())
 }
 
-pub(super) async fn accepts_one_button_press_from_the_right_person<V: Venue>() -> Able {
-    V::buttons()?;
-    let env = at_home::<V>([terminal_call("c1", DANGER), Step::text("done")]).await;
+pub(super) async fn accepts_one_button_press_from_the_right_person<V: FakePlatform>() -> Supported {
+    V::supports_buttons()?;
+    let env = at_home::<V>([terminal_call("c1", DANGER), ScriptStep::text("done")]).await;
     let message = env.mention(env.ann, env.channel, "do it");
     let room = env.reply_chat(message).await;
     let question = env.wait_for_message(room, "a question", |seen| !seen.buttons.is_empty()).await;
     let (_, once) = &question.buttons[0];
-    env.server.push(env.bob, question.id, once).await.unwrap();
+    env.server.click_button(env.bob, question.id, once).await.unwrap();
     env.wait("bob is prompt no", |server| {
-        server.whispers(env.bob).iter().any(|prompt| prompt.contains("can answer")).then_some(())
+        server.private_notices(env.bob).iter().any(|prompt| prompt.contains("can answer")).then_some(())
     })
     .await;
     assert_eq!(done(&env), 0);
-    let push = || env.server.push(env.ann, question.id, once);
+    let push = || env.server.click_button(env.ann, question.id, once);
     // The second may find the button gone.
     let (first, _) = tokio::join!(push(), push());
     first.unwrap();
     env.wait_for_message(room, "the answer", |seen| seen.text == "done").await;
     env.wait("there is nothing to press", |server| {
-        server.seen(room).iter().all(|seen| seen.buttons.is_empty()).then_some(())
+        server.bot_messages(room).iter().all(|seen| seen.buttons.is_empty()).then_some(())
     })
     .await;
     env.mention(env.ann, room, "and now?");
@@ -88,26 +88,26 @@ pub(super) async fn accepts_one_button_press_from_the_right_person<V: Venue>() -
     Ok(())
 }
 
-pub(super) async fn shows_who_answered<V: Venue>() -> Able {
-    V::edits()?;
-    let env = at_home::<V>([terminal_call("c1", DANGER), Step::text("done")]).await;
-    let dm = env.server.direct(env.ann);
+pub(super) async fn shows_who_answered<V: FakePlatform>() -> Supported {
+    V::supports_edits()?;
+    let env = at_home::<V>([terminal_call("c1", DANGER), ScriptStep::text("done")]).await;
+    let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "do it");
     let question = env.wait_for_message(dm, "a question", |seen| seen.text.contains("Allow this?")).await;
     env.send(env.ann, dm, "/approve");
-    let by = format!("allowed once by {}:{} at ", V::WORD, env.ann);
+    let by = format!("allowed once by {}:{} at ", V::NAME, env.ann);
     let shown = env.wait_for_message(dm, &by, |seen| seen.id == question.id && seen.text.contains(&by)).await;
     assert!(shown.text.ends_with(" UTC") && shown.text.starts_with(&question.text), "{shown:?}");
-    assert_eq!((shown.before, shown.buttons), (vec![question.text], Vec::new()));
+    assert_eq!((shown.previous_texts, shown.buttons), (vec![question.text], Vec::new()));
     env.wait_for_message(dm, "the answer", |seen| seen.text == "done").await;
     assert_eq!(done(&env), 1);
     env.close().await;
     Ok(())
 }
 
-pub(super) async fn keeps_questions_across_a_crash<V: Venue>() -> Able {
-    let mut env = at_home::<V>([terminal_call("c1", DANGER), Step::text("as you wish")]).await;
-    let dm = env.server.direct(env.ann);
+pub(super) async fn keeps_questions_across_a_crash<V: FakePlatform>() -> Supported {
+    let mut env = at_home::<V>([terminal_call("c1", DANGER), ScriptStep::text("as you wish")]).await;
+    let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "do it");
     let said = env.wait_for_replies(dm, 1).await;
     assert!(said[0].contains("chmod"), "{said:?}");
@@ -122,9 +122,9 @@ pub(super) async fn keeps_questions_across_a_crash<V: Venue>() -> Able {
     Ok(())
 }
 
-pub(super) async fn runs_commands_during_a_turn<V: Venue>() -> Able {
-    let env = PlatformEnv::<V>::then_echo([Step::Silence]).await.open().await;
-    let dm = env.server.direct(env.ann);
+pub(super) async fn runs_commands_during_a_turn<V: FakePlatform>() -> Supported {
+    let env = PlatformEnv::<V>::then_echo([ScriptStep::Silence]).await.open().await;
+    let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "wait for it");
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.send(env.ann, dm, "after that");
@@ -141,9 +141,9 @@ pub(super) async fn runs_commands_during_a_turn<V: Venue>() -> Able {
     Ok(())
 }
 
-pub(super) async fn stop_ends_waits<V: Venue>() -> Able {
+pub(super) async fn stop_ends_waits<V: FakePlatform>() -> Supported {
     let env = at_home::<V>([terminal_call("c1", "sleep 600"), terminal_call("c2", DANGER)]).await;
-    let dm = env.server.direct(env.ann);
+    let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "wait for it");
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.send(env.ann, dm, "/stop");
@@ -152,13 +152,13 @@ pub(super) async fn stop_ends_waits<V: Venue>() -> Able {
     let question = env.wait_for_message(dm, "a question", |seen| seen.text.contains("Allow this?")).await;
     env.send(env.ann, dm, "/stop");
     env.wait("it was stopped again", |server| {
-        let ends = server.seen(dm).into_iter().filter(|seen| seen.text == "interrupted").count();
+        let ends = server.bot_messages(dm).into_iter().filter(|seen| seen.text == "interrupted").count();
         (ends == 2).then_some(())
     })
     .await;
     env.send(env.ann, dm, "hello");
     env.wait_for_message(dm, "the answer", |seen| seen.text == "echo: hello").await;
-    if V::edits().is_ok() {
+    if V::supports_edits().is_ok() {
         let is_over = |text: &str| text.contains("no longer needed");
         env.wait_for_message(dm, "the end of the question", |seen| {
             seen.id == question.id && is_over(&seen.text)

@@ -1,12 +1,12 @@
 //! Crashes at each step of a message.
 
-use hermes_testkit::venue::Able;
-use hermes_testkit::{Step, Venue};
+use hermes_testkit::fake_platform::Supported;
+use hermes_testkit::{FakePlatform, ScriptStep};
 
 use crate::env::{PlatformEnv, eventually, terminal_call};
 
 /// Restarts, sends one more message and asserts exactly these replies.
-async fn ends_with<V: Venue>(mut env: PlatformEnv<V>, dm: V::Id, answers: &[&str]) -> Able {
+async fn ends_with<V: FakePlatform>(mut env: PlatformEnv<V>, dm: V::Id, answers: &[&str]) -> Supported {
     env.kill();
     env.start().await;
     env.wait_for_replies(dm, answers.len()).await;
@@ -17,9 +17,9 @@ async fn ends_with<V: Venue>(mut env: PlatformEnv<V>, dm: V::Id, answers: &[&str
     Ok(())
 }
 
-pub(super) async fn answers_messages_sent_while_it_was_down<V: Venue>() -> Able {
+pub(super) async fn answers_messages_sent_while_it_was_down<V: FakePlatform>() -> Supported {
     let mut env = PlatformEnv::<V>::echo().await.open().await;
-    let dm = env.server.direct(env.ann);
+    let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "one");
     env.wait_for_replies(dm, 1).await;
     env.kill();
@@ -31,23 +31,23 @@ pub(super) async fn answers_messages_sent_while_it_was_down<V: Venue>() -> Able 
     Ok(())
 }
 
-pub(super) async fn survives_a_crash_in_the_model<V: Venue>() -> Able {
-    let env = PlatformEnv::<V>::then_echo([Step::Silence]).await.open().await;
-    let dm = env.server.direct(env.ann);
+pub(super) async fn survives_a_crash_in_the_model<V: FakePlatform>() -> Supported {
+    let env = PlatformEnv::<V>::then_echo([ScriptStep::Silence]).await.open().await;
+    let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "hello");
     eventually("the model is asked", || env.model_requests().len() == 1);
     ends_with(env, dm, &["echo: hello"]).await
 }
 
-pub(super) async fn survives_a_crash_in_a_command<V: Venue>() -> Able {
+pub(super) async fn survives_a_crash_in_a_command<V: FakePlatform>() -> Supported {
     let config = format!("{}gateway:\n  terminal_backend: local\n", PlatformEnv::<V>::allow_everyone());
     let steps = [
         terminal_call("c1", "echo ran >>~/log; sleep 600"),
         terminal_call("c2", "wc -l <~/log"),
-        Step::text("done"),
+        ScriptStep::text("done"),
     ];
     let mut env = PlatformEnv::<V>::with(PlatformEnv::<V>::echo_script(steps), &config).await.open().await;
-    let dm = env.server.direct(env.ann);
+    let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "do it");
     eventually("the command runs", || env.path("owner/log").exists());
     env.kill();
@@ -62,20 +62,20 @@ pub(super) async fn survives_a_crash_in_a_command<V: Venue>() -> Able {
     ends_with(env, dm, &["done"]).await
 }
 
-pub(super) async fn survives_a_crash_after_sending<V: Venue>() -> Able {
+pub(super) async fn survives_a_crash_after_sending<V: FakePlatform>() -> Supported {
     let env = PlatformEnv::<V>::echo().await.open().await;
-    let dm = env.server.direct(env.ann);
-    env.server.lose_answers(1)?;
+    let dm = env.server.direct_chat(env.ann);
+    env.server.lose_send_responses(1)?;
     env.send(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
     ends_with(env, dm, &["echo: hello"]).await
 }
 
-pub(super) async fn survives_a_crash_before_sending<V: Venue>() -> Able {
+pub(super) async fn survives_a_crash_before_sending<V: FakePlatform>() -> Supported {
     let env = PlatformEnv::<V>::echo().await.open().await;
-    let dm = env.server.direct(env.ann);
-    env.server.fail(2)?;
+    let dm = env.server.direct_chat(env.ann);
+    env.server.fail_sends(2)?;
     env.send(env.ann, dm, "hello");
-    env.wait("it was tried", |server| (server.refusals() > 0).then_some(())).await;
+    env.wait("it was tried", |server| (server.refused_sends() > 0).then_some(())).await;
     ends_with(env, dm, &["echo: hello"]).await
 }

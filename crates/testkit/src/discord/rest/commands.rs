@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::form::{Call, Outcome, Refusal, invalid, only, own, refuse, snowflake, text};
-use super::super::state::{Id, World};
+use super::super::request::{Call, Outcome, Refusal, invalid, only, own, refuse, snowflake, text};
+use super::super::state::{Snowflake, World};
 
 const FIELDS: &[&str] = &[
     "name", "name_localizations", "description", "description_localizations", "options",
@@ -56,11 +56,11 @@ pub(super) fn route(world: &mut World, call: &Call<'_>, application: &str) -> Ou
     }
 }
 
-fn all(world: &World, guild: Option<Id>) -> Value {
+fn all(world: &World, guild: Option<Snowflake>) -> Value {
     world.commands.values().filter(|(known, _)| *known == guild).map(|(_, command)| command.clone()).collect()
 }
 
-fn one(world: &World, guild: Option<Id>, id: Id, status: u16) -> Outcome {
+fn one(world: &World, guild: Option<Snowflake>, id: Snowflake, status: u16) -> Outcome {
     let found = world.commands.get(&id).filter(|(known, _)| *known == guild);
     found.map(|(_, command)| (status, command.clone())).ok_or_else(|| refuse(10_063))
 }
@@ -69,13 +69,13 @@ fn kind(command: &Value) -> u64 {
     command["type"].as_u64().unwrap_or(1)
 }
 
-fn find(world: &World, guild: Option<Id>, command: &Value) -> Option<Id> {
+fn find(world: &World, guild: Option<Snowflake>, command: &Value) -> Option<Snowflake> {
     let same = |known: &Value| known["name"] == command["name"] && kind(known) == kind(command);
     let found = world.commands.iter().find(|(_, (place, known))| *place == guild && same(known));
     found.map(|(id, _)| *id)
 }
 
-fn replace(world: &mut World, call: &Call<'_>, guild: Option<Id>) -> Outcome {
+fn replace(world: &mut World, call: &Call<'_>, guild: Option<Snowflake>) -> Outcome {
     let list = call
         .body
         .as_array()
@@ -108,9 +108,9 @@ fn replace(world: &mut World, call: &Call<'_>, guild: Option<Id>) -> Outcome {
     Ok((200, all(world, guild)))
 }
 
-fn add(world: &mut World, guild: Option<Id>, command: &Value, known: Option<Id>) -> Id {
-    let id = known.unwrap_or_else(|| world.id());
-    let version = world.id();
+fn add(world: &mut World, guild: Option<Snowflake>, command: &Value, known: Option<Snowflake>) -> Snowflake {
+    let id = known.unwrap_or_else(|| world.next_id());
+    let version = world.next_id();
     let mut json = json!({
         "id": id.to_string(), "application_id": world.bot.to_string(), "version": version.to_string(), "type": kind(command),
         "default_member_permissions": null, "description": "", "options": [], "nsfw": false,

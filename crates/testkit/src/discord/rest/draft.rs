@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::form::{Call, Refusal, Upload, id_in, invalid, only, refuse, text};
-use super::super::state::{Attachment, Id, Manner, Message, World};
+use super::super::request::{Call, Refusal, Upload, id_in, invalid, only, refuse, text};
+use super::super::state::{DownloadBehavior, FakeAttachment, FakeMessage, Snowflake, World};
 
 /// What a client wants a message to be. What it did not say is none.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(super) struct Draft {
     pub(super) components: Option<Value>,
     pub(super) flags: Option<u64>,
     allowed: Value,
-    attachments: Option<Vec<Attachment>>,
+    attachments: Option<Vec<FakeAttachment>>,
 }
 
 /// The fields that creating and editing have in common.
@@ -44,7 +44,7 @@ impl Draft {
         world: &mut World,
         body: &Value,
         files: &[Upload],
-        kept: &[Attachment],
+        kept: &[FakeAttachment],
         source: Source,
     ) -> Result<Self, Refusal> {
         let more: &[&str] = match source {
@@ -89,15 +89,15 @@ impl Draft {
     }
 
     /// Makes a message what the draft says.
-    pub(super) fn put(self, world: &World, message: &mut Message) {
+    pub(super) fn put(self, world: &World, message: &mut FakeMessage) {
         if let Some(content) = self.content {
             let old = std::mem::replace(&mut message.content, content);
             if message.edited.is_some() {
                 message.edits.push(old);
             }
-            let (users, roles, everyone) = world.mentioned(&message.content);
+            let (users, roles, everyone) = world.parse_mentions(&message.content);
             let may = |kind: &str| self.allowed.is_null() || has(&self.allowed["parse"], kind);
-            let named = |kind: &str, id: &Id| {
+            let named = |kind: &str, id: &Snowflake| {
                 let list = self.allowed[kind].as_array();
                 list.is_some_and(|list| list.iter().any(|known| id_in(known) == Some(*id)))
             };
@@ -247,8 +247,8 @@ fn attachments(
     world: &mut World,
     list: &Value,
     files: &[Upload],
-    kept: &[Attachment],
-) -> Result<Vec<Attachment>, Refusal> {
+    kept: &[FakeAttachment],
+) -> Result<Vec<FakeAttachment>, Refusal> {
     let known = [
         "id", "filename", "description", "title", "duration_secs", "waveform", "is_spoiler", "size", "url",
         "proxy_url", "content_type", "height", "width", "spoiler", "ephemeral",
@@ -287,20 +287,24 @@ fn attachments(
     Ok(result)
 }
 
-fn uploaded(world: &mut World, file: &Upload, name: &str, description: Option<String>) -> Attachment {
-    Attachment {
-        id: world.id(),
+fn uploaded(world: &mut World, file: &Upload, name: &str, description: Option<String>) -> FakeAttachment {
+    FakeAttachment {
+        id: world.next_id(),
         name: name.to_owned(),
         description,
         content_type: file.content_type.clone(),
         size: file.bytes.len() as u64,
         bytes: file.bytes.clone(),
-        manner: Manner::Whole,
+        download: DownloadBehavior::Immediate,
     }
 }
 
 /// The message that a new one answers, or none if that may be missing.
-pub(super) fn reference(world: &World, body: &Value, channel: Id) -> Result<Option<Id>, Refusal> {
+pub(super) fn reference(
+    world: &World,
+    body: &Value,
+    channel: Snowflake,
+) -> Result<Option<Snowflake>, Refusal> {
     let reference = &body["message_reference"];
     if reference.is_null() {
         return Ok(None);
@@ -323,7 +327,7 @@ pub(super) fn reference(world: &World, body: &Value, channel: Id) -> Result<Opti
 }
 
 /// The nonce of a new message, and the message that already has it.
-pub(super) fn nonce(world: &World, call: &Call<'_>) -> Result<Option<Id>, Refusal> {
+pub(super) fn nonce(world: &World, call: &Call<'_>) -> Result<Option<Snowflake>, Refusal> {
     let nonce = &call.body["nonce"];
     let enforced = call.body["enforce_nonce"] == true;
     match nonce {

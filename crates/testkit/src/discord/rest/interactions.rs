@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::deeds::EPHEMERAL;
-use super::super::form::{Call, Outcome, Refusal, invalid, only, own, refuse, snowflake};
-use super::super::people::blank_message;
-use super::super::state::{Id, Message, World};
+use super::super::mutations::EPHEMERAL;
+use super::super::request::{Call, Outcome, Refusal, invalid, only, own, refuse, snowflake};
+use super::super::state::{FakeMessage, Snowflake, World};
+use super::super::users::empty_message;
 use super::draft::{Draft, Source};
 use super::messages;
 
@@ -32,7 +32,7 @@ pub(super) fn route(world: &mut World, call: &Call<'_>) -> Outcome {
                 "@original" => world.interactions.get(&id).and_then(|interaction| interaction.original),
                 other => Some(snowflake(other)?),
             };
-            let fits = |message: &&Message| !message.deleted && message.author == world.bot;
+            let fits = |message: &&FakeMessage| !message.deleted && message.author == world.bot;
             let there = message.and_then(|id| world.messages.get(&id)).filter(fits);
             let message = there.ok_or_else(|| refuse(10_008))?.id;
             match method {
@@ -54,13 +54,13 @@ pub(super) fn route(world: &mut World, call: &Call<'_>) -> Outcome {
     }
 }
 
-fn shown(world: &World, message: Id) -> Outcome {
+fn shown(world: &World, message: Snowflake) -> Outcome {
     let message = world.messages.get(&message).ok_or_else(|| refuse(10_008))?;
     Ok((200, world.message_json(message)))
 }
 
 /// The interaction of a token that is answered and not too old.
-fn by_token(world: &World, application: &str, token: &str) -> Result<Id, Refusal> {
+fn by_token(world: &World, application: &str, token: &str) -> Result<Snowflake, Refusal> {
     own(world, application).map_err(|_| refuse(10_015))?;
     let found = world.interactions.values().find(|interaction| interaction.token == token);
     let found =
@@ -122,7 +122,13 @@ fn callback(world: &mut World, call: &Call<'_>, id: &str, token: &str) -> Outcom
 }
 
 /// Makes the message of an answer.
-fn say(world: &mut World, call: &Call<'_>, data: &Value, interaction: Id, flag: u64) -> Result<Id, Refusal> {
+fn say(
+    world: &mut World,
+    call: &Call<'_>,
+    data: &Value,
+    interaction: Snowflake,
+    flag: u64,
+) -> Result<Snowflake, Refusal> {
     let draft = Draft::check(world, data, &call.files, &[], Source::Interaction)?;
     if draft.is_empty() && flag & LOADING == 0 {
         return Err(refuse(50_006));
@@ -131,13 +137,13 @@ fn say(world: &mut World, call: &Call<'_>, data: &Value, interaction: Id, flag: 
     let (channel, kind, bot) = (asked.channel, asked.kind, world.bot);
     let kind = if kind == 2 { 20 } else { 0 };
     let mut message =
-        Message { kind, interaction: Some(interaction), ..blank_message(world.id(), channel, bot) };
+        FakeMessage { kind, interaction: Some(interaction), ..empty_message(world.next_id(), channel, bot) };
     draft.put(world, &mut message);
     message.flags |= flag;
     Ok(world.add_message(message))
 }
 
-fn followup(world: &mut World, call: &Call<'_>, id: Id) -> Outcome {
+fn followup(world: &mut World, call: &Call<'_>, id: Snowflake) -> Outcome {
     let message = say(world, call, &call.body, id, 0)?;
     shown(world, message)
 }

@@ -2,22 +2,22 @@
 
 use serde_json::{Value, json};
 
-use super::super::form::{Call, Outcome, Refusal, invalid, refuse, snowflake};
 use super::super::gateway::TYPING;
-use super::super::people::blank_message;
-use super::super::state::{Channel, Id, Message, World, made_at, now_ms};
+use super::super::request::{Call, Outcome, Refusal, invalid, refuse, snowflake};
+use super::super::state::{FakeChannel, FakeMessage, Snowflake, World, made_at, now_ms};
+use super::super::users::empty_message;
 use super::draft::{Draft, Source, nonce, reference};
 
 /// For how long a nonce is remembered: Discord says a few minutes.
 const REMEMBERED_MS: u64 = 180_000;
 
 /// The channel, if messages can be in it.
-pub(super) fn channel<'a>(world: &'a World, id: &str) -> Result<&'a Channel, Refusal> {
+pub(super) fn channel<'a>(world: &'a World, id: &str) -> Result<&'a FakeChannel, Refusal> {
     world.channels.get(&snowflake(id)?).ok_or_else(|| refuse(10_003))
 }
 
 /// The message, if it is in the channel and still there.
-pub(super) fn message<'a>(world: &'a World, place: &str, id: &str) -> Result<&'a Message, Refusal> {
+pub(super) fn message<'a>(world: &'a World, place: &str, id: &str) -> Result<&'a FakeMessage, Refusal> {
     let place = channel(world, place)?.id;
     let found = world.messages.get(&snowflake(id)?);
     found.filter(|message| message.channel == place && !message.deleted).ok_or_else(|| refuse(10_008))
@@ -49,10 +49,10 @@ pub(super) fn list(world: &World, call: &Call<'_>, place: &str) -> Outcome {
         ));
     }
     let all = world.messages_in(place);
-    let fits = |message: &&&Message| {
+    let fits = |message: &&&FakeMessage| {
         before.is_none_or(|before| message.id < before) && after.is_none_or(|after| message.id > after)
     };
-    let mut found: Vec<&Message> = all.iter().filter(fits).copied().collect();
+    let mut found: Vec<&FakeMessage> = all.iter().filter(fits).copied().collect();
     if after.is_some() {
         found.truncate(limit);
     }
@@ -80,7 +80,7 @@ pub(super) fn create(world: &mut World, call: &Call<'_>, place: &str) -> Outcome
         return Ok((200, world.message_json(known)));
     }
     let draft = check(world, call, &call.body, Source::New)?;
-    let message = world.id();
+    let message = world.next_id();
     Ok((200, new(world, draft, &call.body, id, message)?))
 }
 
@@ -100,16 +100,16 @@ pub(super) fn new(
     world: &mut World,
     draft: Draft,
     body: &Value,
-    place: Id,
-    id: Id,
+    place: Snowflake,
+    id: Snowflake,
 ) -> Result<Value, Refusal> {
     let reference = reference(world, body, place)?;
     let bot = world.bot;
-    let mut message = Message {
+    let mut message = FakeMessage {
         kind: if reference.is_some() { 19 } else { 0 },
         reference,
         nonce: body["nonce"].clone(),
-        ..blank_message(id, place, bot)
+        ..empty_message(id, place, bot)
     };
     draft.put(world, &mut message);
     if !message.nonce.is_null() {
@@ -132,7 +132,7 @@ pub(super) fn edit(world: &mut World, call: &Call<'_>, place: &str, id: &str) ->
 }
 
 /// Changes a message of the bot.
-pub(super) fn changed(world: &mut World, call: &Call<'_>, body: &Value, id: Id) -> Outcome {
+pub(super) fn changed(world: &mut World, call: &Call<'_>, body: &Value, id: Snowflake) -> Outcome {
     let Some(mut message) = world.messages.get(&id).cloned() else { return Err(refuse(10_008)) };
     let draft = Draft::check(world, body, &call.files, &message.attachments, Source::Edit)?;
     message.edited = Some(now_ms());

@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::form::{Call, Outcome, Refusal, id_in, invalid, only, refuse, snowflake, text, unquoted};
 use super::super::gateway::GUILDS;
-use super::super::state::{Channel, Id, Kind, World, iso, made_at};
+use super::super::request::{
+    Call, Outcome, Refusal, id_in, invalid, only, refuse, snowflake, text, unquoted,
+};
+use super::super::state::{FakeChannel, FakeChannelKind, Snowflake, World, iso, made_at};
 use super::draft::Source;
 use super::messages::{self, channel, message};
 
@@ -25,9 +27,11 @@ pub(super) fn route(world: &mut World, call: &Call<'_>) -> Outcome {
         ("POST", [place, "typing"]) => messages::typing(world, place),
         ("POST", [place, "messages", id, "threads"]) => from_message(world, call, place, id),
         ("POST", [place, "threads"]) => start(world, call, place),
-        ("GET", [place, "threads", "archived", "public"]) => archived(world, call, place, Kind::Thread),
+        ("GET", [place, "threads", "archived", "public"]) => {
+            archived(world, call, place, FakeChannelKind::Thread)
+        }
         ("GET", [place, "users", "@me", "threads", "archived", "private"]) => {
-            archived(world, call, place, Kind::PrivateThread)
+            archived(world, call, place, FakeChannelKind::PrivateThread)
         }
         (_, [place, "thread-members", "@me"]) => membership(world, call, place),
         (_, [_] | [_, "messages" | "typing" | "threads"] | [_, "messages", _]) => Err(refuse(405)),
@@ -47,7 +51,7 @@ pub(super) fn open_dm(world: &mut World, call: &Call<'_>) -> Outcome {
     answer(world, id, 200)
 }
 
-fn answer(world: &World, id: Id, status: u16) -> Outcome {
+fn answer(world: &World, id: Snowflake, status: u16) -> Outcome {
     let channel = world.channels.get(&id).ok_or_else(|| refuse(10_003))?;
     Ok((status, world.channel_json(channel)))
 }
@@ -98,14 +102,14 @@ fn auto_archive(body: &Value) -> Result<u64, Refusal> {
 }
 
 /// Whether the bot may make threads, and whether there can be any here.
-fn allowed(world: &World, place: &str) -> Result<Id, Refusal> {
+fn allowed(world: &World, place: &str) -> Result<Snowflake, Refusal> {
     let channel = channel(world, place)?;
-    if world.troubles.no_threads {
+    if world.injected.no_threads {
         return Err(Refusal { fault: false, ..refuse(50_013) });
     }
     match channel.kind {
-        Kind::Text | Kind::Forum | Kind::Media => Ok(channel.id),
-        Kind::Dm | Kind::Thread | Kind::PrivateThread => Err(refuse(50_024)),
+        FakeChannelKind::Text | FakeChannelKind::Forum | FakeChannelKind::Media => Ok(channel.id),
+        FakeChannelKind::Dm | FakeChannelKind::Thread | FakeChannelKind::PrivateThread => Err(refuse(50_024)),
     }
 }
 
@@ -123,7 +127,7 @@ fn from_message(world: &mut World, call: &Call<'_>, place: &str, id: &str) -> Ou
         return Err(refuse(160_004));
     }
     let bot = world.bot;
-    let thread = world.start_thread(bot, parent, Some(from), name, Kind::Thread, duration);
+    let thread = world.start_thread(bot, parent, Some(from), name, FakeChannelKind::Thread, duration);
     answer(world, thread, 201)
 }
 
@@ -133,7 +137,7 @@ fn start(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
     let body = &call.body;
     let (is_forum, wants_tags) = {
         let channel = channel(world, place)?;
-        (channel.kind.is_forum(), channel.wants_tags)
+        (channel.kind.is_forum(), channel.requires_tags)
     };
     let mut known = vec!["name", "auto_archive_duration", "rate_limit_per_user"];
     known.extend(if is_forum { ["message", "applied_tags"] } else { ["type", "invitable"] });
@@ -145,10 +149,10 @@ fn start(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
     let name = text(body, "name", 1, 100)?;
     let duration = auto_archive(body)?;
     let kind = match body["type"].as_u64() {
-        _ if is_forum => Kind::Thread,
-        Some(11) => Kind::Thread,
-        Some(12) => Kind::PrivateThread,
-        None if body["type"].is_null() => Kind::PrivateThread,
+        _ if is_forum => FakeChannelKind::Thread,
+        Some(11) => FakeChannelKind::Thread,
+        Some(12) => FakeChannelKind::PrivateThread,
+        None if body["type"].is_null() => FakeChannelKind::PrivateThread,
         _ => return Err(invalid("type", "BASE_TYPE_CHOICES", "Value must be one of {10, 11, 12}.")),
     };
     if is_forum && !body["message"].is_object() {
@@ -175,8 +179,8 @@ fn start(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
 pub(super) fn active(world: &World, guild: &str) -> Outcome {
     let guild = world.guilds.get(&snowflake(guild)?).ok_or_else(|| refuse(10_004))?.id;
     let is_open =
-        |thread: &&Channel| thread.kind.is_thread() && thread.guild == Some(guild) && !thread.archived;
-    let threads: Vec<&Channel> = world.channels.values().filter(is_open).rev().collect();
+        |thread: &&FakeChannel| thread.kind.is_thread() && thread.guild == Some(guild) && !thread.archived;
+    let threads: Vec<&FakeChannel> = world.channels.values().filter(is_open).rev().collect();
     let joined = threads.iter().filter(|thread| thread.members.contains(&world.bot));
     let members: Vec<Value> = joined.map(|thread| World::thread_member_json(thread.id, world.bot)).collect();
     let threads: Vec<Value> = threads.iter().map(|thread| world.channel_json(thread)).collect();
@@ -185,9 +189,9 @@ pub(super) fn active(world: &World, guild: &str) -> Outcome {
 
 /// The archived threads of a channel that all can see, those archived last first; or those by invitation that the bot is in,
 /// the newest first.
-fn archived(world: &World, call: &Call<'_>, place: &str, kind: Kind) -> Outcome {
+fn archived(world: &World, call: &Call<'_>, place: &str, kind: FakeChannelKind) -> Outcome {
     let place = channel(world, place)?;
-    if place.kind.is_thread() || place.kind == Kind::Dm {
+    if place.kind.is_thread() || place.kind == FakeChannelKind::Dm {
         return Err(refuse(50_024));
     }
     let limit: usize = call.param("limit").map_or(Ok(50), str::parse).unwrap_or_default();
@@ -195,18 +199,18 @@ fn archived(world: &World, call: &Call<'_>, place: &str, kind: Kind) -> Outcome 
         return Err(invalid("limit", "NUMBER_TYPE_MAX", "int value should be between 2 and 100."));
     }
     let before = call.param("before").map(unquoted);
-    let since = |thread: &Channel| thread.archived_at.unwrap_or_else(|| made_at(thread.id));
-    let mut threads: Vec<&Channel> = world.threads_of(place.id);
+    let since = |thread: &FakeChannel| thread.archived_at.unwrap_or_else(|| made_at(thread.id));
+    let mut threads: Vec<&FakeChannel> = world.threads_of(place.id);
     threads.retain(|thread| {
-        let is_seen = kind == Kind::Thread || thread.members.contains(&world.bot);
+        let is_seen = kind == FakeChannelKind::Thread || thread.members.contains(&world.bot);
         let is_earlier = before.as_ref().is_none_or(|before| match kind {
-            Kind::Thread => iso(since(thread)) < *before,
+            FakeChannelKind::Thread => iso(since(thread)) < *before,
             _ => snowflake(before).is_ok_and(|before| thread.id < before),
         });
         thread.archived && thread.kind == kind && is_seen && is_earlier
     });
     threads.sort_by_key(|thread| {
-        std::cmp::Reverse(if kind == Kind::Thread { since(thread) } else { thread.id })
+        std::cmp::Reverse(if kind == FakeChannelKind::Thread { since(thread) } else { thread.id })
     });
     let has_more = threads.len() > limit;
     let threads: Vec<Value> =

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use hermes_testkit::discord::{File, Limits, Manner, Options, Post, Server, Trouble};
+use hermes_testkit::discord::{
+    DiscordServer, DownloadBehavior, InjectedFault, ServerOptions, ServerRateLimits, UserFile, UserPost,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -13,7 +15,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// Sends a request on a connection of its own and returns what comes back; nothing if the connection breaks.
-async fn raw(server: &Server, line: &str, headers: &str, body: &str) -> Option<(u16, String, String)> {
+async fn raw(server: &DiscordServer, line: &str, headers: &str, body: &str) -> Option<(u16, String, String)> {
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     let length = body.len();
     let request = format!(
@@ -28,14 +30,14 @@ async fn raw(server: &Server, line: &str, headers: &str, body: &str) -> Option<(
     Some((status, head.to_owned(), body.to_owned()))
 }
 
-async fn call(server: &Server, method: &str, path: &str, body: Value) -> Option<(u16, Value)> {
+async fn call(server: &DiscordServer, method: &str, path: &str, body: Value) -> Option<(u16, Value)> {
     let headers = format!("authorization: Bot {}\r\ncontent-type: application/json\r\n", server.token());
     let text = if body.is_null() { String::new() } else { body.to_string() };
     let (status, _, body) = raw(server, &format!("{method} /api/v10{path}"), &headers, &text).await?;
     Some((status, serde_json::from_str(&body).unwrap_or(Value::Null)))
 }
 
-async fn connect(server: &Server) -> Socket {
+async fn connect(server: &DiscordServer) -> Socket {
     let url = format!("{}/?v=10&encoding=json", server.gateway_url());
     let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
     assert_eq!(hear(&mut socket).await["op"], 10);
@@ -61,22 +63,22 @@ fn identify(token: &str, intents: u64) -> Value {
     json!({"op": 2, "d": {"token": token, "intents": intents, "properties": properties}})
 }
 
-async fn house(options: Options) -> (Server, u64, u64) {
-    let server = Server::start(options).await.unwrap();
-    let ann = server.user("ann");
-    let guild = server.guild("house", &[ann]);
-    let room = server.channel(guild, "general");
+async fn house(options: ServerOptions) -> (DiscordServer, u64, u64) {
+    let server = DiscordServer::start(options).await.unwrap();
+    let ann = server.add_user("ann");
+    let guild = server.add_guild("house", &[ann]);
+    let room = server.add_channel(guild, "general");
     (server, ann, room)
 }
 
-fn wide() -> Options {
-    Options { limits: Limits::Wide, ..Options::default() }
+fn wide() -> ServerOptions {
+    ServerOptions { rate_limits: ServerRateLimits::Unlimited, ..ServerOptions::default() }
 }
 
 #[tokio::test]
 async fn what_discord_would_refuse_is_refused_and_noted() {
     let (server, ann, room) = house(wide()).await;
-    let theirs = server.say(ann, room, "hi");
+    let theirs = server.send_text(ann, room, "hi");
     let messages = format!("/channels/{room}/messages");
     let button = |id: &str| json!({"type": 2, "style": 1, "label": "x", "custom_id": id});
     let row = |buttons: Vec<Value>| json!({"type": 1, "components": buttons});
@@ -115,17 +117,17 @@ async fn what_discord_would_refuse_is_refused_and_noted() {
     for (number, (method, path, body, status, code)) in wrong.into_iter().enumerate() {
         let (given, answer) = call(&server, method, &path, body).await.unwrap();
         assert_eq!((given, answer["code"].as_u64().unwrap()), (status, code), "{method} {path}: {answer}");
-        assert_eq!(server.faults().len(), number + 1);
+        assert_eq!(server.violations().len(), number + 1);
     }
-    let before = server.faults().len();
+    let before = server.violations().len();
     // The longest that is taken, and a thread that is made once.
     assert_eq!(call(&server, "POST", &messages, json!({"content": "é".repeat(2000)})).await.unwrap().0, 200);
     assert_eq!(call(&server, "POST", &thread, json!({"name": "x"})).await.unwrap().0, 201);
-    assert_eq!(server.faults().len(), before);
-    server.expect(160_004);
+    assert_eq!(server.violations().len(), before);
+    server.expect_violation(160_004);
     let (status, answer) = call(&server, "POST", &thread, json!({"name": "x"})).await.unwrap();
     assert_eq!((status, &answer["code"]), (400, &json!(160_004)));
-    assert_eq!(server.faults().len(), before);
+    assert_eq!(server.violations().len(), before);
     let (status, _, body) =
         raw(&server, "GET /api/v10/users/@me", "authorization: Bot x\r\n", "").await.unwrap();
     assert_eq!((status, serde_json::from_str::<Value>(&body).unwrap()["code"].clone()), (401, json!(0)));
@@ -139,7 +141,7 @@ async fn a_nonce_is_taken_once() {
     let first = call(&server, "POST", &path, body.clone()).await.unwrap().1;
     let again = call(&server, "POST", &path, body).await.unwrap().1;
     assert_eq!(first["id"], again["id"]);
-    assert_eq!(server.look(|world| world.said_by_bot(room).len()), 1);
+    assert_eq!(server.read(|world| world.bot_messages_in(room).len()), 1);
 }
 
 #[tokio::test]
@@ -147,12 +149,12 @@ async fn calls_go_wrong_as_the_test_wants() {
     let (server, _, room) = house(wide()).await;
     let path = format!("/channels/{room}/messages");
     let body = || json!({"content": "x"});
-    server.trouble("POST /channels/*/messages", 2, Trouble::Fail(502));
-    server.trouble("POST /channels/*/messages", 1, Trouble::Break);
-    server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
+    server.inject("POST /channels/*/messages", 2, InjectedFault::Fail(502));
+    server.inject("POST /channels/*/messages", 1, InjectedFault::Disconnect);
+    server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
     assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 502);
     assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 502);
-    let said = || server.look(|world| world.said_by_bot(room).len());
+    let said = || server.read(|world| world.bot_messages_in(room).len());
     assert_eq!((call(&server, "POST", &path, body()).await, said()), (None, 0));
     assert_eq!((call(&server, "POST", &path, body()).await, said()), (None, 1));
     assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 200);
@@ -165,38 +167,50 @@ async fn calls_go_wrong_as_the_test_wants() {
     assert!(tokio::time::timeout(Duration::from_millis(300), hangs).await.is_err());
     server.recover();
     assert_eq!(call(&server, "GET", "/users/@me", Value::Null).await.unwrap().0, 200);
-    server.trouble("POST /channels/*/messages", 1, Trouble::RateLimit { retry_after: 60.0, global: true });
+    server.inject(
+        "POST /channels/*/messages",
+        1,
+        InjectedFault::RateLimit { retry_after: 60.0, global: true },
+    );
     let (status, answer) = call(&server, "POST", &path, body()).await.unwrap();
     assert_eq!((status, &answer["retry_after"], &answer["global"]), (429, &json!(60.0), &json!(true)));
-    assert_eq!(server.faults(), Vec::<String>::new());
+    assert_eq!(server.violations(), Vec::<String>::new());
     // Whoever does not wait is noted.
     call(&server, "GET", "/users/@me", Value::Null).await.unwrap();
-    assert_eq!(server.faults(), ["429: GET /users/@me: came again before it should"]);
+    assert_eq!(server.violations(), ["429: GET /users/@me: came again before it should"]);
 }
 
 #[tokio::test]
 async fn who_does_not_wait_is_noted() {
-    let (server, _, room) = house(Options::default()).await;
+    let (server, _, room) = house(ServerOptions::default()).await;
     let path = format!("/channels/{room}/messages");
     for _ in 0..5 {
         assert_eq!(call(&server, "POST", &path, json!({"content": "x"})).await.unwrap().0, 200);
     }
     let (status, answer) = call(&server, "POST", &path, json!({"content": "x"})).await.unwrap();
     assert_eq!((status, &answer["global"]), (429, &json!(false)));
-    assert_eq!(server.faults(), Vec::<String>::new());
+    assert_eq!(server.violations(), Vec::<String>::new());
     assert_eq!(call(&server, "POST", &path, json!({"content": "x"})).await.unwrap().0, 429);
-    assert_eq!(server.faults().len(), 1);
+    assert_eq!(server.violations().len(), 1);
 }
 
 #[tokio::test]
 async fn files_are_served_slowly_or_without_an_end() {
     let (server, ann, room) = house(wide()).await;
-    let file =
-        |manner: Manner| File { name: "a".to_owned(), bytes: b"abc".to_vec(), manner, ..File::default() };
-    let files = vec![file(Manner::Whole), file(Manner::Slow(1, 5)), file(Manner::Endless)];
-    let message = server.post(ann, room, Post { files, ..Post::default() });
+    let file = |manner: DownloadBehavior| UserFile {
+        name: "a".to_owned(),
+        bytes: b"abc".to_vec(),
+        download,
+        ..UserFile::default()
+    };
+    let files = vec![
+        file(DownloadBehavior::Immediate),
+        file(DownloadBehavior::Slow(1, 5)),
+        file(DownloadBehavior::Endless),
+    ];
+    let message = server.send_post(ann, room, UserPost { files, ..UserPost::default() });
     let ids = server
-        .look(|world| world.messages[&message].attachments.iter().map(|file| file.id).collect::<Vec<_>>());
+        .read(|world| world.messages[&message].attachments.iter().map(|file| file.id).collect::<Vec<_>>());
     let path = |id: u64| format!("GET /attachments/{room}/{id}/a");
     assert_eq!(raw(&server, &path(ids[0]), "", "").await.unwrap().2, "abc");
     let slow = raw(&server, &path(ids[1]), "", "").await.unwrap().2;
@@ -209,7 +223,8 @@ async fn files_are_served_slowly_or_without_an_end() {
 
 #[tokio::test]
 async fn the_gateway_closes_on_whoever_breaks_its_rules() {
-    let options = Options { privileged: 0, heartbeat: Duration::from_millis(400), ..wide() };
+    let options =
+        ServerOptions { privileged_intents: 0, heartbeat_interval: Duration::from_millis(400), ..wide() };
     let (server, ann, room) = house(options).await;
     let wrong = [
         (json!({"op": 3, "d": {}}), 4003),
@@ -220,7 +235,7 @@ async fn the_gateway_closes_on_whoever_breaks_its_rules() {
         (json!({"op": 2, "d": {"token": server.token()}}), 4013),
     ];
     for (payload, code) in wrong {
-        server.expect(code);
+        server.expect_violation(code);
         let mut socket = connect(&server).await;
         say(&mut socket, payload.clone()).await;
         assert_eq!(hear(&mut socket).await, json!({"closed": code}), "{payload}");
@@ -231,16 +246,16 @@ async fn the_gateway_closes_on_whoever_breaks_its_rules() {
     assert_eq!((&ready["t"], &ready["s"]), (&json!("READY"), &json!(1)));
     assert_eq!(hear(&mut socket).await["t"], "GUILD_CREATE");
     // Without the intent for it, only what is for the bot has a text.
-    server.say(ann, room, "hidden");
+    server.send_text(ann, room, "hidden");
     let mention = format!("<@{}>", server.bot());
-    server.say(ann, room, &mention);
+    server.send_text(ann, room, &mention);
     assert_eq!(hear(&mut socket).await["d"]["content"], "");
     assert_eq!(hear(&mut socket).await["d"]["content"], mention);
-    assert_eq!(server.faults(), Vec::<String>::new());
+    assert_eq!(server.violations(), Vec::<String>::new());
     // Whoever sends no heartbeat is put out; whoever comes back gets what was missed, and must not know the future.
     assert_eq!(hear(&mut socket).await, json!({"closed": 4009}));
-    assert_eq!(server.faults().len(), 1);
-    server.say(ann, room, &mention);
+    assert_eq!(server.violations().len(), 1);
+    server.send_text(ann, room, &mention);
     let resume = |seq: u64| json!({"op": 6, "d": {"token": server.token(), "session_id": ready["d"]["session_id"], "seq": seq}});
     let mut socket = connect(&server).await;
     say(&mut socket, resume(4)).await;
@@ -250,8 +265,8 @@ async fn the_gateway_closes_on_whoever_breaks_its_rules() {
     assert_eq!(hear(&mut socket).await["op"], 11);
     say(&mut socket, json!({"op": 1, "d": 60})).await;
     assert_eq!(hear(&mut socket).await, json!({"closed": 4007}));
-    assert_eq!(server.faults().len(), 2);
-    server.expect(4007);
+    assert_eq!(server.violations().len(), 2);
+    server.expect_violation(4007);
     let mut socket = connect(&server).await;
     say(&mut socket, resume(99)).await;
     assert_eq!(hear(&mut socket).await, json!({"closed": 4007}));
@@ -259,7 +274,7 @@ async fn the_gateway_closes_on_whoever_breaks_its_rules() {
     let mut socket = connect(&server).await;
     say(&mut socket, resume(4)).await;
     assert_eq!(hear(&mut socket).await, json!({"op": 9, "s": null, "t": null, "d": false}));
-    assert_eq!(server.faults().len(), 2);
+    assert_eq!(server.violations().len(), 2);
 }
 
 #[tokio::test]
@@ -268,18 +283,18 @@ async fn a_silent_gateway_says_nothing_and_stays() {
     let mut socket = connect(&server).await;
     say(&mut socket, identify(server.token(), 1 << 9)).await;
     assert_eq!(hear(&mut socket).await["t"], "READY");
-    let first = server.say(ann, room, "x");
+    let first = server.send_text(ann, room, "x");
     assert_eq!(hear(&mut socket).await["d"]["id"], first.to_string());
     server.replay(first);
     assert_eq!(hear(&mut socket).await["d"]["id"], first.to_string());
     server.silence();
-    server.say(ann, room, "y");
+    server.send_text(ann, room, "y");
     say(&mut socket, json!({"op": 1, "d": 3})).await;
     assert!(tokio::time::timeout(Duration::from_millis(300), socket.next()).await.is_err());
     server.recover();
-    server.reconnect();
+    server.request_reconnect();
     assert!(tokio::time::timeout(Duration::from_millis(300), socket.next()).await.is_err());
-    assert_eq!(server.faults(), Vec::<String>::new());
+    assert_eq!(server.violations(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -300,16 +315,16 @@ async fn a_press_is_answered_once_and_soon() {
             .await
             .unwrap()
     };
-    let (reply, (status, _)) = tokio::join!(server.press(ann, message, "x"), answer(0));
+    let (reply, (status, _)) = tokio::join!(server.press_button(ann, message, "x"), answer(0));
     assert_eq!((reply.unwrap().kind, status), (7, 204));
-    assert_eq!(server.look(|world| world.messages[&message].content.clone()), "chosen");
-    server.expect(40_060);
+    assert_eq!(server.read(|world| world.messages[&message].content.clone()), "chosen");
+    server.expect_violation(40_060);
     let (status, refused) = answer(0).await;
     assert_eq!((status, &refused["code"]), (400, &json!(40_060)));
-    assert_eq!(server.faults(), Vec::<String>::new());
-    assert!(server.press(ann, message, "x").await.is_err());
-    assert_eq!(server.faults().len(), 1);
+    assert_eq!(server.violations(), Vec::<String>::new());
+    assert!(server.press_button(ann, message, "x").await.is_err());
+    assert_eq!(server.violations().len(), 1);
     let (status, refused) = answer(1).await;
     assert_eq!((status, &refused["code"]), (404, &json!(10_062)));
-    assert_eq!(server.faults().len(), 2);
+    assert_eq!(server.violations().len(), 2);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::state::{Id, World};
+use super::state::{Snowflake, World};
 
 /// A request that was taken apart.
 #[derive(Debug)]
@@ -128,13 +128,13 @@ pub(super) fn text<'a>(body: &'a Value, field: &str, least: usize, most: usize) 
 }
 
 /// An id of a path or a body.
-pub(super) fn snowflake(text: &str) -> Result<Id, Refusal> {
+pub(super) fn snowflake(text: &str) -> Result<Snowflake, Refusal> {
     let wrong = || invalid("id", "NUMBER_TYPE_COERCE", &format!("Value \"{text}\" is not snowflake."));
     text.parse().map_err(|_| wrong())
 }
 
 /// An id in a body: text, or a number.
-pub(super) fn id_in(value: &Value) -> Option<Id> {
+pub(super) fn id_in(value: &Value) -> Option<Snowflake> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 

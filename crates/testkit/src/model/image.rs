@@ -6,11 +6,11 @@ use hermes_types::ImageKind;
 use serde_json::Value;
 
 /// What Anthropic takes of one picture, in base64.
-const LARGEST: usize = 5 << 20;
+const MAX_ANTHROPIC_BASE64_BYTES: usize = 5 << 20;
 
 /// A picture as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct SentImage {
     /// What the request says it is.
     pub media_type: String,
     /// Its bytes.
@@ -18,7 +18,7 @@ pub struct Picture {
 }
 
 /// All pictures of a request, by whatever protocol, in their order.
-pub(super) fn all(request: &Value) -> Vec<Picture> {
+pub(super) fn all(request: &Value) -> Vec<SentImage> {
     let said = ["messages", "input"].iter().find_map(|name| request[*name].as_array());
     let parts = said.into_iter().flatten().filter_map(|message| message["content"].as_array()).flatten();
     parts
@@ -27,7 +27,7 @@ pub(super) fn all(request: &Value) -> Vec<Picture> {
 }
 
 /// A part of a message of Chat Completions.
-pub(super) fn of_chat(part: &Value) -> Result<Picture, String> {
+pub(super) fn of_chat(part: &Value) -> Result<SentImage, String> {
     fields(part, &["type", "image_url"])?;
     fields(&part["image_url"], &["url", "detail"])?;
     match part["type"].as_str() {
@@ -37,14 +37,17 @@ pub(super) fn of_chat(part: &Value) -> Result<Picture, String> {
 }
 
 /// A block of a message of Anthropic.
-pub(super) fn of_anthropic(block: &Value) -> Result<Picture, String> {
+pub(super) fn of_anthropic(block: &Value) -> Result<SentImage, String> {
     fields(block, &["type", "source", "cache_control"])?;
     let source = &block["source"];
     fields(source, &["type", "media_type", "data"])?;
     let (kind, data) = (source["media_type"].as_str(), source["data"].as_str());
     match (block["type"].as_str(), source["type"].as_str(), kind, data) {
-        (Some("image"), Some("base64"), Some(_), Some(data)) if data.len() > LARGEST => {
-            Err(format!("image exceeds 5 MB maximum: {} bytes > {LARGEST} bytes", data.len()))
+        (Some("image"), Some("base64"), Some(_), Some(data)) if data.len() > MAX_ANTHROPIC_BASE64_BYTES => {
+            Err(format!(
+                "image exceeds 5 MB maximum: {} bytes > {MAX_ANTHROPIC_BASE64_BYTES} bytes",
+                data.len()
+            ))
         }
         (Some("image"), Some("base64"), Some(kind), Some(data)) => decoded(kind, data),
         _ => Err(format!("unexpected block {block}")),
@@ -52,7 +55,7 @@ pub(super) fn of_anthropic(block: &Value) -> Result<Picture, String> {
 }
 
 /// A part of a message of Responses.
-pub(super) fn of_responses(part: &Value) -> Result<Picture, String> {
+pub(super) fn of_responses(part: &Value) -> Result<SentImage, String> {
     fields(part, &["type", "image_url", "detail"])?;
     match (part["type"].as_str(), part["detail"].as_str()) {
         (Some("input_image"), Some("auto" | "low" | "high")) => in_url(&part["image_url"]),
@@ -68,16 +71,16 @@ fn fields(value: &Value, known: &[&str]) -> Result<(), String> {
     }
 }
 
-fn in_url(url: &Value) -> Result<Picture, String> {
+fn in_url(url: &Value) -> Result<SentImage, String> {
     let url = url.as_str().and_then(|url| url.strip_prefix("data:"));
     let (kind, data) = url.and_then(|url| url.split_once(";base64,")).ok_or("Invalid image URL.")?;
     decoded(kind, data)
 }
 
-fn decoded(media_type: &str, data: &str) -> Result<Picture, String> {
+fn decoded(media_type: &str, data: &str) -> Result<SentImage, String> {
     let bytes = STANDARD.decode(data).map_err(|error| format!("Invalid base64 image data: {error}"))?;
     match ImageKind::detect(&bytes).map(ImageKind::media_type) {
-        Some(kind) if kind == media_type => Ok(Picture { media_type: media_type.to_owned(), bytes }),
+        Some(kind) if kind == media_type => Ok(SentImage { media_type: media_type.to_owned(), bytes }),
         found => Err(format!("The image was specified as {media_type}, but appears to be {found:?}")),
     }
 }

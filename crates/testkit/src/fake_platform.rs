@@ -10,63 +10,63 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// Something that not every platform can do.
-pub type Able<T = ()> = Result<T, Unable>;
+pub type Supported<T = ()> = Result<T, NotSupported>;
 
 /// Why something does not apply to a platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unable(pub &'static str);
+pub struct NotSupported(pub &'static str);
 
 /// A strict fake platform with one bot, and everybody else whom a test plays.
-pub trait Venue: Send + Sync + Sized {
+pub trait FakePlatform: Send + Sync + Sized {
     /// What persons, chats and messages are known by. Shown, that of a person is what the platform calls them.
     type Id: Copy + Eq + Debug + Display + Send + Sync;
 
     /// The platform's word in the configuration.
-    const WORD: &'static str;
+    const NAME: &'static str;
     /// The longest text that a message has, by [`Self::length`].
-    const LONGEST: usize;
+    const MAX_TEXT_LENGTH: usize;
 
     /// The length of a text, as the platform counts it.
-    fn length(text: &str) -> usize;
+    fn text_length(text: &str) -> usize;
 
     /// Begins with nobody but the bot. It takes as much as a test says, and waits so long for what a test waits for.
-    fn open(patience: Duration) -> impl Future<Output = io::Result<Self>> + Send;
+    fn launch(patience: Duration) -> impl Future<Output = io::Result<Self>> + Send;
 
     /// The variables by which the program finds it and is let in.
     fn environment(&self) -> Vec<(&'static str, String)>;
 
     /// A new person.
-    fn person(&self, name: &str) -> Self::Id;
+    fn add_person(&self, name: &str) -> Self::Id;
 
     /// The direct chat of a person with the bot.
-    fn direct(&self, person: Self::Id) -> Self::Id;
+    fn direct_chat(&self, person: Self::Id) -> Self::Id;
 
     /// A new group of the bot and these people.
-    fn group(&self, name: &str, people: &[Self::Id]) -> Self::Id;
+    fn add_group(&self, name: &str, people: &[Self::Id]) -> Self::Id;
 
     /// A person says something in a chat. Gives the message.
-    fn tell(&self, person: Self::Id, chat: Self::Id, words: Words<Self::Id>) -> Self::Id;
+    fn send(&self, person: Self::Id, chat: Self::Id, words: UserMessage<Self::Id>) -> Self::Id;
 
     /// A person sends a file of this name that is said to be small and never ends.
-    fn bluff(&self, person: Self::Id, chat: Self::Id, name: &str) -> Able;
+    fn send_endless_file(&self, person: Self::Id, chat: Self::Id, name: &str) -> Supported;
 
     /// The chat in which a message is answered, as soon as there is one: in a group that may be a thread.
-    fn answered_in(&self, message: Self::Id) -> Option<Self::Id>;
+    fn reply_chat(&self, message: Self::Id) -> Option<Self::Id>;
 
     /// What the bot has said in a chat, oldest first.
-    fn seen(&self, chat: Self::Id) -> Vec<Seen<Self::Id>>;
+    fn bot_messages(&self, chat: Self::Id) -> Vec<BotMessage<Self::Id>>;
 
     /// Everything that the bot has done, but for staying connected and telling which commands it knows.
-    fn deeds(&self) -> Vec<Deed<Self::Id>>;
+    fn actions(&self) -> Vec<PlatformAction<Self::Id>>;
 
     /// Whether messages can be changed.
-    fn edits() -> Able;
+    fn supports_edits() -> Supported;
 
     /// Whether messages can have buttons.
-    fn buttons() -> Able;
+    fn supports_buttons() -> Supported;
 
     /// A person presses a button of a message, and the bot takes notice of it.
-    fn push(
+    fn click_button(
         &self,
         person: Self::Id,
         message: Self::Id,
@@ -74,101 +74,101 @@ pub trait Venue: Send + Sync + Sized {
     ) -> impl Future<Output = io::Result<()>> + Send;
 
     /// What the bot told this person and nobody else sees, about buttons that they pressed.
-    fn whispers(&self, person: Self::Id) -> Vec<String>;
+    fn private_notices(&self, person: Self::Id) -> Vec<String>;
 
     /// How often the bot has connected.
-    fn connections(&self) -> usize;
+    fn connection_count(&self) -> usize;
 
     /// Breaks the connection. What is said meanwhile is for the bot to find.
-    fn break_off(&self) -> Able;
+    fn drop_connection(&self) -> Supported;
 
     /// The connection stays and says nothing any more, as do new ones, until [`Self::relent`].
-    fn fall_silent(&self) -> Able;
+    fn go_silent(&self) -> Supported;
 
     /// The most signs of life that the bot gave on one connection without hearing anything.
-    fn unheard(&self) -> usize;
+    fn unanswered_heartbeats(&self) -> usize;
 
     /// What the bot asks for is not answered, until [`Self::relent`].
-    fn hang(&self) -> Able;
+    fn stop_answering(&self) -> Supported;
 
     /// How many requests came since then.
-    fn hanging(&self) -> usize;
+    fn pending_requests(&self) -> usize;
 
     /// How many of them the bot gave up.
-    fn given_up(&self) -> usize;
+    fn abandoned_requests(&self) -> usize;
 
     /// Answers again. What hung until now is broken off and was never done.
-    fn relent(&self);
+    fn resume_answering(&self);
 
     /// Tells the bot of messages once more.
-    fn repeat(&self, messages: &[Self::Id]);
+    fn redeliver(&self, messages: &[Self::Id]);
 
     /// Refuses the next messages of the bot, which may come again after so long. To come earlier is a fault.
-    fn throttle(&self, times: u32, retry_after: Duration) -> Able;
+    fn throttle_sends(&self, times: u32, retry_after: Duration) -> Supported;
 
     /// Refuses the next messages of the bot because something is broken.
-    fn fail(&self, times: u32) -> Able;
+    fn fail_sends(&self, times: u32) -> Supported;
 
     /// Takes the next messages of the bot, and breaks before it says so.
-    fn lose_answers(&self, times: u32) -> Able;
+    fn lose_send_responses(&self, times: u32) -> Supported;
 
     /// How many messages of the bot were refused because the test wanted it.
-    fn refusals(&self) -> usize;
+    fn refused_sends(&self) -> usize;
 
     /// Every breach of the platform's rules so far.
-    fn faults(&self) -> Vec<String>;
+    fn violations(&self) -> Vec<String>;
 
     /// Tells when anything has changed.
-    fn changes(&self) -> watch::Receiver<u64>;
+    fn subscribe(&self) -> watch::Receiver<u64>;
 }
 
 /// What somebody says.
 #[derive(Debug, Clone)]
-pub struct Words<Id> {
+pub struct UserMessage<Id> {
     /// The text.
     pub text: String,
     /// Whether the bot is called by its name.
-    pub calls: bool,
+    pub mentions_bot: bool,
     /// The message that it is an answer to.
     pub reply_to: Option<Id>,
     /// Files: their names and what is in them.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-impl<Id> Words<Id> {
+impl<Id> UserMessage<Id> {
     /// Words and nothing else.
     pub fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), calls: false, reply_to: None, files: Vec::new() }
+        Self { text: text.to_owned(), mentions_bot: false, reply_to: None, files: Vec::new() }
     }
 
     /// Words to the bot, by its name.
-    pub fn call(text: &str) -> Self {
-        Self { calls: true, ..Self::new(text) }
+    pub fn mention(text: &str) -> Self {
+        Self { mentions_bot: true, ..Self::new(text) }
     }
 }
 
 /// A message of the bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen<Id> {
+pub struct BotMessage<Id> {
     /// Its id.
     pub id: Id,
     /// What it says.
     pub text: String,
     /// What it said before each change.
-    pub before: Vec<String>,
+    pub previous_texts: Vec<String>,
     /// Its buttons that can be pressed: what they show, and what they are known by.
     pub buttons: Vec<(String, String)>,
     /// Its files: their names and what is in them.
     pub files: Vec<(String, Vec<u8>)>,
     /// Whether everybody in the chat was notified of it.
-    pub rings: bool,
+    pub notifies_everyone: bool,
 }
 
 /// Something that the bot did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deed<Id> {
+pub struct PlatformAction<Id> {
     /// The chat in which it did it, if it was in one.
     pub chat: Option<Id>,
     /// What, in the platform's words.
-    pub what: String,
+    pub description: String,
 }

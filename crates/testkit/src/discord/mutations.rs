@@ -5,19 +5,19 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::gateway::{GUILDS, MESSAGES, REACTIONS};
-use super::people::{blank, blank_message};
-use super::state::{Channel, Id, Interaction, Kind, Message, World, now_ms};
-use super::wire::emoji_json;
+use super::json::emoji_json;
+use super::state::{FakeChannel, FakeChannelKind, FakeInteraction, FakeMessage, Snowflake, World, now_ms};
+use super::users::{empty_channel, empty_message};
 
 /// The flag of a message that only one person sees.
 pub(super) const EPHEMERAL: u64 = 1 << 6;
 
 impl World {
-    pub(super) fn guild_of(&self, channel: Id) -> Option<Id> {
+    pub(super) fn guild_of(&self, channel: Snowflake) -> Option<Snowflake> {
         self.channels.get(&channel)?.guild
     }
 
-    pub(super) fn add_channel(&mut self, channel: Channel, event: &str) -> Id {
+    pub(super) fn add_channel(&mut self, channel: FakeChannel, event: &str) -> Snowflake {
         let (id, guild) = (channel.id, channel.guild);
         let mut json = self.channel_json(&channel);
         if channel.kind.is_thread() {
@@ -28,19 +28,20 @@ impl World {
         id
     }
 
-    pub(super) fn dm(&mut self, user: Id) -> Id {
+    pub(super) fn dm(&mut self, user: Snowflake) -> Snowflake {
         let known = self.channels.values().find(|channel| channel.recipient == Some(user));
         if let Some(channel) = known {
             return channel.id;
         }
-        let channel = Channel { recipient: Some(user), ..blank(self.id(), Kind::Dm) };
+        let channel =
+            FakeChannel { recipient: Some(user), ..empty_channel(self.next_id(), FakeChannelKind::Dm) };
         // Bots are not told of a new direct talk.
         let id = channel.id;
         self.channels.insert(id, channel);
         id
     }
 
-    pub(super) fn add_message(&mut self, message: Message) -> Id {
+    pub(super) fn add_message(&mut self, message: FakeMessage) -> Snowflake {
         let (id, guild) = (message.id, self.guild_of(message.channel));
         let json = self.message_event(&message);
         let hidden = message.flags & EPHEMERAL != 0;
@@ -57,14 +58,14 @@ impl World {
     }
 
     /// Changes a message as an edit does.
-    pub(super) fn change(&mut self, id: Id, how: impl FnOnce(&mut Message)) {
+    pub(super) fn change(&mut self, id: Snowflake, how: impl FnOnce(&mut FakeMessage)) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         how(message);
         message.edited = Some(now_ms());
         self.tell_change(id);
     }
 
-    pub(super) fn tell_change(&mut self, id: Id) {
+    pub(super) fn tell_change(&mut self, id: Snowflake) {
         let Some(message) = self.messages.get(&id).filter(|message| message.flags & EPHEMERAL == 0) else {
             return;
         };
@@ -72,7 +73,7 @@ impl World {
         self.dispatch(MESSAGES, guild, "MESSAGE_UPDATE", &json);
     }
 
-    pub(super) fn remove(&mut self, id: Id) {
+    pub(super) fn remove(&mut self, id: Snowflake) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         message.deleted = true;
         let channel = message.channel;
@@ -84,7 +85,7 @@ impl World {
         self.dispatch(MESSAGES, guild, "MESSAGE_DELETE", &json);
     }
 
-    pub(super) fn react(&mut self, user: Id, id: Id, emoji: &str) {
+    pub(super) fn react(&mut self, user: Snowflake, id: Snowflake, emoji: &str) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         let reaction = (emoji.to_owned(), user);
         if message.reactions.contains(&reaction) {
@@ -94,13 +95,13 @@ impl World {
         self.tell_reaction("MESSAGE_REACTION_ADD", user, id, emoji);
     }
 
-    pub(super) fn unreact(&mut self, user: Id, id: Id, emoji: &str) {
+    pub(super) fn unreact(&mut self, user: Snowflake, id: Snowflake, emoji: &str) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         message.reactions.retain(|(known, by)| known != emoji || *by != user);
         self.tell_reaction("MESSAGE_REACTION_REMOVE", user, id, emoji);
     }
 
-    fn tell_reaction(&mut self, event: &str, user: Id, id: Id, emoji: &str) {
+    fn tell_reaction(&mut self, event: &str, user: Snowflake, id: Snowflake, emoji: &str) {
         let Some(message) = self.messages.get(&id) else { return };
         let guild = self.guild_of(message.channel);
         let mut json = json!({
@@ -119,22 +120,22 @@ impl World {
     /// Starts a thread; one from a message has the message's id.
     pub(super) fn start_thread(
         &mut self,
-        user: Id,
-        parent: Id,
-        from: Option<Id>,
+        user: Snowflake,
+        parent: Snowflake,
+        from: Option<Snowflake>,
         name: &str,
-        kind: Kind,
+        kind: FakeChannelKind,
         auto_archive: u64,
-    ) -> Id {
-        let id = from.filter(|_| !self.troubles.threads_apart).unwrap_or_else(|| self.id());
-        let thread = Channel {
+    ) -> Snowflake {
+        let id = from.filter(|_| !self.injected.separate_thread_ids).unwrap_or_else(|| self.next_id());
+        let thread = FakeChannel {
             guild: self.guild_of(parent),
             name: name.to_owned(),
             parent: Some(parent),
             owner: Some(user),
             members: [user].into(),
             auto_archive,
-            ..blank(id, kind)
+            ..empty_channel(id, kind)
         };
         self.add_channel(thread, "THREAD_CREATE");
         let is_forum = self.channels.get(&parent).is_some_and(|parent| parent.kind.is_forum());
@@ -143,11 +144,15 @@ impl World {
                 message.thread = Some(id);
             }
             self.tell_change(from);
-            let starter = Message { kind: 21, reference: Some(from), ..blank_message(self.id(), id, user) };
+            let starter =
+                FakeMessage { kind: 21, reference: Some(from), ..empty_message(self.next_id(), id, user) };
             self.add_message(starter);
-        } else if kind == Kind::Thread && !is_forum {
-            let note =
-                Message { kind: 18, content: name.to_owned(), ..blank_message(self.id(), parent, user) };
+        } else if kind == FakeChannelKind::Thread && !is_forum {
+            let note = FakeMessage {
+                kind: 18,
+                content: name.to_owned(),
+                ..empty_message(self.next_id(), parent, user)
+            };
             self.add_message(note);
         }
         id
@@ -156,13 +161,13 @@ impl World {
     /// Begins an interaction and tells the client.
     pub(super) fn interact(
         &mut self,
-        user: Id,
-        channel: Id,
-        message: Option<Id>,
+        user: Snowflake,
+        channel: Snowflake,
+        message: Option<Snowflake>,
         kind: u64,
         data: &Value,
-    ) -> Id {
-        let id = self.id();
+    ) -> Snowflake {
+        let id = self.next_id();
         let token = format!("interaction-{id:x}");
         let mut json = json!({
             "id": id.to_string(), "application_id": self.bot.to_string(), "type": kind, "data": data,
@@ -191,7 +196,7 @@ impl World {
         if let Some(message) = message.and_then(|id| self.messages.get(&id)) {
             json["message"] = self.message_json(message);
         }
-        let interaction = Interaction {
+        let interaction = FakeInteraction {
             id,
             token,
             kind,

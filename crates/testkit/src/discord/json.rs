@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::state::{Attachment, Channel, Guild, Id, Kind, Message, World, iso, made_at};
+use super::state::{
+    FakeAttachment, FakeChannel, FakeChannelKind, FakeGuild, FakeMessage, Snowflake, World, iso, made_at,
+};
 
 /// All that a bot may do: what an administrator may.
 const PERMISSIONS: &str = "2251799813685247";
@@ -15,12 +17,12 @@ const HAS_THREAD: u64 = 1 << 5;
 /// The flag of forums whose posts must have a tag.
 const WANTS_TAGS: u64 = 1 << 4;
 
-fn ids(list: impl IntoIterator<Item = Id>) -> Vec<String> {
+fn ids(list: impl IntoIterator<Item = Snowflake>) -> Vec<String> {
     list.into_iter().map(|id| id.to_string()).collect()
 }
 
 impl World {
-    pub(super) fn user_json(&self, id: Id) -> Value {
+    pub(super) fn user_json(&self, id: Snowflake) -> Value {
         let (name, bot) = match self.users.get(&id) {
             Some(user) => (user.name.as_str(), user.bot),
             None => ("deleted", false),
@@ -46,7 +48,7 @@ impl World {
     }
 
     /// A member without its user.
-    fn membership(&self, guild: Id, user: Id) -> Value {
+    fn membership(&self, guild: Snowflake, user: Snowflake) -> Value {
         let none = BTreeSet::new();
         let roles = self.guilds.get(&guild).and_then(|guild| guild.members.get(&user)).unwrap_or(&none);
         json!({
@@ -56,19 +58,19 @@ impl World {
         })
     }
 
-    pub(super) fn member_json(&self, guild: Id, user: Id) -> Value {
+    pub(super) fn member_json(&self, guild: Snowflake, user: Snowflake) -> Value {
         let mut member = self.membership(guild, user);
         member["user"] = self.user_json(user);
         member
     }
 
-    pub(super) fn thread_member_json(thread: Id, user: Id) -> Value {
+    pub(super) fn thread_member_json(thread: Snowflake, user: Snowflake) -> Value {
         json!({
             "id": thread.to_string(), "user_id": user.to_string(), "join_timestamp": iso(made_at(thread)), "flags": 0,
         })
     }
 
-    pub(super) fn channel_json(&self, channel: &Channel) -> Value {
+    pub(super) fn channel_json(&self, channel: &FakeChannel) -> Value {
         // The last message of a forum is its last thread.
         let last = match channel.kind.is_forum() {
             true => self.threads_of(channel.id).last().map(|thread| thread.id),
@@ -76,7 +78,7 @@ impl World {
         };
         let mut json = json!({
             "id": channel.id.to_string(), "type": channel.kind.number(),
-            "last_message_id": last.map(|id| id.to_string()), "flags": if channel.wants_tags { WANTS_TAGS } else { 0 },
+            "last_message_id": last.map(|id| id.to_string()), "flags": if channel.requires_tags { WANTS_TAGS } else { 0 },
         });
         let mut put = |key: &str, value: Value| json[key] = value;
         if let Some(guild) = channel.guild {
@@ -86,11 +88,11 @@ impl World {
             put("rate_limit_per_user", 0.into());
         }
         match channel.kind {
-            Kind::Dm => {
+            FakeChannelKind::Dm => {
                 let recipient = channel.recipient.map(|user| self.user_json(user));
                 put("recipients", recipient.into_iter().collect());
             }
-            Kind::Text | Kind::Forum | Kind::Media => {
+            FakeChannelKind::Text | FakeChannelKind::Forum | FakeChannelKind::Media => {
                 put("topic", channel.topic.clone().into());
                 put("position", 0.into());
                 put("nsfw", false.into());
@@ -103,7 +105,7 @@ impl World {
                     put("default_forum_layout", 0.into());
                 }
             }
-            Kind::Thread | Kind::PrivateThread => {
+            FakeChannelKind::Thread | FakeChannelKind::PrivateThread => {
                 let count = self.messages_in(channel.id).len();
                 put("owner_id", channel.owner.unwrap_or_default().to_string().into());
                 put("message_count", count.into());
@@ -126,8 +128,8 @@ impl World {
     }
 
     /// A guild without what is in it.
-    pub(super) fn guild_json(&self, guild: &Guild) -> Value {
-        let role = |id: Id, name: &str, position: usize| {
+    pub(super) fn guild_json(&self, guild: &FakeGuild) -> Value {
+        let role = |id: Snowflake, name: &str, position: usize| {
             json!({
                 "id": id.to_string(), "name": name, "color": 0, "hoist": false, "icon": null, "unicode_emoji": null,
                 "colors": {"primary_color": 0, "secondary_color": null, "tertiary_color": null}, "position": position,
@@ -150,7 +152,7 @@ impl World {
     }
 
     /// A guild with everything in it, as a session sees it first.
-    pub(super) fn guild_create_json(&self, guild: &Guild) -> Value {
+    pub(super) fn guild_create_json(&self, guild: &FakeGuild) -> Value {
         let mut json = self.guild_json(guild);
         let of = |threads: bool| -> Vec<Value> {
             let here = self.channels.values().filter(|channel| channel.guild == Some(guild.id));
@@ -174,7 +176,7 @@ impl World {
         json
     }
 
-    pub(super) fn attachment_json(&self, channel: Id, attachment: &Attachment) -> Value {
+    pub(super) fn attachment_json(&self, channel: Snowflake, attachment: &FakeAttachment) -> Value {
         let plain = |char: char| if char.is_ascii_alphanumeric() || char == '.' { char } else { '_' };
         let name: String = attachment.name.chars().map(plain).collect();
         let url = format!("{}/attachments/{channel}/{}/{name}", self.base, attachment.id);
@@ -189,11 +191,11 @@ impl World {
     }
 
     /// A message, as REST gives it.
-    pub(super) fn message_json(&self, message: &Message) -> Value {
+    pub(super) fn message_json(&self, message: &FakeMessage) -> Value {
         self.message_at_depth(message, 0)
     }
 
-    fn message_at_depth(&self, message: &Message, depth: usize) -> Value {
+    fn message_at_depth(&self, message: &FakeMessage, depth: usize) -> Value {
         let guild = self.channels.get(&message.channel).and_then(|channel| channel.guild);
         let thread = message.thread.and_then(|thread| self.channels.get(&thread));
         let flags = message.flags | if thread.is_some() { HAS_THREAD } else { 0 };
@@ -241,7 +243,7 @@ impl World {
         json
     }
 
-    fn mention_json(&self, guild: Option<Id>, user: Id) -> Value {
+    fn mention_json(&self, guild: Option<Snowflake>, user: Snowflake) -> Value {
         let mut json = self.user_json(user);
         if let Some(guild) = guild {
             json["member"] = self.membership(guild, user);
@@ -249,7 +251,7 @@ impl World {
         json
     }
 
-    fn reactions_json(&self, message: &Message) -> Value {
+    fn reactions_json(&self, message: &FakeMessage) -> Value {
         let mut emojis: Vec<&str> = Vec::new();
         for (emoji, _) in &message.reactions {
             if !emojis.contains(&emoji.as_str()) {
@@ -257,7 +259,7 @@ impl World {
             }
         }
         let one = |emoji: &str| {
-            let by: Vec<Id> =
+            let by: Vec<Snowflake> =
                 message.reactions.iter().filter(|(e, _)| e == emoji).map(|(_, user)| *user).collect();
             json!({
                 "emoji": emoji_json(emoji), "count": by.len(), "count_details": {"burst": 0, "normal": by.len()},
@@ -268,7 +270,7 @@ impl World {
     }
 
     /// A message, as an event tells it: with its guild and its author's membership.
-    pub(super) fn message_event(&self, message: &Message) -> Value {
+    pub(super) fn message_event(&self, message: &FakeMessage) -> Value {
         let mut json = self.message_json(message);
         if let Some(channel) = self.channels.get(&message.channel) {
             json["channel_type"] = channel.kind.number().into();

@@ -6,7 +6,7 @@ use serde_json::Value;
 ///
 /// A route is a method and a path without `/api/v10`, where `*` stands for one step: `POST /channels/*/messages`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Trouble {
+pub enum InjectedFault {
     /// Too many requests.
     RateLimit {
         /// The seconds to wait.
@@ -17,16 +17,16 @@ pub enum Trouble {
     /// Nothing is done, and the status is this.
     Fail(u16),
     /// Everything is done, and the connection breaks before the answer.
-    Vanish,
+    LoseResponse,
     /// Nothing is done, and the connection breaks.
-    Break,
+    Disconnect,
     /// The connection breaks, and everything is done when [`super::Server::arrive_late`] says so.
-    Late,
+    Delay,
 }
 
 /// A request that is on its way.
 #[derive(Debug)]
-pub(super) struct Late {
+pub(super) struct DelayedRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) body: Value,
@@ -34,23 +34,23 @@ pub(super) struct Late {
 
 /// All that goes wrong now.
 #[derive(Debug, Default)]
-pub(super) struct Troubles {
-    pub(super) rules: Vec<(String, u32, Trouble)>,
+pub(super) struct InjectedFaults {
+    pub(super) rules: Vec<(String, u32, InjectedFault)>,
     /// Requests are taken and not answered.
     pub(super) stalled: bool,
     /// New websockets get not a word.
     pub(super) silent: bool,
     /// Requests that are on their way.
-    pub(super) late: Vec<Late>,
+    pub(super) delayed: Vec<DelayedRequest>,
     /// The bot may not make threads.
     pub(super) no_threads: bool,
     /// A thread does not have the id of its message.
-    pub(super) threads_apart: bool,
+    pub(super) separate_thread_ids: bool,
 }
 
-impl Troubles {
+impl InjectedFaults {
     /// What goes wrong with this call.
-    pub(super) fn next(&mut self, line: &str) -> Option<Trouble> {
+    pub(super) fn next(&mut self, line: &str) -> Option<InjectedFault> {
         let place = self.rules.iter().position(|(route, ..)| matches(route, line))?;
         let (_, left, trouble) = self.rules.get_mut(place)?;
         *left -= 1;
