@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use hermes_model::{Api, Endpoint, Finish, Prompt, Sight, recorded};
+use hermes_model::{Api, Endpoint, Finish, Prompt, Sight, decode_recording};
 use hermes_types::{Arguments, Message, Part, ToolSpec};
 use libfuzzer_sys::fuzz_target;
 
@@ -35,11 +35,11 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let mut shown = String::new();
     let mut listen = |event| {
-        if let hermes_model::Event::Text(text) = event {
+        if let hermes_model::ReplyEvent::Text(text) = event {
             shown.push_str(&text);
         }
     };
-    let Ok(reply) = runtime.block_on(recorded(&endpoint, &prompt, pieces, &mut listen)) else { return };
+    let Ok(reply) = runtime.block_on(decode_recording(&endpoint, &prompt, pieces, &mut listen)) else { return };
     let open = reply.parts.iter().rev().find_map(|part| match part {
         Part::Call(call) => Some(&call.arguments),
         _ => None,

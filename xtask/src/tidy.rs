@@ -15,14 +15,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("sandbox", &["types"]),
     ("policy", &["types"]),
-    ("model", &["types"]),
+    ("net", &["types"]),
+    ("model", &["types", "net"]),
     ("store", &["types"]),
     ("guest", &["types"]),
-    ("exec", &["types", "policy", "guest", "sandbox"]),
-    ("agent", &["types", "policy", "exec", "model", "store"]),
-    ("gateway", &["types", "store", "agent"]),
-    ("config", &["types", "policy", "guest", "sandbox", "exec", "model", "store", "agent", "gateway"]),
-    ("cli", &["types", "policy", "guest", "sandbox", "exec", "model", "store", "agent", "gateway", "config"]),
+    ("exec", &["types", "policy", "guest", "sandbox", "net"]),
+    ("agent", &["types", "policy", "exec", "model", "store", "net"]),
+    ("gateway", &["types", "store", "agent", "net"]),
+    ("config", &["types", "policy", "guest", "sandbox", "net", "exec", "model", "store", "agent", "gateway"]),
+    (
+        "cli",
+        &[
+            "types", "policy", "guest", "sandbox", "net", "exec", "model", "store", "agent", "gateway",
+            "config",
+        ],
+    ),
     ("testkit", &["types", "model"]),
 ];
 

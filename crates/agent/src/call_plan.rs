@@ -28,7 +28,7 @@ impl PlannedCall {
     pub(crate) fn new(call: &Call, specs: &[ToolSpec]) -> Self {
         let invalid = |reason: String| Self::Invalid(call.clone(), reason);
         let known = || specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ");
-        let Some(name) = hermes_model::repair_name(&call.name, specs) else {
+        let Some(name) = hermes_model::repair_tool_name(&call.name, specs) else {
             return invalid(format!("there is no tool {}; available: {}", call.name, known()));
         };
         let (Some(tool), Some(spec)) = (Tool::from_name(&name), specs.iter().find(|spec| spec.name == name))

@@ -252,10 +252,10 @@ impl StopReason {
             Self::Loop(text) => format!("stopped: {text}"),
             Self::Denied => "stopped: the model kept trying a denied action".to_owned(),
             Self::Refused(reason) => format!("refused by the model's provider: {reason}"),
-            Self::Failed(error) => match error.hint() {
-                Some(hint) => format!("{error}\n{hint}"),
-                None => error.to_string(),
-            },
+            Self::Failed(error) => {
+                let lines = std::iter::once(error.to_string()).chain(error.hints());
+                lines.collect::<Vec<_>>().join("\n")
+            }
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use hermes_model::{Event as ModelEvent, Finish, Prompt, Reply};
+use hermes_model::{Finish, Prompt, Reply, ReplyEvent};
 use hermes_store::{Cost, InboxId, ModelCall, NewMessage, OpenTurn, QuestionState, TurnStep};
 use hermes_types::{Arguments, Call, CallId, Message, Part, Timestamp, ToolSpec, Usage};
 use serde_json::{Map, Value, json};
@@ -263,17 +263,15 @@ impl<'a> TurnRunner<'a> {
         self.conversation.history.append(&mut self.ephemeral);
         let shown = Mutex::new(self.partial.clone());
         let observer = self.observer;
-        let mut on_event = |event: ModelEvent| match event {
-            ModelEvent::Text(text) => {
+        let mut on_event = |event: ReplyEvent| match event {
+            ReplyEvent::Text(text) => {
                 lock(&shown).push_str(&text);
                 observer(TurnEvent::Text(text));
             }
-            ModelEvent::Reasoning(text) => observer(TurnEvent::Reasoning(text)),
-            ModelEvent::Call { .. } => {}
-            ModelEvent::Retrying { why, wait, .. } => {
-                observer(TurnEvent::Retrying { reason: why, delay: wait })
-            }
-            ModelEvent::Fallback { from, to } => observer(TurnEvent::Fallback { from, to }),
+            ReplyEvent::Reasoning(text) => observer(TurnEvent::Reasoning(text)),
+            ReplyEvent::Call { .. } => {}
+            ReplyEvent::Retrying { reason, delay, .. } => observer(TurnEvent::Retrying { reason, delay }),
+            ReplyEvent::Fallback { from, to } => observer(TurnEvent::Fallback { from, to }),
         };
         self.model_calls += 1;
         let model = &self.conversation.model;

@@ -14,7 +14,7 @@ use hermes_types::{Digest, Image, ImageKind};
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 
-use crate::eyes;
+use crate::vision;
 
 /// Bytes of one picture, and of all pictures of one request: in base64 they are less than the 32 MB that Anthropic takes.
 pub const LARGEST: u64 = 20 << 20;
@@ -178,7 +178,7 @@ pub(crate) struct Pictures<'a> {
 impl Pictures<'_> {
     /// The media types and the base64 of those of these pictures that are sent.
     pub(crate) fn of(&self, images: &[&Image]) -> Vec<(&'static str, &str)> {
-        let shown = images.iter().filter(|image| eyes::has(&self.shown, image));
+        let shown = images.iter().filter(|image| vision::contains_position(&self.shown, image));
         shown
             .filter_map(|image| Some((image.kind.media_type(), self.data.get(&image.sha256)?.as_str())))
             .collect()

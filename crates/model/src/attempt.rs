@@ -1,4 +1,4 @@
-//! One request and what comes of it.
+//! One HTTP request to a model, and the reply it leads to.
 
 use std::time::Duration;
 
@@ -13,153 +13,161 @@ use tokio::time::{Instant, timeout};
 
 use crate::album::Pictures;
 use crate::claude_code;
-use crate::draft::{Draft, Listener};
-use crate::endpoint::{Api, Credentials, Endpoint};
-use crate::error::{self, Class, Fault};
+use crate::endpoint::{Api, ApiCredentials, Endpoint};
+use crate::error::{self, FailureClass, RequestFailure};
 use crate::json;
-use crate::reply::{Event, Finish, Prompt, Reply};
-use crate::stream::{self, Broken};
+use crate::reply::{Finish, Prompt, Reply, ReplyEvent};
+use crate::reply_builder::{EventSink, ReplyBuilder, TextEvents};
+use crate::stream::{self, StreamError};
 use crate::transport::{self, Transport};
-use crate::wire::{Decoder, Flow, Manner, Request};
+use crate::wire::{Decoder, ModelRequest, ServerQuirks, StreamStep};
 
-/// The most of an error's body that is read, and how long that may take.
-const ERROR_BODY: usize = 256 << 10;
-const ERROR_PATIENCE: Duration = Duration::from_secs(10);
-/// How long we wait for the end of a stream whose answer has ended: its connection can be used again.
-const GOODBYE: Duration = Duration::from_millis(20);
-/// How long we wait for the usage behind an answer that has ended.
-const AFTERMATH: Duration = Duration::from_secs(5);
+const MAX_ERROR_BODY_BYTES: usize = 256 << 10;
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to read on after the end of a reply, so that the connection can be reused.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(20);
+/// How long to wait for the usage that follows a finished reply.
+const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A failed attempt.
-pub(crate) struct Failed {
-    pub(crate) fault: Fault,
-    /// What had come, if words of it were shown.
-    pub(crate) partial: Option<Box<Partial>>,
+/// One request to one endpoint.
+pub(crate) struct Attempt<'a> {
+    pub(crate) transport: &'a Transport,
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) prompt: &'a Prompt<'a>,
+    pub(crate) quirks: &'a ServerQuirks,
+    pub(crate) text_events: TextEvents,
 }
 
-pub(crate) struct Partial {
+pub(crate) struct FailedAttempt {
+    pub(crate) failure: RequestFailure,
+    /// The reply up to the failure, if text of it was shown.
+    pub(crate) partial: Option<Box<PartialReply>>,
+}
+
+pub(crate) struct PartialReply {
     pub(crate) reply: Reply,
-    /// A call was arriving when it broke.
-    pub(crate) open_call: bool,
+    /// A tool call was incomplete when the connection broke.
+    pub(crate) has_open_call: bool,
 }
 
-impl From<Fault> for Failed {
-    fn from(fault: Fault) -> Self {
-        Self { fault, partial: None }
+impl From<RequestFailure> for FailedAttempt {
+    fn from(failure: RequestFailure) -> Self {
+        Self { failure, partial: None }
     }
 }
 
-/// The clock of an attempt.
 #[derive(Clone, Copy)]
-struct Patience {
+struct ReadTimeouts {
     deadline: Instant,
-    silence: Duration,
+    /// The longest time without any byte.
+    idle: Duration,
 }
 
-impl Patience {
+impl ReadTimeouts {
     fn next(&self) -> Duration {
-        self.silence.min(self.deadline.saturating_duration_since(Instant::now()))
+        self.idle.min(self.deadline.saturating_duration_since(Instant::now()))
     }
 
-    fn over(&self) -> Fault {
-        let seconds = self.silence.as_secs_f32();
-        let why = match Instant::now() >= self.deadline {
-            true => "the answer took too long".to_owned(),
-            false => format!("nothing came for {seconds} s"),
+    fn failure(&self) -> RequestFailure {
+        let message = if Instant::now() >= self.deadline {
+            "the reply took too long".to_owned()
+        } else {
+            format!("no data received for {} s", self.idle.as_secs_f32())
         };
-        Fault::new(Class::Timeout, why)
+        RequestFailure::new(FailureClass::Timeout, message)
     }
 }
 
-pub(crate) async fn attempt(
-    transport: &Transport,
-    endpoint: &Endpoint,
-    prompt: &Prompt<'_>,
-    manner: &Manner,
-    pictures: Pictures<'_>,
-    muted: bool,
-    listener: Listener<'_>,
-) -> Result<Reply, Failed> {
-    let request = Request { endpoint, prompt, manner, pictures: &pictures };
-    let url = endpoint.url(request.path());
-    let patience = Patience {
-        deadline: Instant::now() + endpoint.timeouts.total,
-        silence: endpoint.timeouts.silence(endpoint, prompt.size(), !manner.whole),
-    };
-    let headers = headers(endpoint).await?;
-    let sending = transport.client(&url)?.post(url).headers(headers).body(request.body()).send();
-    drop(pictures);
-    let response = timeout(patience.next(), sending).await.map_err(|_| patience.over())?;
-    let response = response.map_err(transport::fault)?;
-    if !response.status().is_success() {
-        return Err(refusal(response).await.into());
-    }
-    let spoken = Decoder::spoken(endpoint.api);
-    let mut draft = Draft::new(endpoint, prompt, spoken, muted, listener);
-    let mut decoder = Decoder::new(endpoint.api);
-    // A server may ignore the wish for a stream.
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let is_whole = kind.contains("json") && !kind.contains("event-stream") || manner.whole;
-    let read = match is_whole {
-        true => whole(response, patience, &mut decoder, &mut draft).await,
-        false => {
-            let bytes = response.bytes_stream().map(|piece| piece.map_err(transport::fault));
-            streamed(Box::pin(bytes), patience, &mut decoder, &mut draft).await
+impl Attempt<'_> {
+    pub(crate) async fn run(
+        self,
+        images: Pictures<'_>,
+        events: EventSink<'_>,
+    ) -> Result<Reply, FailedAttempt> {
+        let Self { transport, endpoint, prompt, quirks, text_events } = self;
+        let request = ModelRequest { endpoint, prompt, quirks, images: &images };
+        let url = endpoint.url(request.path());
+        let timeouts = ReadTimeouts {
+            deadline: Instant::now() + endpoint.timeouts.total,
+            idle: endpoint.timeouts.idle_limit(endpoint, prompt.estimated_tokens(), !quirks.no_streaming),
+        };
+        let headers = headers(endpoint).await?;
+        let response = transport.client(&url)?.post(url).headers(headers).body(request.body()).send();
+        drop(images);
+        let response = timeout(timeouts.next(), response).await.map_err(|_| timeouts.failure())?;
+        let response = response.map_err(transport::failure)?;
+        if !response.status().is_success() {
+            return Err(read_refusal(response).await.into());
         }
-    };
-    concluded(read, decoder, draft, endpoint)
+        let mut builder = ReplyBuilder::new(endpoint, prompt, text_events, events);
+        let mut decoder = Decoder::new(endpoint.api);
+        // A server may ignore that a stream was asked for.
+        let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let is_json =
+            content_type.is_some_and(|kind| kind.contains("json") && !kind.contains("event-stream"));
+        let read = if is_json || quirks.no_streaming {
+            read_body(response, timeouts, &mut decoder, &mut builder).await
+        } else {
+            let bytes = response.bytes_stream().map(|chunk| chunk.map_err(transport::failure));
+            read_stream(Box::pin(bytes), timeouts, &mut decoder, &mut builder).await
+        };
+        conclude(read, decoder, builder, endpoint)
+    }
 }
 
-/// What came of reading.
-fn concluded(
-    read: Result<(), Fault>,
+fn conclude(
+    read: Result<(), RequestFailure>,
     mut decoder: Decoder,
-    mut draft: Draft<'_>,
+    mut builder: ReplyBuilder<'_>,
     endpoint: &Endpoint,
-) -> Result<Reply, Failed> {
-    let finish = decoder.end(&mut draft);
-    let fault = match (read, finish) {
-        (Ok(()), Some(finish)) => return Ok(draft.seal(endpoint, finish)),
-        // What the provider said to be finished is finished, whatever happened to the connection afterwards.
-        (Err(Fault { class: Class::Dropped | Class::Timeout, .. }), Some(finish)) => {
-            return Ok(draft.seal(endpoint, finish));
+) -> Result<Reply, FailedAttempt> {
+    let finish = decoder.finish(&mut builder);
+    let failure = match (read, finish) {
+        (Ok(()), Some(finish)) => return Ok(builder.finish(endpoint, finish)),
+        // A reply that the provider called finished is finished, even if the connection breaks
+        // after it.
+        (Err(RequestFailure { class: FailureClass::Dropped | FailureClass::Timeout, .. }), Some(finish)) => {
+            return Ok(builder.finish(endpoint, finish));
         }
-        (Ok(()), None) if draft.is_empty() => {
-            Fault::malformed("the answer was empty, and did not say that it had ended")
+        (Ok(()), None) if builder.is_empty() => {
+            RequestFailure::malformed("the reply is empty and has no finish reason")
         }
-        (Ok(()), None) => Fault::new(Class::Dropped, "the stream ended in the middle of the answer"),
-        (Err(fault), _) => fault,
+        (Ok(()), None) => {
+            RequestFailure::new(FailureClass::Dropped, "the stream ended in the middle of the reply")
+        }
+        (Err(failure), _) => failure,
     };
-    let partial = draft.has_shown().then(|| {
-        let open_call = draft.has_open_call();
-        let reply = draft.seal(endpoint, Finish::Dropped(fault.message.clone()));
-        Box::new(Partial { reply, open_call })
+    let partial = builder.has_shown_text().then(|| {
+        let has_open_call = builder.has_open_call();
+        let reply = builder.finish(endpoint, Finish::Dropped(failure.message.clone()));
+        Box::new(PartialReply { reply, has_open_call })
     });
-    Err(Failed { fault, partial })
+    Err(FailedAttempt { failure, partial })
 }
 
-/// Reads a stream that was recorded: what [`crate::Client::complete`] would make of it in one attempt. For tests and the fuzzer.
-pub async fn recorded(
+/// Decodes a recorded stream as [`crate::Client::complete`] does in one attempt. For tests and the
+/// fuzzer.
+pub async fn decode_recording(
     endpoint: &Endpoint,
     prompt: &Prompt<'_>,
-    pieces: Vec<Bytes>,
-    event: &mut (dyn FnMut(Event) + Send),
-) -> Result<Reply, Fault> {
-    let mut draft = Draft::new(endpoint, prompt, Decoder::spoken(endpoint.api), false, event);
+    chunks: Vec<Bytes>,
+    events: &mut (dyn FnMut(ReplyEvent) + Send),
+) -> Result<Reply, RequestFailure> {
+    let mut builder = ReplyBuilder::new(endpoint, prompt, TextEvents::Emit, events);
     let mut decoder = Decoder::new(endpoint.api);
-    let patience =
-        Patience { deadline: Instant::now() + endpoint.timeouts.total, silence: endpoint.timeouts.total };
-    let bytes = futures_util::stream::iter(pieces.into_iter().map(Ok));
-    let read = streamed(bytes, patience, &mut decoder, &mut draft).await;
-    match concluded(read, decoder, draft, endpoint) {
+    let total = endpoint.timeouts.total;
+    let timeouts = ReadTimeouts { deadline: Instant::now() + total, idle: total };
+    let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok));
+    let read = read_stream(bytes, timeouts, &mut decoder, &mut builder).await;
+    match conclude(read, decoder, builder, endpoint) {
         Ok(reply) => Ok(reply),
-        Err(Failed { partial: Some(partial), .. }) => Ok(partial.reply),
-        Err(Failed { fault, .. }) => Err(fault),
+        Err(FailedAttempt { partial: Some(partial), .. }) => Ok(partial.reply),
+        Err(FailedAttempt { failure, .. }) => Err(failure),
     }
 }
 
-/// Everything that is sent along with a request.
-pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Fault> {
+/// The headers of a request, credentials included.
+pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, RequestFailure> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if endpoint.api == Api::AnthropicMessages {
@@ -167,119 +175,117 @@ pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Fault> {
     }
     let secret = |text: &str| {
         let mut value = HeaderValue::from_str(text).map_err(|_| {
-            Fault::new(
-                Class::Auth,
-                format!("the key for {} has characters that no key has", endpoint.provider),
-            )
+            let message = format!("the API key for {} has characters that no key has", endpoint.provider);
+            RequestFailure::new(FailureClass::Auth, message)
         })?;
         value.set_sensitive(true);
-        Ok::<_, Fault>(value)
+        Ok::<_, RequestFailure>(value)
     };
     match &endpoint.credentials {
-        Credentials::None => {}
-        Credentials::Key(key) => {
+        ApiCredentials::None => {}
+        ApiCredentials::Key(key) => {
             let key = key.expose().trim();
-            let is_token = key.starts_with(claude_code::TOKEN);
+            let is_oauth = key.starts_with(claude_code::TOKEN_PREFIX);
             let is_messages = endpoint.api == Api::AnthropicMessages;
-            if is_messages && !is_token {
+            if is_messages && !is_oauth {
                 headers.insert("x-api-key", secret(key)?);
             }
-            // Others who speak this protocol look in either place.
-            if !is_messages || is_token || !endpoint.is_at("anthropic.com") {
+            // Other servers that speak this protocol accept either header.
+            if !is_messages || is_oauth || !endpoint.is_hosted_by("anthropic.com") {
                 headers.insert(AUTHORIZATION, secret(&format!("Bearer {key}"))?);
             }
-            if is_messages && is_token {
-                headers.insert("anthropic-beta", HeaderValue::from_static(claude_code::BETA));
+            if is_messages && is_oauth {
+                headers.insert("anthropic-beta", HeaderValue::from_static(claude_code::OAUTH_BETA));
             }
         }
-        Credentials::ClaudeCode(path) => {
-            let token = claude_code::token(path).await?;
+        ApiCredentials::ClaudeCode(path) => {
+            let token = claude_code::read_token(path).await?;
             headers.insert(AUTHORIZATION, secret(&format!("Bearer {}", token.expose()))?);
-            headers.insert("anthropic-beta", HeaderValue::from_static(claude_code::BETA));
+            headers.insert("anthropic-beta", HeaderValue::from_static(claude_code::OAUTH_BETA));
         }
     }
     for (name, value) in &endpoint.headers {
-        let wrong = || Fault::new(Class::Format, format!("{name} is not an HTTP header that can be sent"));
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-        headers.insert(name, HeaderValue::from_str(value.expose()).map_err(|_| wrong())?);
+        let invalid = || RequestFailure::new(FailureClass::Format, format!("invalid HTTP header: {name}"));
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+        headers.insert(name, HeaderValue::from_str(value.expose()).map_err(|_| invalid())?);
     }
     Ok(headers)
 }
 
-async fn refusal(response: Response) -> Fault {
+async fn read_refusal(response: Response) -> RequestFailure {
     let status = response.status().as_u16();
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    if let (300..=399, Some(to)) = (status, header(LOCATION)) {
-        return Fault::new(
-            Class::Format,
-            format!("the server sends us to {to}, and we do not follow: correct the address"),
-        );
+    if let (300..=399, Some(location)) = (status, header(LOCATION)) {
+        let message = format!("the server redirects to {location}, which is not followed; correct base_url");
+        return RequestFailure::new(FailureClass::Format, message);
     }
     let retry_after = header(RETRY_AFTER);
-    let body = timeout(ERROR_PATIENCE, body(response, ERROR_BODY)).await;
+    let body = timeout(ERROR_BODY_TIMEOUT, read_text(response, MAX_ERROR_BODY_BYTES)).await;
     let text = body.ok().and_then(Result::ok).unwrap_or_default();
-    error::of_response(status, retry_after.as_deref(), &text)
+    error::from_response(status, retry_after.as_deref(), &text)
 }
 
-/// The text of a body, which must not be longer than this.
-pub(crate) async fn body(response: Response, most: usize) -> Result<String, Fault> {
+/// Reads a body of at most `max_bytes` as text.
+pub(crate) async fn read_text(response: Response, max_bytes: usize) -> Result<String, RequestFailure> {
     let mut bytes = Vec::new();
     let mut stream = response.bytes_stream();
-    while let Some(piece) = stream.next().await {
-        bytes.extend_from_slice(&piece.map_err(transport::fault)?);
-        if bytes.len() > most {
-            return Err(Fault::malformed(format!("an answer of more than {} KiB", most >> 10)));
+    while let Some(chunk) = stream.next().await {
+        bytes.extend_from_slice(&chunk.map_err(transport::failure)?);
+        if bytes.len() > max_bytes {
+            let message = format!("the response is larger than {} KiB", max_bytes >> 10);
+            return Err(RequestFailure::malformed(message));
         }
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-async fn whole(
+async fn read_body(
     response: Response,
-    patience: Patience,
+    timeouts: ReadTimeouts,
     decoder: &mut Decoder,
-    draft: &mut Draft<'_>,
-) -> Result<(), Fault> {
-    let text =
-        timeout(patience.next(), body(response, stream::MOST)).await.map_err(|_| patience.over())??;
-    let value: Value =
-        json::parse(&text).map_err(|error| Fault::malformed(format!("the answer is not JSON: {error}")))?;
-    decoder.whole(draft, &value)
+    builder: &mut ReplyBuilder<'_>,
+) -> Result<(), RequestFailure> {
+    let text = timeout(timeouts.next(), read_text(response, stream::MAX_REPLY_BYTES)).await;
+    let text = text.map_err(|_| timeouts.failure())??;
+    let value: Value = json::parse(&text)
+        .map_err(|error| RequestFailure::malformed(format!("the response is not JSON: {error}")))?;
+    decoder.decode_body(builder, &value)
 }
 
-async fn streamed(
-    bytes: impl Stream<Item = Result<Bytes, Fault>> + Send + Unpin + 'static,
-    mut patience: Patience,
+async fn read_stream(
+    bytes: impl Stream<Item = Result<Bytes, RequestFailure>> + Send + Unpin + 'static,
+    mut timeouts: ReadTimeouts,
     decoder: &mut Decoder,
-    draft: &mut Draft<'_>,
-) -> Result<(), Fault> {
-    let (mut events, heard) = stream::events(bytes);
-    let mut known = 0;
+    builder: &mut ReplyBuilder<'_>,
+) -> Result<(), RequestFailure> {
+    let (mut events, received) = stream::events(bytes);
+    let mut known_bytes = 0;
     loop {
-        let event = match timeout(patience.next(), events.next()).await {
+        let event = match timeout(timeouts.next(), events.next()).await {
             Ok(event) => event,
-            // Keep-alives are no events, but a server that sends them is not silent.
-            Err(_) if heard.bytes() > known && Instant::now() < patience.deadline => {
-                known = heard.bytes();
+            // Keep-alives are not events, but a server that sends them is alive.
+            Err(_) if received.get() > known_bytes && Instant::now() < timeouts.deadline => {
+                known_bytes = received.get();
                 continue;
             }
-            Err(_) => return Err(patience.over()),
+            Err(_) => return Err(timeouts.failure()),
         };
         let data = match event {
             None => return Ok(()),
             Some(Ok(data)) => data,
-            Some(Err(broken @ Broken::Lost(_))) => {
-                return Err(Fault::new(Class::Dropped, broken.to_string()));
+            Some(Err(error @ StreamError::ConnectionLost(_))) => {
+                return Err(RequestFailure::new(FailureClass::Dropped, error.to_string()));
             }
-            Some(Err(broken)) => return Err(Fault::malformed(broken.to_string())),
+            Some(Err(error)) => return Err(RequestFailure::malformed(error.to_string())),
         };
-        known = heard.bytes();
-        match decoder.event(draft, &data)? {
-            Flow::More if draft.finish.is_some() => patience.silence = patience.silence.min(AFTERMATH),
-            Flow::More => {}
-            Flow::Done => {
-                // Whatever still comes is of no interest, and if nothing does, neither is that.
-                while let Ok(Some(Ok(_))) = timeout(GOODBYE, events.next()).await {}
+        known_bytes = received.get();
+        match decoder.decode_event(builder, &data)? {
+            StreamStep::Continue if builder.finish.is_some() => {
+                timeouts.idle = timeouts.idle.min(USAGE_TIMEOUT);
+            }
+            StreamStep::Continue => {}
+            StreamStep::Done => {
+                while let Ok(Some(Ok(_))) = timeout(DRAIN_TIMEOUT, events.next()).await {}
                 return Ok(());
             }
         }

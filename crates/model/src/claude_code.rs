@@ -1,4 +1,4 @@
-//! The token that Claude Code keeps for itself. It is never renewed here: that is for its owner to do.
+//! The OAuth token that Claude Code stores for itself. Only Claude Code renews it.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,56 +6,57 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hermes_types::Secret;
 use serde::Deserialize;
 
-use crate::error::{Class, Fault};
+use crate::error::{FailureClass, RequestFailure};
 
-/// What goes along with such a token.
-pub(crate) const BETA: &str = "oauth-2025-04-20";
+/// The value of `anthropic-beta` that such a token needs.
+pub(crate) const OAUTH_BETA: &str = "oauth-2025-04-20";
 
-/// How such a token begins, wherever it was found.
-pub(crate) const TOKEN: &str = "sk-ant-oat";
+/// The prefix of such a token in any source.
+pub(crate) const TOKEN_PREFIX: &str = "sk-ant-oat";
 
-/// More than any such file has.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 #[derive(Deserialize)]
-struct File {
+struct CredentialsFile {
     #[serde(rename = "claudeAiOauth")]
-    oauth: Option<Token>,
+    oauth: Option<OauthToken>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Token {
+struct OauthToken {
     access_token: String,
     /// In milliseconds since 1970.
     #[serde(default)]
     expires_at: Option<u64>,
 }
 
-/// The token in the file. It is read each time, since Claude Code renews it there.
-pub(crate) async fn token(path: &Path) -> Result<Secret, Fault> {
-    let fault = |why: String| Fault::new(Class::Auth, format!("{}: {why}", path.display()));
-    let metadata = tokio::fs::metadata(path).await.map_err(|error| fault(error.to_string()))?;
-    if metadata.len() > LONGEST {
-        return Err(fault("this is not a file of Claude Code".to_owned()));
+/// Reads the token from the file. It is read each time, because Claude Code renews it there.
+pub(crate) async fn read_token(path: &Path) -> Result<Secret, RequestFailure> {
+    let failure = |reason: String| {
+        RequestFailure::new(FailureClass::Auth, format!("cannot read {}: {reason}", path.display()))
+    };
+    let metadata = tokio::fs::metadata(path).await.map_err(|error| failure(error.to_string()))?;
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(failure("not a credentials file of Claude Code".to_owned()));
     }
-    let text = tokio::fs::read_to_string(path).await.map_err(|error| fault(error.to_string()))?;
-    read(&text).map_err(|why| fault(why.to_owned()))
+    let text = tokio::fs::read_to_string(path).await.map_err(|error| failure(error.to_string()))?;
+    parse_token(&text).map_err(|reason| failure(reason.to_owned()))
 }
 
-/// Whether this text of such a file has a token that can be used now.
+/// Whether the text of a credentials file has a valid token.
 pub fn has_token(text: &str) -> bool {
-    read(text).is_ok()
+    parse_token(text).is_ok()
 }
 
-fn read(text: &str) -> Result<Secret, &'static str> {
-    let file: File = serde_json::from_str(text).map_err(|_| "it cannot be read as JSON")?;
+fn parse_token(text: &str) -> Result<Secret, &'static str> {
+    let file: CredentialsFile = serde_json::from_str(text).map_err(|_| "invalid JSON")?;
     let Some(token) = file.oauth.filter(|token| !token.access_token.is_empty()) else {
-        return Err("there is no token in it; `claude` and then `/login` makes one");
+        return Err("it has no token. Run `claude` and then `/login`.");
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     if token.expires_at.is_some_and(|end| u128::from(end) <= now.as_millis()) {
-        return Err("the token has expired; starting `claude` renews it");
+        return Err("the token has expired. Start `claude` to renew it.");
     }
     Ok(Secret::new(token.access_token))
 }
@@ -65,23 +66,23 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_token_is_found_and_never_shown() {
+    async fn the_token_is_read_and_never_shown() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.json");
         let write = |text: &str| std::fs::write(&path, text).unwrap();
         write(
             r#"{"claudeAiOauth":{"accessToken":"sk-ant-oat01-x","refreshToken":"r","expiresAt":99999999999999,"scopes":["user:inference"]}}"#,
         );
-        assert_eq!(token(&path).await.unwrap().expose(), "sk-ant-oat01-x");
-        for (text, why) in [
+        assert_eq!(read_token(&path).await.unwrap().expose(), "sk-ant-oat01-x");
+        for (text, reason) in [
             (r#"{"claudeAiOauth":{"accessToken":"secret","expiresAt":1}}"#, "expired"),
             (r#"{"other":1}"#, "no token"),
             ("{", "JSON"),
         ] {
             write(text);
-            let fault = token(&path).await.unwrap_err();
-            assert!(fault.class == Class::Auth && fault.message.contains(why), "{fault}");
-            assert!(!fault.message.contains("secret"));
+            let failure = read_token(&path).await.unwrap_err();
+            assert!(failure.class == FailureClass::Auth && failure.message.contains(reason), "{failure}");
+            assert!(!failure.message.contains("secret"));
         }
     }
 }

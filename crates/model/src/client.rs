@@ -4,246 +4,296 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hermes_net::EnvProxies;
+
 use crate::album::Sight;
-use crate::attempt::{Failed, attempt};
-use crate::draft::Listener;
+use crate::attempt::{Attempt, FailedAttempt};
+use crate::context_window::ContextWindow;
 use crate::endpoint::{Endpoint, Retries};
-use crate::error::{Class, Error, Fault};
-use crate::eyes::{Eyes, View};
-use crate::reply::{Event, Prompt, Reply};
-use crate::transport::{Proxy, Transport};
-use crate::wire::Manner;
+use crate::error::{Error, FailureClass, RequestFailure};
+use crate::reply::{Prompt, Reply, ReplyEvent};
+use crate::reply_builder::{EventSink, TextEvents};
+use crate::transport::Transport;
+use crate::vision::{ImageSelection, VisionState};
+use crate::wire::ServerQuirks;
 
-/// How often a connection that was lost is made again at once.
-const RECONNECTS: u32 = 2;
-/// How many servers and sessions are remembered.
-const MOST_REMEMBERED: usize = 256;
-/// Less room than this is no room for an answer.
-const LEAST_ROOM: u64 = 256;
+/// How often a lost connection is made again without a delay.
+const MAX_RECONNECTS: u32 = 2;
+/// Servers and sessions that are remembered.
+const MAX_REMEMBERED: usize = 256;
+/// The smallest output limit that leaves space for a reply.
+const MIN_OUTPUT_TOKENS: u64 = 256;
 
-/// Talks to models. There is one for a process; clones share connections and what was learned about servers.
+/// Talks to models. A process has one; clones share connections and the facts learned about servers.
 #[derive(Debug, Clone, Default)]
 pub struct Client {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: Arc<ClientState>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct ClientState {
     pub(crate) transport: Transport,
-    manners: Mutex<HashMap<String, Manner>>,
-    eyes: Mutex<HashMap<String, Eyes>>,
-    /// Sessions whose earlier thoughts a server refused, which it would do again.
-    forgetful: Mutex<Vec<String>>,
-    pub(crate) windows: Mutex<HashMap<String, crate::window::Window>>,
+    pub(crate) quirks: PerEndpoint<ServerQuirks>,
+    pub(crate) windows: PerEndpoint<Option<ContextWindow>>,
+    vision: PerEndpoint<VisionState>,
+    /// Sessions whose earlier reasoning a server rejected; it would reject it again.
+    reasoning_rejected: Mutex<Vec<String>>,
+}
+
+/// A fact about each model at each server. When too many are known, all are forgotten.
+#[derive(Debug)]
+pub(crate) struct PerEndpoint<T>(Mutex<HashMap<String, T>>);
+
+impl<T> Default for PerEndpoint<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Default> PerEndpoint<T> {
+    pub(crate) fn with<R>(&self, endpoint: &Endpoint, access: impl FnOnce(&mut T) -> R) -> R {
+        let key = format!("{} {} {}", endpoint.api.as_str(), endpoint.base_url, endpoint.model);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_REMEMBERED && !known.contains_key(&key) {
+            known.clear();
+        }
+        access(known.entry(key).or_default())
+    }
 }
 
 impl Client {
-    /// A client that reaches servers by this way. It does nothing yet, so this takes no time.
-    pub fn new(proxy: Proxy) -> Self {
-        Self { shared: Arc::new(Shared { transport: Transport::new(proxy), ..Shared::default() }) }
+    /// Creates a client that uses these proxies. It opens no connection yet.
+    pub fn new(proxies: EnvProxies) -> Self {
+        let transport = Transport::new(proxies);
+        Self { state: Arc::new(ClientState { transport, ..ClientState::default() }) }
     }
 
-    /// Has the conversation continued by the first model of the chain that can. Dropping the future ends everything at once.
+    /// Asks the models of the chain in turn until one replies. Dropping the future closes the
+    /// connection.
     pub async fn complete(
         &self,
         chain: &[Endpoint],
         prompt: &Prompt<'_>,
-        event: &mut (dyn FnMut(Event) + Send),
+        events: &mut (dyn FnMut(ReplyEvent) + Send),
     ) -> Result<Reply, Error> {
-        let Some(mut endpoint) = chain.first() else { return Err(Error::NoEndpoint) };
+        let Some(mut endpoint) = chain.first() else { return Err(Error::NoModel) };
         let mut rest = chain.get(1..).unwrap_or_default();
         loop {
             // The same model again is no fallback.
-            while let Some((_, after)) = rest.split_first().filter(|(next, _)| next.is_same(endpoint)) {
+            while let Some((_, after)) = rest.split_first().filter(|(next, _)| next.is_same_model(endpoint)) {
                 rest = after;
             }
-            let fault = match self.ask(endpoint, prompt, rest.is_empty(), event).await {
+            let call = EndpointCall::new(self, endpoint, prompt, rest.is_empty());
+            let failure = match call.run(events).await {
                 Ok(reply) => return Ok(reply),
-                Err(fault) => fault,
+                Err(failure) => failure,
             };
-            tracing::warn!(provider = endpoint.provider, model = endpoint.model, class = ?fault.class, "{fault}");
+            tracing::warn!(
+                provider = endpoint.provider,
+                model = endpoint.model,
+                class = ?failure.class,
+                %failure,
+                "model request failed"
+            );
             match rest.split_first() {
-                Some((next, after)) if fault.class.falls_back() => {
-                    event(Event::Fallback { from: name(endpoint), to: name(next) });
+                Some((next, after)) if failure.class.falls_back() => {
+                    events(ReplyEvent::Fallback { from: display_name(endpoint), to: display_name(next) });
                     endpoint = next;
                     rest = after;
                 }
                 _ => {
                     let (provider, model) = (endpoint.provider.clone(), endpoint.model.clone());
-                    return Err(Error::Failed { provider, model, fault });
+                    return Err(Error::Failed { provider, model, failure: Box::new(failure) });
                 }
             }
         }
     }
 
-    /// Asks one model until it answers or there is no point in asking again.
-    async fn ask(
-        &self,
-        endpoint: &Endpoint,
-        prompt: &Prompt<'_>,
-        is_last: bool,
-        event: Listener<'_>,
-    ) -> Result<Reply, Fault> {
-        let mut manner = self.manner(endpoint, prompt.session);
-        let mut view = self.eyes(endpoint, |eyes| View::new(endpoint, prompt.messages, eyes));
-        let is_auto = matches!(prompt.sight, Sight::Auto(_));
-        let mut failed = 0;
-        let mut reconnects = 0;
-        let mut partial = None;
+    /// The known quirks of a server.
+    fn quirks(&self, endpoint: &Endpoint, session: &str) -> ServerQuirks {
+        let mut quirks = self.state.quirks.with(endpoint, |quirks| quirks.clone());
+        let rejected = self.state.reasoning_rejected.lock().unwrap_or_else(PoisonError::into_inner);
+        quirks.drop_reasoning = rejected.iter().any(|known| known == session);
+        quirks
+    }
+
+    fn remember_quirks(&self, endpoint: &Endpoint, session: &str, quirks: &ServerQuirks) {
+        if quirks.drop_reasoning {
+            let mut rejected = self.state.reasoning_rejected.lock().unwrap_or_else(PoisonError::into_inner);
+            if rejected.len() >= MAX_REMEMBERED {
+                rejected.remove(0);
+            }
+            rejected.push(session.to_owned());
+        }
+        let lasting = ServerQuirks { max_output: None, drop_reasoning: false, ..quirks.clone() };
+        self.state.quirks.with(endpoint, |known| *known = lasting);
+    }
+}
+
+/// One endpoint being asked, over all attempts.
+struct EndpointCall<'a> {
+    client: &'a Client,
+    endpoint: &'a Endpoint,
+    prompt: &'a Prompt<'a>,
+    is_last: bool,
+    quirks: ServerQuirks,
+    images: ImageSelection<'a>,
+    failures: u32,
+    reconnects: u32,
+    /// The reply of an attempt that lost its connection after text had been shown.
+    partial: Option<Reply>,
+}
+
+enum NextStep {
+    RetryNow,
+    RetryAfter { delay: Duration, reason: String },
+    Finish(Result<Reply, RequestFailure>),
+}
+
+impl<'a> EndpointCall<'a> {
+    fn new(client: &'a Client, endpoint: &'a Endpoint, prompt: &'a Prompt<'a>, is_last: bool) -> Self {
+        let select = |vision: &mut VisionState| ImageSelection::new(endpoint, prompt.messages, vision);
+        Self {
+            client,
+            endpoint,
+            prompt,
+            is_last,
+            quirks: client.quirks(endpoint, prompt.session),
+            images: client.state.vision.with(endpoint, select),
+            failures: 0,
+            reconnects: 0,
+            partial: None,
+        }
+    }
+
+    /// Asks until there is a reply, or asking again would not help.
+    async fn run(mut self, events: EventSink<'_>) -> Result<Reply, RequestFailure> {
         loop {
-            let muted = partial.is_some();
-            let pictures = view.load(prompt.sight).await;
-            let tried =
-                attempt(&self.shared.transport, endpoint, prompt, &manner, pictures, muted, event).await;
-            let Failed { fault, partial: shown } = match tried {
+            let images = self.images.load(self.prompt.sight).await;
+            let attempt = Attempt {
+                transport: &self.client.state.transport,
+                endpoint: self.endpoint,
+                prompt: self.prompt,
+                quirks: &self.quirks,
+                text_events: if self.partial.is_some() { TextEvents::Mute } else { TextEvents::Emit },
+            };
+            let FailedAttempt { failure, partial } = match attempt.run(images, events).await {
                 Ok(reply) => {
-                    self.eyes(endpoint, |eyes| eyes.learn(&view));
+                    self.client.state.vision.with(self.endpoint, |vision| vision.record(&self.images));
                     return Ok(reply);
                 }
                 Err(failed) => failed,
             };
-            // Words were shown: they are kept, and the model is asked to go on by whoever asked. Only if a call was
-            // arriving is it worth asking for the whole again, without showing the words twice.
-            if let Some(shown) = shown {
-                if !shown.open_call {
-                    return Ok(shown.reply);
+            // Text that was shown is kept, and the caller asks the model to continue. Asking for
+            // the whole reply again, without showing the text twice, is worth it only if a call was
+            // incomplete.
+            if let Some(partial) = partial {
+                if !partial.has_open_call {
+                    return Ok(partial.reply);
                 }
-                partial.get_or_insert(shown.reply);
+                self.partial.get_or_insert(partial.reply);
             }
-            if let Some(better) = recovered(&manner, &fault) {
-                tracing::info!(provider = endpoint.provider, class = ?fault.class, "asking in another way: {fault}");
-                self.learn(endpoint, prompt.session, &better);
-                manner = better;
-                continue;
-            }
-            if is_auto && fault.may_be_about_images() && view.narrow(fault.class) {
-                tracing::info!(provider = endpoint.provider, "asking with fewer pictures: {fault}");
-                continue;
-            }
-            if fault.class == Class::Dropped && reconnects < RECONNECTS {
-                reconnects += 1;
-                continue;
-            }
-            if let Some(reply) = partial.take() {
-                return Ok(reply);
-            }
-            failed += 1;
-            let again = fault.class.is_passing() && failed < endpoint.retries.attempts;
-            if !again || (fault.class.falls_back_at_once() && !is_last) {
-                let fault = settled(fault);
-                // Another model may see what this one cannot answer.
-                let is_final = is_last || !fault.class.falls_back();
-                if is_auto && is_final && fault.may_pass_without_images() && view.close() {
-                    tracing::info!(provider = endpoint.provider, "asking without pictures: {fault}");
-                    continue;
+            match self.next_step(failure) {
+                NextStep::RetryNow => {}
+                NextStep::RetryAfter { delay, reason } => {
+                    events(ReplyEvent::Retrying { reason, delay, attempt: self.failures });
+                    tokio::time::sleep(delay).await;
                 }
-                return Err(fault);
+                NextStep::Finish(result) => return result,
             }
-            let wait = wait(&endpoint.retries, &fault, failed);
-            event(Event::Retrying { why: fault.message.clone(), wait, attempt: failed });
-            tokio::time::sleep(wait).await;
         }
     }
 
-    /// How to speak to this server, as far as we know.
-    pub(crate) fn manner(&self, endpoint: &Endpoint, session: &str) -> Manner {
-        let manners = self.shared.manners.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut manner = manners.get(&key(endpoint)).cloned().unwrap_or_default();
-        drop(manners);
-        let forgetful = self.shared.forgetful.lock().unwrap_or_else(PoisonError::into_inner);
-        manner.forget_thoughts = forgetful.iter().any(|known| known == session);
-        manner
-    }
-
-    fn learn(&self, endpoint: &Endpoint, session: &str, manner: &Manner) {
-        if manner.forget_thoughts {
-            let mut forgetful = self.shared.forgetful.lock().unwrap_or_else(PoisonError::into_inner);
-            if forgetful.len() >= MOST_REMEMBERED {
-                forgetful.remove(0);
-            }
-            forgetful.push(session.to_owned());
+    fn next_step(&mut self, failure: RequestFailure) -> NextStep {
+        let provider = &self.endpoint.provider;
+        if let Some(quirks) = recover(&self.quirks, &failure) {
+            tracing::info!(provider, class = ?failure.class, %failure, "adapting the request to the server");
+            self.client.remember_quirks(self.endpoint, self.prompt.session, &quirks);
+            self.quirks = quirks;
+            return NextStep::RetryNow;
         }
-        let lasting = Manner { cap: None, forget_thoughts: false, ..manner.clone() };
-        self.remember(endpoint, |known| *known = lasting);
-    }
-
-    /// Looks at what is known of a server's eyes, or changes it.
-    fn eyes<T>(&self, endpoint: &Endpoint, with: impl FnOnce(&mut Eyes) -> T) -> T {
-        let mut eyes = self.shared.eyes.lock().unwrap_or_else(PoisonError::into_inner);
-        if eyes.len() >= MOST_REMEMBERED {
-            eyes.clear();
+        let may_drop_images = matches!(self.prompt.sight, Sight::Auto(_));
+        if may_drop_images && failure.may_be_about_images() && self.images.drop_some(failure.class) {
+            tracing::info!(provider, %failure, "retrying with fewer images");
+            return NextStep::RetryNow;
         }
-        with(eyes.entry(key(endpoint)).or_default())
-    }
-
-    /// Changes what is known about a server.
-    pub(crate) fn remember(&self, endpoint: &Endpoint, change: impl FnOnce(&mut Manner)) {
-        let mut manners = self.shared.manners.lock().unwrap_or_else(PoisonError::into_inner);
-        if manners.len() >= MOST_REMEMBERED {
-            manners.clear();
+        if failure.class == FailureClass::Dropped && self.reconnects < MAX_RECONNECTS {
+            self.reconnects += 1;
+            return NextStep::RetryNow;
         }
-        change(manners.entry(key(endpoint)).or_default());
+        if let Some(reply) = self.partial.take() {
+            return NextStep::Finish(Ok(reply));
+        }
+        self.failures += 1;
+        let may_retry = failure.class.is_transient() && self.failures < self.endpoint.retries.max_attempts;
+        if may_retry && (self.is_last || !failure.class.falls_back_immediately()) {
+            let delay = retry_delay(&self.endpoint.retries, &failure, self.failures);
+            return NextStep::RetryAfter { delay, reason: failure.message };
+        }
+        let failure = into_final(failure);
+        // A fallback model may accept the images.
+        let is_final = self.is_last || !failure.class.falls_back();
+        if may_drop_images && is_final && failure.may_pass_without_images() && self.images.drop_all() {
+            tracing::info!(provider, %failure, "retrying without images");
+            return NextStep::RetryNow;
+        }
+        NextStep::Finish(Err(failure))
     }
 }
 
-/// What tells one model at one server from all others.
-pub(crate) fn key(endpoint: &Endpoint) -> String {
-    format!("{} {} {}", endpoint.api.word(), endpoint.base_url, endpoint.model)
-}
-
-fn name(endpoint: &Endpoint) -> String {
+fn display_name(endpoint: &Endpoint) -> String {
     format!("{} ({})", endpoint.model, endpoint.provider)
 }
 
-/// Another way to ask, if what the server did not like can be left out. Each can be left out only once, so this ends.
-fn recovered(manner: &Manner, fault: &Fault) -> Option<Manner> {
-    let mut better = manner.clone();
-    match fault.class {
-        Class::StreamUnsupported => better.whole = true,
-        Class::Grammar => better.plain_schemas = true,
-        Class::ReasoningRejected => better.forget_thoughts = true,
-        Class::OutputCap if manner.cap.is_none() => {
-            better.cap = Some(fault.room.filter(|room| *room >= LEAST_ROOM)?);
+/// Quirks that avoid what the server rejected. Each can be added only once, so this ends.
+fn recover(quirks: &ServerQuirks, failure: &RequestFailure) -> Option<ServerQuirks> {
+    let mut better = quirks.clone();
+    match failure.class {
+        FailureClass::StreamUnsupported => better.no_streaming = true,
+        FailureClass::Grammar => better.simplify_schemas = true,
+        FailureClass::ReasoningRejected => better.drop_reasoning = true,
+        FailureClass::OutputCap if quirks.max_output.is_none() => {
+            better.max_output = Some(failure.available_output.filter(|left| *left >= MIN_OUTPUT_TOKENS)?);
         }
-        Class::Parameter => {
-            let field = fault.parameter.as_deref()?.split('.').next()?;
-            if !OPTIONAL.contains(&field) {
+        FailureClass::Parameter => {
+            let field = failure.parameter.as_deref()?.split('.').next()?;
+            if !OPTIONAL_FIELDS.contains(&field) {
                 return None;
             }
-            better.without.insert(field.to_owned());
+            better.rejected_fields.insert(field.to_owned());
         }
         _ => return None,
     }
-    (better != *manner).then_some(better)
+    (better != *quirks).then_some(better)
 }
 
-/// The fields that a request can do without, or has another name for.
-const OPTIONAL: &[&str] = &[
+/// The fields that a request can omit, or has another name for.
+const OPTIONAL_FIELDS: &[&str] = &[
     "include", "max_completion_tokens", "max_tokens", "options", "output_config", "parallel_tool_calls",
     "prompt_cache_key", "reasoning", "reasoning_effort", "stream_options", "thinking", "usage",
 ];
 
-/// No room for an answer means that the conversation is too long.
-fn settled(mut fault: Fault) -> Fault {
-    if fault.class == Class::OutputCap {
-        fault.class = Class::ContextOverflow;
+/// If there is no space for a reply, the conversation is too long.
+fn into_final(mut failure: RequestFailure) -> RequestFailure {
+    if failure.class == FailureClass::OutputCap {
+        failure.class = FailureClass::ContextOverflow;
     }
-    fault
+    failure
 }
 
-/// How long to wait after so many failures: what the provider asked for, or twice as long each time, with some of it left to
-/// chance so that not everybody comes back at once.
-fn wait(retries: &Retries, fault: &Fault, failed: u32) -> Duration {
-    if let Some(asked) = fault.retry_after {
+/// The delay before the next attempt: as the provider asked, or doubled with each failure, plus up
+/// to half of it at random so that clients do not retry in step.
+fn retry_delay(retries: &Retries, failure: &RequestFailure, failures: u32) -> Duration {
+    if let Some(asked) = failure.retry_after {
         return asked;
     }
-    let (first, longest) = match fault.class {
-        Class::Malformed => (retries.first.mul_f32(2.5), retries.longest * 2),
-        _ => (retries.first, retries.longest),
+    let (initial, max) = match failure.class {
+        FailureClass::Malformed => (retries.initial_delay.mul_f32(2.5), retries.max_delay * 2),
+        _ => (retries.initial_delay, retries.max_delay),
     };
-    let wait = first.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1))).min(longest);
-    let chance = getrandom::u32().map_or(0.0, |number| f64::from(number) / f64::from(u32::MAX));
-    wait + wait.mul_f64(chance / 2.0)
+    let delay = initial.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(max);
+    let random = getrandom::u32().map_or(0.0, |number| f64::from(number) / f64::from(u32::MAX));
+    delay + delay.mul_f64(random / 2.0)
 }
 
 #[cfg(test)]
@@ -254,53 +304,55 @@ mod tests {
     use crate::endpoint::Api;
 
     #[test]
-    fn waits_double_up_to_the_longest_with_half_left_to_chance() {
+    fn delays_double_up_to_the_maximum_with_random_jitter() {
         let retries = Retries::default();
-        let fault = Fault::new(Class::Server, "x");
-        for (failed, seconds) in [(1, 2.0), (2, 4.0), (3, 8.0), (6, 60.0), (40, 60.0)] {
-            let wait = wait(&retries, &fault, failed).as_secs_f64();
-            assert!((seconds..=seconds * 1.5).contains(&wait), "{failed}: {wait}");
+        let failure = RequestFailure::new(FailureClass::Server, "x");
+        for (failures, seconds) in [(1, 2.0), (2, 4.0), (3, 8.0), (6, 60.0), (40, 60.0)] {
+            let wait = retry_delay(&retries, &failure, failures).as_secs_f64();
+            assert!((seconds..=seconds * 1.5).contains(&wait), "{failures}: {wait}");
         }
-        let asked = Fault { retry_after: Some(Duration::from_secs(7)), ..fault };
-        assert_eq!(wait(&retries, &asked, 1), Duration::from_secs(7));
+        let asked = RequestFailure { retry_after: Some(Duration::from_secs(7)), ..failure };
+        assert_eq!(retry_delay(&retries, &asked, 1), Duration::from_secs(7));
     }
 
     #[test]
     fn each_recovery_is_tried_once() {
-        let fault = |class| Fault {
-            room: Some(1000),
+        let failure = |class| RequestFailure {
+            available_output: Some(1000),
             parameter: Some("reasoning.effort".to_owned()),
-            ..Fault::new(class, "x")
+            ..RequestFailure::new(class, "x")
         };
         let classes = [
-            Class::StreamUnsupported,
-            Class::Grammar,
-            Class::ReasoningRejected,
-            Class::OutputCap,
-            Class::Parameter,
+            FailureClass::StreamUnsupported,
+            FailureClass::Grammar,
+            FailureClass::ReasoningRejected,
+            FailureClass::OutputCap,
+            FailureClass::Parameter,
         ];
         for class in classes {
-            let better = recovered(&Manner::default(), &fault(class)).unwrap();
-            assert_eq!(recovered(&better, &fault(class)), None, "{class:?}");
+            let better = recover(&ServerQuirks::default(), &failure(class)).unwrap();
+            assert_eq!(recover(&better, &failure(class)), None, "{class:?}");
         }
-        assert_eq!(recovered(&Manner::default(), &fault(Class::Format)), None);
-        let essential = Fault { parameter: Some("messages".to_owned()), ..fault(Class::Parameter) };
-        assert_eq!(recovered(&Manner::default(), &essential), None);
+        assert_eq!(recover(&ServerQuirks::default(), &failure(FailureClass::Format)), None);
+        let essential =
+            RequestFailure { parameter: Some("messages".to_owned()), ..failure(FailureClass::Parameter) };
+        assert_eq!(recover(&ServerQuirks::default(), &essential), None);
     }
 
     #[test]
-    fn what_others_learned_about_pictures_meanwhile_is_kept() {
+    fn facts_about_images_learned_by_other_calls_are_kept() {
         let client = Client::default();
         let endpoint = Endpoint::new("x", Api::ChatCompletions, "http://h/v1".parse().unwrap(), "m");
         let image = Image { sha256: Digest::new([1; 32]), kind: ImageKind::Gif, size: 1 };
         let messages = [Message::User { text: String::new(), images: vec![image] }];
-        let view = || client.eyes(&endpoint, |eyes| View::new(&endpoint, &messages, eyes));
-        let manner = client.manner(&endpoint, "one");
-        let mut other = view();
-        assert!(other.narrow(Class::Format));
-        client.eyes(&endpoint, |eyes| eyes.learn(&other));
-        client.learn(&endpoint, "one", &Manner { whole: true, ..manner });
-        assert!(client.manner(&endpoint, "one").whole);
-        assert!(!view().narrow(Class::Format), "it is shown again");
+        let vision = &client.state.vision;
+        let select = || vision.with(&endpoint, |vision| ImageSelection::new(&endpoint, &messages, vision));
+        let quirks = client.quirks(&endpoint, "one");
+        let mut other = select();
+        assert!(other.drop_some(FailureClass::Format));
+        vision.with(&endpoint, |vision| vision.record(&other));
+        client.remember_quirks(&endpoint, "one", &ServerQuirks { no_streaming: true, ..quirks });
+        assert!(client.quirks(&endpoint, "one").no_streaming);
+        assert!(!select().drop_some(FailureClass::Format), "the image is sent again");
     }
 }

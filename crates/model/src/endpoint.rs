@@ -1,81 +1,77 @@
-//! Where a model is, how it is spoken to, and who we are to it.
+//! A model at a server: its address, protocol, credentials and limits.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hermes_net::Url;
 use hermes_types::Secret;
-use reqwest::Url;
 use serde_json::{Map, Value};
 
 /// A model at a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Endpoint {
-    /// Who serves it: a name of [`crate::provider`], or the owner's own.
+    /// A name of [`crate::provider`], or one of the configuration.
     pub provider: String,
-    /// The protocol.
     pub api: Api,
-    /// What the protocol's paths are joined to, such as `https://api.openai.com/v1`.
+    /// The protocol's paths are appended to it, as to `https://api.openai.com/v1`.
     pub base_url: Url,
-    /// The model's id there.
+    /// The server's id of the model.
     pub model: String,
-    /// What opens the door.
-    pub credentials: Credentials,
-    /// How long we wait.
+    pub credentials: ApiCredentials,
     pub timeouts: Timeouts,
-    /// How often we try.
     pub retries: Retries,
-    /// The window in tokens, if the owner said it.
-    pub window: Option<u64>,
-    /// HTTP headers sent along. Some of them open doors.
+    /// In tokens, if the configuration sets it.
+    pub context_window: Option<u64>,
+    /// Additional HTTP headers, which may hold credentials.
     pub headers: Vec<(String, Secret)>,
-    /// Fields put into every request, over our own.
-    pub extra: Map<String, Value>,
+    /// Fields added to every request; they override ours.
+    pub extra_fields: Map<String, Value>,
 }
 
 impl Endpoint {
-    /// A model with everything else left to its default.
+    /// An endpoint with defaults for everything else.
     pub fn new(provider: impl Into<String>, api: Api, base_url: Url, model: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
             api,
             base_url,
             model: model.into(),
-            credentials: Credentials::None,
+            credentials: ApiCredentials::None,
             timeouts: Timeouts::default(),
             retries: Retries::default(),
-            window: None,
+            context_window: None,
             headers: Vec::new(),
-            extra: Map::new(),
+            extra_fields: Map::new(),
         }
     }
 
-    /// Who issues what only the issuer can read. Two servers of the owner's own are two issuers.
+    /// Identifies the server that issued reasoning, which only that server accepts back. Two custom
+    /// servers are two issuers.
     pub(crate) fn issuer(&self) -> String {
-        match crate::provider::known(&self.provider) {
+        match crate::provider::by_name(&self.provider) {
             Some(known) => known.id.to_owned(),
             None => format!("{}@{}", self.provider, self.base_url.host_str().unwrap_or_default()),
         }
     }
 
-    /// Whether the server is this machine or one near it. Such a server may take minutes to read a prompt before it says
-    /// anything.
+    /// Whether the server is this machine or in its network. Such a server may take minutes to read a
+    /// prompt before it sends anything.
     pub fn is_local(&self) -> bool {
         self.base_url.host_str().is_some_and(is_local)
     }
 
-    /// Whether requests go to this vendor, by host and not by what somebody called it.
-    pub(crate) fn is_at(&self, domain: &str) -> bool {
+    /// Whether requests go to this vendor, judged by the host and not by the configured name.
+    pub(crate) fn is_hosted_by(&self, domain: &str) -> bool {
         let host = self.base_url.host_str().unwrap_or_default();
         host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
     }
 
-    /// The address of a path of the protocol.
     pub(crate) fn url(&self, path: &str) -> Url {
         let mut url = self.base_url.clone();
         let base = url.path().trim_end_matches('/').to_owned();
         let path = match self.api {
-            // Its base is written with and without the version.
+            // The base is written with and without the version.
             Api::AnthropicMessages if base.ends_with("/v1") => path.strip_prefix("/v1").unwrap_or(path),
             _ => path,
         };
@@ -83,8 +79,8 @@ impl Endpoint {
         url
     }
 
-    /// The address of a path at the server's root, beside the protocol's own.
-    pub(crate) fn beside(&self, path: &str) -> Url {
+    /// A path at the root of the server, outside of the protocol.
+    pub(crate) fn root_url(&self, path: &str) -> Url {
         let mut url = self.base_url.clone();
         let base = url.path().trim_end_matches('/');
         let root = ["/v1", "/api"].iter().find_map(|end| base.strip_suffix(end)).unwrap_or(base).to_owned();
@@ -92,16 +88,15 @@ impl Endpoint {
         url
     }
 
-    /// Whether two are the same model at the same place.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_model(&self, other: &Self) -> bool {
         self.model == other.model && self.base_url == other.base_url
     }
 }
 
-/// A protocol.
+/// The protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
-    /// OpenAI's Chat Completions, which nearly everybody speaks.
+    /// OpenAI's Chat Completions, which most servers speak.
     ChatCompletions,
     /// Anthropic's Messages.
     AnthropicMessages,
@@ -110,8 +105,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// Its word in the configuration.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::ChatCompletions => "chat_completions",
             Self::AnthropicMessages => "anthropic_messages",
@@ -119,45 +113,49 @@ impl Api {
         }
     }
 
-    /// The protocol of that word.
-    pub fn from_word(word: &str) -> Option<Self> {
+    /// Parses the configuration keyword.
+    pub fn parse(text: &str) -> Option<Self> {
         [Self::ChatCompletions, Self::AnthropicMessages, Self::Responses]
             .into_iter()
-            .find(|api| api.word() == word || (word == "responses" && *api == Self::Responses))
+            .find(|api| api.as_str() == text || (text == "responses" && *api == Self::Responses))
     }
 }
 
-/// What opens the door of a server. It is sent to the host of the endpoint and nowhere else: redirects are not followed.
+/// Sent to the host of the endpoint and nowhere else: redirects are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Credentials {
-    /// Nothing; servers on this machine mostly want none.
+pub enum ApiCredentials {
+    /// For servers that need none, as most on this machine.
     None,
-    /// A key.
     Key(Secret),
-    /// The file in which Claude Code keeps its own token, read anew with each request.
+    /// The file in which Claude Code stores its own token, read for each request.
     ClaudeCode(PathBuf),
 }
 
-/// How long we wait for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For the whole of one attempt.
+    /// For one attempt from start to end.
     pub total: Duration,
-    /// While nothing comes. None: by the size of the prompt, and for a server nearby not at all.
-    pub silence: Option<Duration>,
+    /// While no data arrives. Without it, the limit depends on the size of the prompt; a local server
+    /// has none.
+    pub idle: Option<Duration>,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { total: Duration::from_secs(1800), silence: None }
+        Self { total: Duration::from_secs(1800), idle: None }
     }
 }
 
 impl Timeouts {
-    /// The longest silence, for a prompt of about so many tokens.
-    pub(crate) fn silence(&self, endpoint: &Endpoint, tokens: usize, streamed: bool) -> Duration {
-        let by_size = match (streamed, tokens) {
-            _ if endpoint.is_local() => return self.silence.unwrap_or(self.total).min(self.total),
+    /// The longest time without data.
+    pub(crate) fn idle_limit(
+        &self,
+        endpoint: &Endpoint,
+        prompt_tokens: usize,
+        is_streamed: bool,
+    ) -> Duration {
+        let seconds = match (is_streamed, prompt_tokens) {
+            _ if endpoint.is_local() => return self.idle.unwrap_or(self.total).min(self.total),
             (true, ..=50_000) => 180,
             (true, ..=100_000) => 240,
             (true, _) => 300,
@@ -165,50 +163,38 @@ impl Timeouts {
             (false, ..=100_000) => 150,
             (false, _) => 240,
         };
-        self.silence.unwrap_or(Duration::from_secs(by_size)).min(self.total)
+        self.idle.unwrap_or(Duration::from_secs(seconds)).min(self.total)
     }
 }
 
-/// How often we try, and how long we wait in between.
+/// Attempts and the delays between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
-    /// Attempts in all.
-    pub attempts: u32,
-    /// The first wait; each one after it is twice as long.
-    pub first: Duration,
-    /// The longest.
-    pub longest: Duration,
+    pub max_attempts: u32,
+    /// Doubled with each further failure.
+    pub initial_delay: Duration,
+    pub max_delay: Duration,
 }
 
 impl Default for Retries {
     fn default() -> Self {
-        Self { attempts: 3, first: Duration::from_secs(2), longest: Duration::from_secs(60) }
+        Self { max_attempts: 3, initial_delay: Duration::from_secs(2), max_delay: Duration::from_secs(60) }
     }
 }
 
-/// How much a model should think.
+/// How much a model should reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// Not at all.
     None,
-    /// The least.
     Minimal,
-    /// A little.
     Low,
-    /// As usual.
     Medium,
-    /// Much.
     High,
-    /// As much as it can.
     Xhigh,
 }
 
 impl Effort {
-    /// All of them.
-    pub const ALL: [Self; 6] = [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh];
-
-    /// Its word in the configuration.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Minimal => "minimal",
@@ -220,8 +206,8 @@ impl Effort {
     }
 }
 
-/// Loopback, private and link-local addresses, those of Tailscale, the names containers have for their host, and every name
-/// without a dot.
+/// Loopback, private, link-local and Tailscale addresses, the names that containers have for their
+/// host, and every name without a dot.
 fn is_local(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match host.parse::<IpAddr>() {
@@ -242,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_nearby_are_known() {
+    fn local_hosts_are_recognized() {
         for host in
             ["localhost", "127.0.0.1", "[::1]", "192.168.1.2", "100.64.0.1", "gpu", "host.docker.internal"]
         {
@@ -254,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_joined_however_the_base_is_written() {
+    fn urls_are_joined_with_and_without_version_and_slash() {
         let at = |api, base: &str| Endpoint::new("x", api, base.parse().unwrap(), "m");
         let chat = at(Api::ChatCompletions, "http://h/v1/");
         assert_eq!(chat.url("/chat/completions").as_str(), "http://h/v1/chat/completions");
-        assert_eq!(chat.beside("/props").as_str(), "http://h/props");
+        assert_eq!(chat.root_url("/props").as_str(), "http://h/props");
         for base in ["https://api.anthropic.com", "https://api.anthropic.com/v1"] {
             let url = at(Api::AnthropicMessages, base).url("/v1/messages");
             assert_eq!(url.as_str(), "https://api.anthropic.com/v1/messages");
@@ -266,10 +252,10 @@ mod tests {
     }
 
     #[test]
-    fn a_vendor_is_known_by_its_host() {
+    fn a_vendor_is_recognized_by_its_host() {
         let at = |base: &str| Endpoint::new("x", Api::ChatCompletions, base.parse().unwrap(), "m");
-        assert!(at("https://api.openai.com/v1").is_at("openai.com"));
-        assert!(!at("https://notopenai.com/v1").is_at("openai.com"));
-        assert!(!at("https://openai.com.evil.net/v1").is_at("openai.com"));
+        assert!(at("https://api.openai.com/v1").is_hosted_by("openai.com"));
+        assert!(!at("https://notopenai.com/v1").is_hosted_by("openai.com"));
+        assert!(!at("https://openai.com.evil.net/v1").is_hosted_by("openai.com"));
     }
 }

@@ -1,146 +1,183 @@
-//! What can go wrong between us and a model.
+//! Failures of model requests, classified by what helps against them.
 
 mod parse;
 
 use std::time::Duration;
 
-use thiserror::Error;
+use thiserror::Error as ThisError;
 
-pub(crate) use parse::{in_stream, of_response};
+pub(crate) use parse::{from_response, from_stream};
 
-/// No answer could be had.
-#[derive(Debug, Clone, PartialEq, Error)]
+use crate::provider::Provider;
+
+/// No model could be chosen, or none of the chain replied.
+#[derive(Debug, Clone, PartialEq, ThisError)]
 pub enum Error {
-    /// There is no model to ask.
     #[error("no model is configured")]
-    NoEndpoint,
-    /// Every model that could be asked failed; this is what the last one said.
-    #[error("{model} ({provider}): {fault}")]
-    Failed {
-        /// Who failed.
-        provider: String,
-        /// With which model.
-        model: String,
-        /// How.
-        fault: Fault,
-    },
+    NoModel,
+    #[error("no provider for {model}: no API key and no base_url are configured")]
+    NoProvider { model: String },
+    #[error("model.provider is custom, but model.base_url is not set")]
+    NoBaseUrl,
+    #[error("unknown provider `{name}`")]
+    UnknownProvider { name: String, known: Vec<String> },
+    #[error("no API key for {}", .provider.id)]
+    NoKey { provider: &'static Provider },
+    #[error("invalid base_url for {provider}: `{base_url}`")]
+    InvalidBaseUrl { provider: String, base_url: String },
+    #[error("providers.{server}.transport: unknown protocol `{transport}`")]
+    UnknownTransport { server: String, transport: String },
+    /// Every model failed; this is the failure of the last one.
+    #[error("{model} ({provider}): {failure}")]
+    Failed { provider: String, model: String, failure: Box<RequestFailure> },
 }
 
 impl Error {
-    /// What kind of failure it is.
-    pub fn class(&self) -> Option<Class> {
+    pub fn class(&self) -> Option<FailureClass> {
         match self {
-            Self::NoEndpoint => None,
-            Self::Failed { fault, .. } => Some(fault.class),
+            Self::Failed { failure, .. } => Some(failure.class),
+            _ => None,
         }
     }
 
-    /// What a person can do about it.
-    pub fn hint(&self) -> Option<&'static str> {
-        self.class().and_then(Class::hint)
+    /// Imperative sentences that say what a user can do about it.
+    pub fn hints(&self) -> Vec<String> {
+        let store_key = "Run `hermes config set OPENROUTER_API_KEY -` to store the key of a provider.";
+        let own_server =
+            "Run `hermes config set model.base_url http://localhost:11434/v1` to use your own server.";
+        let hints: &[&str] = match self {
+            Self::NoModel => {
+                &["Run `hermes config set model.default NAME` to choose a model.", store_key, own_server]
+            }
+            Self::NoProvider { .. } => &[store_key, own_server],
+            Self::NoBaseUrl => &["Run `hermes config set model.base_url http://localhost:8000/v1`."],
+            Self::UnknownProvider { known, .. } => {
+                return vec![
+                    format!("Use one of {}.", known.join(", ")),
+                    "Add your own servers under `providers:` in config.yaml.".to_owned(),
+                ];
+            }
+            Self::NoKey { provider } => {
+                let name = provider.key_variables.first().copied().unwrap_or_default();
+                return vec![format!("Run `hermes config set {name} -` to store it in the secrets file.")];
+            }
+            Self::InvalidBaseUrl { .. } => {
+                &["Use an address with http:// or https://, for example http://localhost:8000/v1."]
+            }
+            Self::UnknownTransport { .. } => {
+                &["Use chat_completions, anthropic_messages or codex_responses."]
+            }
+            Self::Failed { failure, .. } => {
+                return failure.class.hint().map(str::to_owned).into_iter().collect();
+            }
+        };
+        hints.iter().map(|hint| (*hint).to_owned()).collect()
     }
 }
 
-/// One failed attempt.
-#[derive(Debug, Clone, PartialEq, Error)]
+/// Why one request failed.
+#[derive(Debug, Clone, PartialEq, ThisError)]
 #[error("{message}")]
-pub struct Fault {
-    /// What kind it is.
-    pub class: Class,
-    /// The HTTP status, if it came to that.
+pub struct RequestFailure {
+    pub class: FailureClass,
+    /// The HTTP status, if there was a response.
     pub status: Option<u16>,
-    /// What happened, in the provider's words where it had any.
+    /// In the provider's words where it gave any.
     pub message: String,
-    /// How long the provider wants us to wait.
+    /// The delay that the provider asked for.
     pub retry_after: Option<Duration>,
-    /// How many tokens of output there is room for, if the provider said it.
-    pub room: Option<u64>,
-    /// The field of the request that the provider does not take.
+    /// Tokens that are left for output, if the provider said so.
+    pub available_output: Option<u64>,
+    /// The field of the request that the provider rejects.
     pub parameter: Option<String>,
 }
 
-impl Fault {
-    pub(crate) fn new(class: Class, message: impl Into<String>) -> Self {
-        Self { class, status: None, message: message.into(), retry_after: None, room: None, parameter: None }
+impl RequestFailure {
+    pub(crate) fn new(class: FailureClass, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            status: None,
+            message: message.into(),
+            retry_after: None,
+            available_output: None,
+            parameter: None,
+        }
     }
 
-    /// Whether it may have been the pictures in the request. What has a known cause has another one.
+    /// Whether the images of the request may be the cause. A failure with a known cause has another.
     pub(crate) fn may_be_about_images(&self) -> bool {
         match self.class {
-            Class::ImagesUnsupported | Class::PayloadTooLarge => true,
-            Class::Format | Class::Parameter | Class::ModelNotFound | Class::Unknown => {
+            FailureClass::ImagesUnsupported | FailureClass::PayloadTooLarge => true,
+            FailureClass::Format
+            | FailureClass::Parameter
+            | FailureClass::ModelNotFound
+            | FailureClass::Unknown => {
                 matches!(self.status, Some(400 | 404 | 415 | 422))
             }
             _ => false,
         }
     }
 
-    /// Whether the same conversation may be answered if it is asked without pictures, after all else failed.
+    /// Whether the request may succeed without images, after everything else failed.
     pub(crate) fn may_pass_without_images(&self) -> bool {
-        matches!(self.class, Class::ContextOverflow | Class::ContentPolicy | Class::Server)
+        matches!(
+            self.class,
+            FailureClass::ContextOverflow | FailureClass::ContentPolicy | FailureClass::Server
+        )
     }
 
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
-        Self::new(Class::Malformed, message)
+        Self::new(FailureClass::Malformed, message)
     }
 }
 
 /// Kinds of failure, by what helps against them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum FailureClass {
     /// The key is missing, wrong or not allowed to do this.
     Auth,
-    /// There is no money left.
+    /// The account has no credit left.
     Billing,
-    /// Too many requests.
     RateLimit,
-    /// The provider has too much to do.
     Overloaded,
-    /// The provider broke.
+    /// The provider failed internally.
     Server,
-    /// Nothing came in time.
     Timeout,
-    /// The server could not be reached.
     Unreachable,
-    /// Whoever answers cannot be trusted.
+    /// The server's certificate is not trusted.
     Untrusted,
-    /// The connection was lost in the middle.
+    /// The connection was lost during the reply.
     Dropped,
-    /// What came is not an answer.
+    /// The response cannot be decoded.
     Malformed,
-    /// The conversation is longer than the model's window.
+    /// The conversation is longer than the context window.
     ContextOverflow,
     /// The request has too many bytes.
     PayloadTooLarge,
-    /// This length of conversation is not part of the account's plan.
+    /// The account's plan does not include a conversation of this length.
     LongContextTier,
-    /// There is no such model.
     ModelNotFound,
-    /// The account's own settings forbid every server of this model.
+    /// The account's privacy settings exclude every server of this model.
     PolicyBlocked,
-    /// The provider refuses the content.
     ContentPolicy,
-    /// Thoughts we sent back were not accepted.
+    /// The server rejected reasoning that was sent back.
     ReasoningRejected,
-    /// The server cannot turn a tool's schema into a grammar.
+    /// The server cannot convert a tool's schema into a grammar.
     Grammar,
-    /// The server takes no pictures.
     ImagesUnsupported,
-    /// The server cannot stream.
     StreamUnsupported,
-    /// The output cap is larger than there is room for.
+    /// The requested output limit is too large.
     OutputCap,
-    /// A field that is not essential is not taken.
+    /// The server rejects a field of the request.
     Parameter,
-    /// The request is wrong in another way.
+    /// The server rejects the request for another reason.
     Format,
-    /// Something else.
     Unknown,
 }
 
-impl Class {
+impl FailureClass {
     /// Whether the same request may succeed later.
-    pub const fn is_passing(self) -> bool {
+    pub const fn is_transient(self) -> bool {
         match self {
             Self::RateLimit
             | Self::Overloaded
@@ -174,35 +211,35 @@ impl Class {
         matches!(self, Self::ContextOverflow | Self::PayloadTooLarge | Self::LongContextTier)
     }
 
-    /// Whether another model may do better.
+    /// Whether another model may succeed.
     pub(crate) const fn falls_back(self) -> bool {
         !self.wants_compression() && !matches!(self, Self::PolicyBlocked)
     }
 
-    /// Whether another model is asked before this one is asked again.
-    pub(crate) const fn falls_back_at_once(self) -> bool {
+    /// Whether to ask another model before retrying this one.
+    pub(crate) const fn falls_back_immediately(self) -> bool {
         matches!(self, Self::RateLimit | Self::Billing | Self::Malformed)
     }
 
     const fn hint(self) -> Option<&'static str> {
         Some(match self {
-            Self::Auth => "check the key; `hermes config set` stores one, `hermes status` says which is used",
-            Self::Billing => "add credit at the provider, or set `fallback_providers` to another one",
-            Self::RateLimit | Self::Overloaded => {
-                "wait a little, or set `fallback_providers` to another model"
+            Self::Auth => {
+                "Check the API key: `hermes status` shows where it comes from, `hermes config set` stores one."
             }
-            Self::Unreachable => "is the server running, and is `model.base_url` right?",
-            Self::Timeout => "`providers.<id>.request_timeout_seconds` gives a slow server more time",
-            Self::ContextOverflow | Self::PayloadTooLarge => "start a new conversation, or compress this one",
-            Self::LongContextTier => "compress the conversation, or allow long context at the provider",
-            Self::ModelNotFound => {
-                "`model.default` names the model; is it spelled as the provider spells it?"
+            Self::Billing => "Add credit at the provider, or set `fallback_providers`.",
+            Self::RateLimit | Self::Overloaded => "Try again later, or set `fallback_providers`.",
+            Self::Unreachable => "Check that the server is running and that `model.base_url` is correct.",
+            Self::Timeout => "For a slow server, raise `providers.<id>.request_timeout_seconds`.",
+            Self::ContextOverflow | Self::PayloadTooLarge => {
+                "Start a new conversation, or compress this one."
             }
-            Self::PolicyBlocked => "the privacy settings of your account forbid every server of this model",
-            Self::ImagesUnsupported => {
-                "`agent.image_input_mode: auto` asks such a model without pictures, `text` every model"
+            Self::LongContextTier => "Compress the conversation, or allow long context at the provider.",
+            Self::ModelNotFound => "Set `model.default` to a model name that the provider knows.",
+            Self::PolicyBlocked => {
+                "Change the privacy settings of your account, which exclude every server of this model."
             }
-            Self::ContentPolicy => "say it in other words, or choose another model",
+            Self::ImagesUnsupported => "Set `agent.image_input_mode` to `auto` or `text`.",
+            Self::ContentPolicy => "Rephrase the request, or choose another model.",
             _ => return None,
         })
     }

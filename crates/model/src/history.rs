@@ -1,70 +1,70 @@
-//! A conversation made fit to be sent: every call has its answer right behind it, every answer has its call, and neighbors
-//! of the same role are one. The same history gives the same result, so that what a provider cached is found again.
+//! Normalizes a conversation before it is sent: every call is followed by its result, every result
+//! has its call, and neighbors of the same role are merged. The same history gives the same result,
+//! so that providers find what they cached.
 
 use std::borrow::Cow;
 
 use hermes_types::{Arguments, Call, Image, Message, Part, Reasoning};
 
-/// What stands for the answer of a call that has none.
-const NO_ANSWER: &str = "[no result was recorded for this call]";
-/// What goes before the answer of a call whose arguments could not be read, since they are replayed as none.
-const UNREADABLE: &str = "[the arguments of this call could not be read, it was not run]";
+/// Stands for the result of a call that has none.
+const MISSING_RESULT: &str = "[no result was decode_recording for this call]";
+/// Precedes the result of a call with unreadable arguments, which are replayed as none.
+const UNREADABLE_ARGUMENTS: &str = "[the arguments of this call could not be read, it was not run]";
 
-/// An entry as it is sent.
+/// An entry of the normalized conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Turn<'a> {
+pub(crate) enum HistoryEntry<'a> {
     User(Cow<'a, str>, Vec<&'a Image>),
     Assistant(Vec<&'a Part>),
-    /// The answers to the calls of the entry before, in their order.
+    /// The results of the calls of the entry before, in the order of the calls.
     Results(Vec<(&'a Call, Cow<'a, str>)>),
 }
 
-/// The whole conversation.
-pub(crate) fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
-    let mut turns: Vec<Turn<'_>> = Vec::with_capacity(messages.len());
+pub(crate) fn normalize(messages: &[Message]) -> Vec<HistoryEntry<'_>> {
+    let mut entries: Vec<HistoryEntry<'_>> = Vec::with_capacity(messages.len());
     let mut rest = messages;
     while let Some((first, after)) = rest.split_first() {
         rest = after;
         match first {
-            Message::User { text, images } => user(&mut turns, text, images),
-            // Answers are taken with their call; one that is met here has none.
+            Message::User { text, images } => push_user(&mut entries, text, images),
+            // Results are added with their call; one that is found here has no call.
             Message::Tool { .. } => {}
             Message::Assistant { parts } => {
-                let says = |part: &&Part| !matches!(part, Part::Reasoning(_)) && !is_blank(part);
-                if !parts.iter().any(|part| says(&part)) {
+                let has_content = |part: &Part| !matches!(part, Part::Reasoning(_)) && !is_blank(part);
+                if !parts.iter().any(has_content) {
                     continue;
                 }
                 let parts = parts.iter().filter(|part| !is_blank(part));
-                match turns.last_mut() {
-                    Some(Turn::Assistant(last)) => last.extend(parts),
-                    _ => turns.push(Turn::Assistant(parts.collect())),
+                match entries.last_mut() {
+                    Some(HistoryEntry::Assistant(last)) => last.extend(parts),
+                    _ => entries.push(HistoryEntry::Assistant(parts.collect())),
                 }
                 let calls: Vec<&Call> = first.calls().collect();
                 if !calls.is_empty() {
                     let next = rest.iter().position(|message| matches!(message, Message::Assistant { .. }));
                     let until = rest.get(..next.unwrap_or(rest.len())).unwrap_or_default();
-                    turns.push(Turn::Results(
-                        calls.into_iter().map(|call| (call, answer(call, until))).collect(),
+                    entries.push(HistoryEntry::Results(
+                        calls.into_iter().map(|call| (call, result_text(call, until))).collect(),
                     ));
                 }
             }
         }
     }
-    turns
+    entries
 }
 
-/// Thoughts of an entry that the issuer wants back; those of others are left out.
-pub(crate) fn own<'a>(reasoning: &'a Reasoning, issuer: &str) -> Option<&'a Reasoning> {
+/// The reasoning, if this issuer issued it: no other issuer may see it.
+pub(crate) fn issued_by<'a>(reasoning: &'a Reasoning, issuer: &str) -> Option<&'a Reasoning> {
     (reasoning.issuer.as_deref() == Some(issuer)).then_some(reasoning)
 }
 
-fn user<'a>(turns: &mut Vec<Turn<'a>>, text: &'a str, images: &'a [Image]) {
-    match turns.last_mut() {
-        Some(Turn::User(last, known)) => {
+fn push_user<'a>(entries: &mut Vec<HistoryEntry<'a>>, text: &'a str, images: &'a [Image]) {
+    match entries.last_mut() {
+        Some(HistoryEntry::User(last, known)) => {
             *last = Cow::Owned(format!("{last}\n\n{text}"));
             known.extend(images);
         }
-        _ => turns.push(Turn::User(Cow::Borrowed(text), images.iter().collect())),
+        _ => entries.push(HistoryEntry::User(Cow::Borrowed(text), images.iter().collect())),
     }
 }
 
@@ -72,15 +72,15 @@ fn is_blank(part: &Part) -> bool {
     matches!(part, Part::Text { text } if text.trim().is_empty())
 }
 
-fn answer<'a>(call: &Call, until: &'a [Message]) -> Cow<'a, str> {
+fn result_text<'a>(call: &Call, until: &'a [Message]) -> Cow<'a, str> {
     let found = until.iter().find_map(|message| match message {
         Message::Tool { call: id, text, .. } if *id == call.id => Some(text.as_str()),
         _ => None,
     });
-    let text = found.unwrap_or(NO_ANSWER);
+    let text = found.unwrap_or(MISSING_RESULT);
     match call.arguments {
         Arguments::Object(_) => Cow::Borrowed(text),
-        Arguments::Broken { .. } => Cow::Owned(format!("{UNREADABLE}\n{text}")),
+        Arguments::Broken { .. } => Cow::Owned(format!("{UNREADABLE_ARGUMENTS}\n{text}")),
     }
 }
 
@@ -111,17 +111,19 @@ mod tests {
         Part::Text { text: text.to_owned() }
     }
 
-    /// One letter for each kind of entry, with what is in it.
+    /// One line for each entry: a letter for its kind, and its content.
     fn shape(messages: &[Message]) -> Vec<String> {
-        let word = |part: &&Part| match part {
+        let content = |part: &&Part| match part {
             Part::Text { text } => text.clone(),
             Part::Reasoning(_) => "thought".to_owned(),
             Part::Call(call) => call.id.as_str().to_owned(),
         };
-        let shapes = turns(messages).into_iter().map(|turn| match turn {
-            Turn::User(text, _) => format!("U {text}"),
-            Turn::Assistant(parts) => format!("A {}", parts.iter().map(word).collect::<Vec<_>>().join(" ")),
-            Turn::Results(results) => {
+        let shapes = normalize(messages).into_iter().map(|entry| match entry {
+            HistoryEntry::User(text, _) => format!("U {text}"),
+            HistoryEntry::Assistant(parts) => {
+                format!("A {}", parts.iter().map(content).collect::<Vec<_>>().join(" "))
+            }
+            HistoryEntry::Results(results) => {
                 let each = results.iter().map(|(call, text)| format!("{}={text}", call.id.as_str()));
                 format!("R {}", each.collect::<Vec<_>>().join(" "))
             }
@@ -130,10 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_answers_are_paired() {
+    fn calls_and_results_are_paired() {
         let assistant = |parts: Vec<Part>| Message::Assistant { parts };
         let thought = || Part::Reasoning(Reasoning::default());
-        let stub = format!("R c1={NO_ANSWER}");
+        let stub = format!("R c1={MISSING_RESULT}");
         let cases: Vec<(Vec<Message>, Vec<&str>)> = vec![
             (vec![user("a"), user("b")], vec!["U a\n\nb"]),
             (vec![user("a"), result("c0", "x"), user("b")], vec!["U a\n\nb"]),
@@ -183,10 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_of_an_unreadable_call_says_so() {
+    fn the_result_of_an_unreadable_call_says_so() {
         let broken = Arguments::Broken { text: "{".to_owned(), why: "cut".to_owned() };
         let part = Part::Call(Call { id: CallId::new("c1"), name: "t".to_owned(), arguments: broken });
         let messages = [user("a"), Message::Assistant { parts: vec![part] }, result("c1", "try again")];
-        assert_eq!(shape(&messages)[2], format!("R c1={UNREADABLE}\ntry again"));
+        assert_eq!(shape(&messages)[2], format!("R c1={UNREADABLE_ARGUMENTS}\ntry again"));
     }
 }

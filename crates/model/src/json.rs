@@ -1,18 +1,19 @@
-//! JSON as servers write it, and as we write it: the same value is always the same bytes.
+//! Tolerant parsing of JSON from servers, and stable serialization: the same value always gives the
+//! same bytes.
 
 use serde_json::{Map, Value};
 
-/// Reads a value. Half a surrogate pair, which some servers send when a character falls between two pieces, becomes the
-/// replacement character instead of an error.
+/// Parses a value. A lone surrogate, which some servers send when a character is split between two
+/// chunks, becomes the replacement character instead of an error.
 pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(text).or_else(|error| match scrubbed(text) {
+    serde_json::from_str(text).or_else(|error| match replace_lone_surrogates(text) {
         Some(clean) => serde_json::from_str(&clean),
         None => Err(error),
     })
 }
 
-/// The same text with lone surrogate escapes replaced, if it has any.
-pub(crate) fn scrubbed(text: &str) -> Option<String> {
+/// Replaces lone surrogate escapes; returns none if there are none.
+pub(crate) fn replace_lone_surrogates(text: &str) -> Option<String> {
     if !text.contains("\\ud") && !text.contains("\\uD") {
         return None;
     }
@@ -22,8 +23,12 @@ pub(crate) fn scrubbed(text: &str) -> Option<String> {
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         clean.push_str(before);
-        let taken = match unit(escape) {
-            Some(0xD800..=0xDBFF) if matches!(escape.get(6..).and_then(unit), Some(0xDC00..=0xDFFF)) => 12,
+        let length = match escaped_unit(escape) {
+            Some(0xD800..=0xDBFF)
+                if matches!(escape.get(6..).and_then(escaped_unit), Some(0xDC00..=0xDFFF)) =>
+            {
+                12
+            }
             Some(0xD800..=0xDFFF) => {
                 clean.push_str("\\ufffd");
                 changed = true;
@@ -31,10 +36,10 @@ pub(crate) fn scrubbed(text: &str) -> Option<String> {
                 continue;
             }
             Some(_) => 6,
-            // The backslash and what it escapes, so that `\\u` is not taken for an escape.
+            // Skips the escaped character too, so that `\\u` is not read as an escape.
             None => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
         };
-        let (whole, after) = escape.split_at_checked(taken).unwrap_or((escape, ""));
+        let (whole, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
         clean.push_str(whole);
         rest = after;
     }
@@ -42,29 +47,29 @@ pub(crate) fn scrubbed(text: &str) -> Option<String> {
     changed.then_some(clean)
 }
 
-/// The code unit of an escape at the very start.
-fn unit(text: &str) -> Option<u32> {
+/// The code unit of a `\u` escape at the start of the text.
+fn escaped_unit(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// The object as text with sorted keys and no spaces: the servers that keep what they computed for a prefix find it again
-/// only if it is the same to the byte.
-pub(crate) fn stable(object: &Map<String, Value>) -> String {
-    Value::Object(sorted(object)).to_string()
+/// Serializes the object with sorted keys: servers that cache a prefix find it only if it has the
+/// same bytes.
+pub(crate) fn to_stable_text(object: &Map<String, Value>) -> String {
+    Value::Object(sort_keys(object)).to_string()
 }
 
-/// The same object with its keys in order, at every depth.
-pub(crate) fn sorted(object: &Map<String, Value>) -> Map<String, Value> {
+/// Sorts the keys at every depth.
+pub(crate) fn sort_keys(object: &Map<String, Value>) -> Map<String, Value> {
     let mut entries: Vec<_> = object.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
-    entries.into_iter().map(|(key, value)| (key.clone(), sorted_value(value))).collect()
+    entries.into_iter().map(|(key, value)| (key.clone(), sort_value(value))).collect()
 }
 
-fn sorted_value(value: &Value) -> Value {
+fn sort_value(value: &Value) -> Value {
     match value {
-        Value::Object(object) => Value::Object(sorted(object)),
-        Value::Array(items) => items.iter().map(sorted_value).collect(),
+        Value::Object(object) => Value::Object(sort_keys(object)),
+        Value::Array(items) => items.iter().map(sort_value).collect(),
         other => other.clone(),
     }
 }
@@ -76,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lone_surrogates_are_replaced_and_pairs_kept() {
+    fn lone_surrogates_are_replaced_and_pairs_are_kept() {
         let cases = [
             (r#""a\ud83d""#, "a\u{fffd}"),
             (r#""\ud83d\ude00""#, "😀"),
@@ -96,7 +101,7 @@ mod tests {
     fn the_same_object_is_the_same_text_whatever_the_order_of_its_keys() {
         let one = json!({"b": [{"d": 1, "c": 2}], "a": null});
         let other = json!({"a": null, "b": [{"c": 2, "d": 1}]});
-        let text = |value: &Value| stable(value.as_object().unwrap());
+        let text = |value: &Value| to_stable_text(value.as_object().unwrap());
         assert_eq!(text(&one), r#"{"a":null,"b":[{"c":2,"d":1}]}"#);
         assert_eq!(text(&one), text(&other));
     }

@@ -1,52 +1,54 @@
-//! Talking to language models.
+//! Talks to language models.
 //!
-//! [`Client::complete`] takes a conversation and a chain of [`Endpoint`]s and gives one [`Reply`], whichever of three protocols the
-//! server speaks. Words and thoughts are told as they come; the reply is whole or it says why it is not. Dropping the future closes
-//! the connection: that is how a model is interrupted.
+//! [`Client::complete`] takes a conversation and a chain of [`Endpoint`]s and returns one [`Reply`],
+//! whichever of three protocols the server speaks. It reports text and reasoning as they arrive; the
+//! reply is complete, or it says why it is not. Dropping the future closes the connection: that is
+//! how a model is interrupted.
 //!
 //! Invariants:
 //!
-//! - Arguments of a tool call are an object or they are broken. What was cut off is never completed, so it is never run.
-//! - The same conversation is the same bytes, so that providers find what they cached.
-//! - Thoughts go back only to the provider that issued them, as they came.
+//! - The arguments of a tool call are an object or they are broken. Truncated arguments are never
+//!   completed, so such a call never runs.
+//! - The same conversation gives the same bytes, so that providers find what they cached.
+//! - Reasoning goes back only to the provider that issued it, as it came.
 //! - A key goes to the host of its endpoint and nowhere else; redirects are not followed.
-//! - Pictures are read for one request and are gone with it.
-//! - Everything that comes is bounded, and nothing that comes can make us panic: the decoders are fuzzed.
+//! - Images are loaded for one request and dropped with it.
+//! - Everything received is bounded, and no input makes the decoders panic: they are fuzzed.
 //!
-//! Start with [`reply`] for what is asked and answered and [`endpoint`] for whom. `draft.rs` is an answer as it comes together,
-//! `wire/` the protocols, `error/parse.rs` what providers say when they refuse, `client.rs` retries and fallbacks, `eyes.rs`
-//! which pictures are shown.
+//! Start with [`reply`] for prompts and replies, [`endpoint`] for servers, and [`provider`] for how
+//! a server is chosen. `client.rs` retries and falls back, `attempt.rs` makes one request, `wire/`
+//! has the protocols, `reply_builder.rs` assembles a reply, `error/parse.rs` classifies refusals,
+//! `vision.rs` selects images.
 
 pub mod album;
 pub mod arguments;
 mod attempt;
 pub mod claude_code;
 mod client;
-mod draft;
+mod context_window;
 pub mod endpoint;
 pub mod error;
-mod eyes;
 mod history;
 mod json;
-mod names;
 pub mod provider;
+mod reasoning_tags;
 pub mod reply;
-mod spoken;
+mod reply_builder;
 mod stream;
-mod think;
+mod text_tool_calls;
 pub mod tls;
+mod tool_names;
 mod transport;
-pub mod window;
+mod vision;
 mod wire;
 
 pub use album::{Album, Sight, Unkept};
 pub use arguments::coerce;
-pub use attempt::recorded;
+pub use attempt::decode_recording;
 pub use client::Client;
-pub use endpoint::{Api, Credentials, Effort, Endpoint, Retries, Timeouts};
-pub use error::{Class, Error, Fault};
-pub use names::repair_name;
-pub use reply::{Event, Finish, Prompt, Reply};
-pub use reqwest::Url;
-pub use transport::Proxy;
-pub use window::{Window, WindowSource};
+pub use context_window::{ContextWindow, WindowSource};
+pub use endpoint::{Api, ApiCredentials, Effort, Endpoint, Retries, Timeouts};
+pub use error::{Error, FailureClass, RequestFailure};
+pub use hermes_net::{EnvProxies, Url};
+pub use reply::{Finish, Prompt, Reply, ReplyEvent};
+pub use tool_names::repair_tool_name;

@@ -1,4 +1,4 @@
-//! What is asked of a model and what comes back.
+//! Prompts, replies, and the events while a reply arrives.
 
 use std::time::Duration;
 
@@ -6,101 +6,86 @@ use hermes_types::{Message, Part, ToolSpec, Usage};
 
 use crate::album::Sight;
 use crate::endpoint::Effort;
-use crate::eyes;
+use crate::vision;
 
-/// A conversation to be continued.
+/// A conversation that a model continues.
 #[derive(Debug, Clone, Copy)]
 pub struct Prompt<'a> {
-    /// Who the model is and what it should know.
+    /// The system prompt.
     pub system: &'a str,
-    /// What it may call.
     pub tools: &'a [ToolSpec],
-    /// What was said so far.
     pub messages: &'a [Message],
-    /// The longest answer in tokens.
+    /// In tokens.
     pub max_output: Option<u32>,
-    /// How much it should think; none leaves it to the provider.
+    /// None leaves it to the provider.
     pub effort: Option<Effort>,
-    /// What providers keep a prompt's cache by.
+    /// The key of the provider's prompt cache.
     pub session: &'a str,
-    /// How the pictures in it are shown.
+    /// How images are sent.
     pub sight: &'a Sight,
 }
 
 impl Prompt<'_> {
-    /// About how many tokens it has.
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn estimated_tokens(&self) -> usize {
         let messages: usize = self.messages.iter().map(|message| message.text().len()).sum();
         let tools: usize = self.tools.iter().map(|tool| tool.description.len() + 400).sum();
-        (self.system.len() + messages + tools) / 4 + eyes::recent(self.messages).count() * eyes::TOKENS
+        (self.system.len() + messages + tools) / 4
+            + vision::recent_images(self.messages).count() * vision::TOKENS_PER_IMAGE
     }
 }
 
-/// What happens while an answer comes.
+/// Reported while a reply arrives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// More words.
+pub enum ReplyEvent {
     Text(String),
-    /// More thoughts.
     Reasoning(String),
-    /// A call begins.
+    /// A tool call starts.
     Call {
-        /// The tool.
         name: String,
     },
-    /// An attempt failed and there will be another.
+    /// An attempt failed, and another follows after the delay. Attempts are counted from 1.
     Retrying {
-        /// What was wrong.
-        why: String,
-        /// When it will be.
-        wait: Duration,
-        /// Which attempt failed, from 1.
+        reason: String,
+        delay: Duration,
         attempt: u32,
     },
-    /// Another model is asked instead.
+    /// The next model of the chain is asked.
     Fallback {
-        /// The one that failed.
         from: String,
-        /// The one that is asked.
         to: String,
     },
 }
 
-/// An answer.
+/// A reply of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// Its parts, in the order in which they came.
+    /// In the order in which they arrived.
     pub parts: Vec<Part>,
-    /// Why it ended.
     pub finish: Finish,
-    /// What it took.
     pub usage: Usage,
-    /// US dollars, where the provider says it.
+    /// In US dollars, if the provider reports it.
     pub cost: Option<f64>,
-    /// Who answered.
     pub provider: String,
-    /// The model that was asked.
     pub model: String,
 }
 
 impl Reply {
-    /// It as an entry of the conversation.
+    /// The reply as a message of the conversation.
     pub fn message(&self) -> Message {
         Message::Assistant { parts: self.parts.clone() }
     }
 }
 
-/// Why an answer ended.
+/// Why a reply ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finish {
-    /// All was said.
     Stop,
-    /// Tools are to be called.
+    /// The model calls tools.
     Calls,
-    /// The output cap or the window ended it. A call that was cut off by it is broken.
+    /// The output limit or the context window was reached. A truncated call is broken.
     Length,
-    /// The connection was lost after words had been shown. A call that was cut off by it is broken.
+    /// The connection was lost after text had been shown. A truncated call is broken.
     Dropped(String),
-    /// The provider or the model refused, with what they said.
+    /// The provider or the model refused, for this reason.
     Filtered(String),
 }

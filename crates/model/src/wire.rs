@@ -1,4 +1,4 @@
-//! The protocols. Each file has both directions of one: the request from a prompt, and the draft of a reply from what comes.
+//! The protocols. Each file encodes requests and decodes replies of one protocol.
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
@@ -9,39 +9,37 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::album::Pictures;
-use crate::draft::{Draft, Spoken};
 use crate::endpoint::{Api, Endpoint};
-use crate::error::Fault;
+use crate::error::RequestFailure;
 use crate::reply::{Finish, Prompt};
+use crate::reply_builder::ReplyBuilder;
 
-/// A request to be written.
+/// A request to encode.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Request<'a> {
+pub(crate) struct ModelRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) prompt: &'a Prompt<'a>,
-    pub(crate) manner: &'a Manner,
-    /// The pictures in it that are sent.
-    pub(crate) pictures: &'a Pictures<'a>,
+    pub(crate) quirks: &'a ServerQuirks,
+    /// The images to send.
+    pub(crate) images: &'a Pictures<'a>,
 }
 
-/// How a server wants to be spoken to, as far as we had to learn it from what it refused.
+/// Deviations of a server from its protocol, learned from the requests that it rejected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Manner {
-    /// It cannot stream.
-    pub(crate) whole: bool,
-    /// It cannot make a grammar of every schema.
-    pub(crate) plain_schemas: bool,
-    /// Fields it does not take.
-    pub(crate) without: BTreeSet<String>,
-    /// The window that Ollama is to load the model with.
+pub(crate) struct ServerQuirks {
+    pub(crate) no_streaming: bool,
+    /// The server cannot convert every schema to a grammar.
+    pub(crate) simplify_schemas: bool,
+    pub(crate) rejected_fields: BTreeSet<String>,
+    /// The context window with which Ollama loads the model.
     pub(crate) num_ctx: Option<u64>,
-    /// For this call: thoughts are not sent back.
-    pub(crate) forget_thoughts: bool,
-    /// For this call: a smaller output cap.
-    pub(crate) cap: Option<u64>,
+    /// For this call: do not send reasoning back.
+    pub(crate) drop_reasoning: bool,
+    /// For this call: a smaller output limit.
+    pub(crate) max_output: Option<u64>,
 }
 
-impl Request<'_> {
+impl ModelRequest<'_> {
     pub(crate) fn path(&self) -> &'static str {
         match self.endpoint.api {
             Api::ChatCompletions => "/chat/completions",
@@ -50,7 +48,7 @@ impl Request<'_> {
         }
     }
 
-    /// The body. What changes from call to call comes last.
+    /// The body. Fields that change from call to call come last, for the sake of prompt caches.
     pub(crate) fn body(&self) -> Vec<u8> {
         let body = match self.endpoint.api {
             Api::ChatCompletions => chat::encode(self),
@@ -60,119 +58,114 @@ impl Request<'_> {
         Value::Object(body).to_string().into_bytes()
     }
 
-    /// The output cap to ask for.
-    fn cap(&self) -> Option<u64> {
+    fn max_output(&self) -> Option<u64> {
         let asked = self.prompt.max_output.map(u64::from);
-        match (asked, self.manner.cap) {
-            (Some(asked), Some(room)) => Some(asked.min(room)),
-            (asked, room) => asked.or(room),
-        }
+        asked.into_iter().chain(self.quirks.max_output).min()
     }
 
-    fn takes(&self, field: &str) -> bool {
-        !self.manner.without.contains(field)
+    fn accepts(&self, field: &str) -> bool {
+        !self.quirks.rejected_fields.contains(field)
     }
 
     /// The schema of a tool's arguments.
-    fn schema(&self, parameters: &Value) -> Value {
+    fn tool_schema(&self, parameters: &Value) -> Value {
         let mut schema = parameters.clone();
-        if self.manner.plain_schemas {
-            plain(&mut schema);
+        if self.quirks.simplify_schemas {
+            simplify_schema(&mut schema);
         }
         schema
     }
 
-    /// The owner's own fields go over ours, but the conversation is not theirs.
-    fn extend(&self, body: &mut Map<String, Value>) {
-        for (key, value) in &self.endpoint.extra {
+    /// Adds the configured fields, which override ours. The caller adds the conversation after them.
+    fn apply_extra_fields(&self, body: &mut Map<String, Value>) {
+        for (key, value) in &self.endpoint.extra_fields {
             body.insert(key.clone(), value.clone());
         }
-        body.retain(|key, _| self.takes(key));
+        body.retain(|key, _| self.accepts(key));
     }
 }
 
-/// Takes out what llama.cpp cannot make a grammar of.
-fn plain(schema: &mut Value) {
+/// Removes the keywords that llama.cpp cannot convert to a grammar.
+fn simplify_schema(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
-            // A property may have one of these names; its schema is an object, the keyword is a text.
+            // A property may have one of these names, but its schema is an object.
             object.retain(|key, value| !(matches!(key.as_str(), "pattern" | "format") && value.is_string()));
-            object.values_mut().for_each(plain);
+            object.values_mut().for_each(simplify_schema);
         }
-        Value::Array(items) => items.iter_mut().for_each(plain),
+        Value::Array(items) => items.iter_mut().for_each(simplify_schema),
         _ => {}
     }
 }
 
-/// Whether more is to come.
+/// Whether a stream goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flow {
-    More,
-    /// The protocol's own end.
+pub(crate) enum StreamStep {
+    Continue,
+    /// The protocol's end marker was read.
     Done,
 }
 
-/// The reader of a protocol's answers.
+/// Decodes the replies of a protocol.
 #[derive(Debug)]
 pub(crate) enum Decoder {
-    Chat(chat::Decoder),
-    Anthropic(anthropic::Decoder),
-    Responses(responses::Decoder),
+    Chat(chat::ChatDecoder),
+    Anthropic(anthropic::AnthropicDecoder),
+    Responses(responses::ResponsesDecoder),
 }
 
 impl Decoder {
     pub(crate) fn new(api: Api) -> Self {
         match api {
-            Api::ChatCompletions => Self::Chat(chat::Decoder::default()),
-            Api::AnthropicMessages => Self::Anthropic(anthropic::Decoder::default()),
-            Api::Responses => Self::Responses(responses::Decoder::default()),
+            Api::ChatCompletions => Self::Chat(chat::ChatDecoder::default()),
+            Api::AnthropicMessages => Self::Anthropic(anthropic::AnthropicDecoder::default()),
+            Api::Responses => Self::Responses(responses::ResponsesDecoder::default()),
         }
     }
 
-    /// Whether a model there may write its calls as text.
-    pub(crate) fn spoken(api: Api) -> Spoken {
-        match api {
-            Api::ChatCompletions => Spoken::Recognized,
-            Api::AnthropicMessages | Api::Responses => Spoken::Ignored,
-        }
-    }
-
-    /// An event of a stream.
-    pub(crate) fn event(&mut self, draft: &mut Draft<'_>, data: &str) -> Result<Flow, Fault> {
+    pub(crate) fn decode_event(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        data: &str,
+    ) -> Result<StreamStep, RequestFailure> {
         match self {
-            Self::Chat(decoder) => decoder.event(draft, data),
-            Self::Anthropic(decoder) => decoder.event(draft, data),
-            Self::Responses(decoder) => decoder.event(draft, data),
+            Self::Chat(decoder) => decoder.decode_event(builder, data),
+            Self::Anthropic(decoder) => decoder.decode_event(builder, data),
+            Self::Responses(decoder) => decoder.decode_event(builder, data),
         }
     }
 
-    /// An answer that came in one piece.
-    pub(crate) fn whole(&mut self, draft: &mut Draft<'_>, body: &Value) -> Result<(), Fault> {
+    /// Decodes a reply that is not streamed.
+    pub(crate) fn decode_body(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        body: &Value,
+    ) -> Result<(), RequestFailure> {
         match self {
-            Self::Chat(decoder) => decoder.whole(draft, body),
-            Self::Anthropic(decoder) => decoder.whole(draft, body),
-            Self::Responses(decoder) => decoder.whole(draft, body),
+            Self::Chat(decoder) => decoder.decode_body(builder, body),
+            Self::Anthropic(decoder) => decoder.decode_body(builder, body),
+            Self::Responses(decoder) => decoder.decode_body(builder, body),
         }
     }
 
-    /// Nothing more will come. The finish that was told, or none if it ended in the middle.
-    pub(crate) fn end(&mut self, draft: &mut Draft<'_>) -> Option<Finish> {
+    /// The finish reason at the end of the stream, or none if the reply is incomplete.
+    pub(crate) fn finish(&mut self, builder: &mut ReplyBuilder<'_>) -> Option<Finish> {
         match self {
-            Self::Chat(decoder) => decoder.end(draft),
-            Self::Anthropic(_) | Self::Responses(_) => draft.finish.clone(),
+            Self::Chat(decoder) => decoder.finish(builder),
+            Self::Anthropic(_) | Self::Responses(_) => builder.finish.clone(),
         }
     }
 }
 
-/// The text of a field, or nothing.
+/// A text field, or the empty string.
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The number at a path, or nothing.
+/// A number at a path, or 0.
 fn count(value: &Value, path: &str) -> u64 {
     let number = value.pointer(path);
-    // Some servers count in floats.
+    // Some servers send floats.
     number
         .and_then(|number| number.as_u64().or_else(|| format!("{:.0}", number.as_f64()?).parse().ok()))
         .unwrap_or(0)

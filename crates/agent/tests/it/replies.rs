@@ -12,7 +12,7 @@ fn call(id: &str, command: &str) -> ReplyItem {
 }
 
 fn reply(items: impl IntoIterator<Item = ReplyItem>, finish: &str) -> ScriptStep {
-    let says = says.into_iter().collect();
+    let items = items.into_iter().collect();
     ScriptStep::Reply(ScriptedReply { items, finish: Some(finish.to_owned()), ..ScriptedReply::default() })
 }
 

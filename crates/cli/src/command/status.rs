@@ -162,7 +162,7 @@ fn model(context: &Context, config: &Config, source: Option<&Source>) -> Value {
                 "provider": first.map(|first| &first.provider),
                 "source": source,
                 "address": first.map(|first| first.base_url.as_str()),
-                "protocol": first.map(|first| first.api.word()),
+                "protocol": first.map(|first| first.api.as_str()),
                 "key": models.key_from,
                 "fallbacks": models.chain.iter().skip(1).map(asked).collect::<Vec<_>>(),
                 "problem": null,

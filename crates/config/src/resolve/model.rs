@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use hermes_agent::{LoopGuardConfig, ModelConfig};
 use hermes_model::provider::{self, Provider};
-use hermes_model::{Album, Api, Client, Credentials, Effort, Endpoint, Proxy, Sight, Url, claude_code};
+use hermes_model::{
+    Album, Api, ApiCredentials, Client, Effort, Endpoint, EnvProxies, Sight, Url, claude_code,
+};
 use hermes_types::Secret;
 use serde_json::{Map, Value, json};
 
@@ -31,11 +33,11 @@ pub struct Models {
 /// The client for all requests of this process.
 pub fn client(context: &ConfigContext) -> Client {
     let first = |names: &[&str]| names.iter().find_map(|name| context.variable(name)?.parse::<Url>().ok());
-    let proxy = Proxy {
+    let proxy = EnvProxies {
         // A program that serves web pages gets this one from strangers, in capitals.
         http: first(&["http_proxy", "ALL_PROXY", "all_proxy"]),
         https: first(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]),
-        except: ["NO_PROXY", "no_proxy"]
+        exceptions: ["NO_PROXY", "no_proxy"]
             .iter()
             .find_map(|name| context.variable(name))
             .unwrap_or_default()
@@ -58,9 +60,9 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
     let (mut first, key_from) = resolver.resolve(&wish)?;
     let headers = settings.default_headers.0.iter().map(|(name, value)| (name.clone(), Secret::new(value)));
     first.headers.extend(headers);
-    first.window = settings.context_length.or(first.window);
+    first.context_window = settings.context_length.or(first.context_window);
     if let Some(num_ctx) = settings.ollama_num_ctx {
-        first.extra.insert("options".to_owned(), json!({"num_ctx": num_ctx}));
+        first.extra_fields.insert("options".to_owned(), json!({"num_ctx": num_ctx}));
     }
     let mut chain = vec![first];
     for entry in &config.general.fallback_providers.0 {
@@ -85,14 +87,13 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
 /// Something about a model did not work.
 pub fn fault(error: &hermes_model::Error) -> Failure {
     let kind = match error.class() {
-        None | Some(hermes_model::Class::Auth | hermes_model::Class::ModelNotFound) => Kind::Configuration,
+        None | Some(hermes_model::FailureClass::Auth | hermes_model::FailureClass::ModelNotFound) => {
+            Kind::Configuration
+        }
         Some(_) => Kind::Unavailable,
     };
     let failure = Failure::new(kind, error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    error.hints().into_iter().fold(failure, Failure::hint)
 }
 
 /// A model as somebody asked for it.
@@ -137,7 +138,7 @@ impl Resolver<'_> {
         if model.is_empty() {
             return Err(no_model());
         }
-        let known = provider::known(wish.provider);
+        let known = provider::by_name(wish.provider);
         let (name, base_url, known) = match (wish.provider, own, known) {
             (name, Some(server), _) => {
                 let base = server.base_url.clone().filter(|_| wish.base_url.is_empty());
@@ -165,7 +166,7 @@ impl Resolver<'_> {
         };
         let url = address(&base_url, &name)?;
         let api = match own.and_then(|server| server.transport.as_deref()) {
-            Some(word) => Api::from_word(word).ok_or_else(|| {
+            Some(word) => Api::parse(word).ok_or_else(|| {
                 Failure::new(
                     Kind::Configuration,
                     format!("providers.{name}.transport: `{word}` is not known"),
@@ -175,23 +176,23 @@ impl Resolver<'_> {
             None => match known.filter(|known| known.base_url != base_url) {
                 // Another address of a provider speaks as the provider does.
                 Some(known) => known.api,
-                None => provider::api(&name, &url, model),
+                None => provider::detect_api(&url, model),
             },
         };
         let mut endpoint = Endpoint::new(name, api, url, model);
         let (credentials, key_from) = self.credentials(wish, own, known, &endpoint);
         endpoint.credentials = credentials;
-        endpoint.retries.attempts = u32::try_from(self.config.agent.api_max_retries).unwrap_or(u32::MAX);
+        endpoint.retries.max_attempts = u32::try_from(self.config.agent.api_max_retries).unwrap_or(u32::MAX);
         if let Some(server) = own {
             limits(&mut endpoint, server);
         }
         if endpoint.provider == "openrouter" {
             let routing = self.routing();
             if !routing.is_empty() {
-                endpoint.extra.insert("provider".to_owned(), routing.into());
+                endpoint.extra_fields.insert("provider".to_owned(), routing.into());
             }
         }
-        let is_open = matches!(endpoint.credentials, Credentials::None);
+        let is_open = matches!(endpoint.credentials, ApiCredentials::None);
         match known.filter(|_| is_open && !endpoint.is_local()) {
             Some(known) => Err(no_key(known)),
             None => Ok((endpoint, key_from)),
@@ -200,8 +201,9 @@ impl Resolver<'_> {
 
     /// The first provider there is a key for.
     fn keyed(&self) -> Option<&'static Provider> {
-        let has_key = |known: &&Provider| known.keys.iter().any(|name| self.variable(name).is_some());
-        provider::ALL.iter().find(has_key)
+        let has_key =
+            |known: &&Provider| known.key_variables.iter().any(|name| self.variable(name).is_some());
+        provider::PROVIDERS.iter().find(has_key)
     }
 
     fn address(&self, wish: &Wish<'_>, known: &Provider) -> String {
@@ -218,31 +220,31 @@ impl Resolver<'_> {
         own: Option<&Server>,
         known: Option<&Provider>,
         endpoint: &Endpoint,
-    ) -> (Credentials, Option<String>) {
+    ) -> (ApiCredentials, Option<String>) {
         let said = wish.api_key.or_else(|| own.and_then(|server| server.api_key.as_ref()));
         if let Some(key) = said.filter(|key| !key.expose().trim().is_empty()) {
-            return (Credentials::Key(key.clone()), Some("config.yaml".to_owned()));
+            return (ApiCredentials::Key(key.clone()), Some("config.yaml".to_owned()));
         }
         let named = wish.key_env.or_else(|| own.and_then(|server| server.key_env.as_deref()));
-        let host = provider::at(&endpoint.base_url);
+        let host = provider::by_host(&endpoint.base_url);
         if named.is_none() && host.is_some_and(|host| host.id == "anthropic") {
             let path = Path::new(&local::owner_home(self.context)).join(".claude").join(".credentials.json");
             // One that has ended must not stand before a key.
             if std::fs::read_to_string(&path).is_ok_and(|text| claude_code::has_token(&text)) {
                 let from = path.display().to_string();
-                return (Credentials::ClaudeCode(path), Some(from));
+                return (ApiCredentials::ClaudeCode(path), Some(from));
             }
         }
         let names: Vec<&str> = match (named, host.or(known), own) {
             (Some(name), ..) => vec![name],
-            (None, Some(provider), _) => provider.keys.to_vec(),
+            (None, Some(provider), _) => provider.key_variables.to_vec(),
             (None, None, Some(_)) => Vec::new(),
             (None, None, None) => vec!["OPENAI_API_KEY"],
         };
         let found = names.iter().find_map(|name| Some((self.variable(name)?, (*name).to_owned())));
         match found {
-            Some((key, name)) => (Credentials::Key(Secret::new(key)), Some(name)),
-            None => (Credentials::None, None),
+            Some((key, name)) => (ApiCredentials::Key(Secret::new(key)), Some(name)),
+            None => (ApiCredentials::None, None),
         }
     }
 
@@ -273,8 +275,8 @@ fn limits(endpoint: &mut Endpoint, server: &Server) {
         endpoint.timeouts.total = Duration::from_secs(seconds);
     }
     let silence = model.stale_timeout_seconds.or(server.stale_timeout_seconds);
-    endpoint.timeouts.silence = silence.map(Duration::from_secs);
-    endpoint.window = model.context_length;
+    endpoint.timeouts.idle = silence.map(Duration::from_secs);
+    endpoint.context_window = model.context_length;
 }
 
 fn address(text: &str, name: &str) -> Result<Url, Failure> {
@@ -308,13 +310,13 @@ fn no_provider(model: &str) -> Failure {
 }
 
 fn no_key(known: &Provider) -> Failure {
-    let name = known.keys.first().copied().unwrap_or_default();
+    let name = known.key_variables.first().copied().unwrap_or_default();
     Failure::new(Kind::Configuration, format!("there is no key for {}", known.id))
         .hint(format!("`hermes config set {name} -` stores it in the secrets file"))
 }
 
 fn unknown_provider<'n>(name: &str, own: impl Iterator<Item = &'n String>) -> Failure {
-    let mut names: Vec<&str> = provider::ALL.iter().map(|known| known.id).collect();
+    let mut names: Vec<&str> = provider::PROVIDERS.iter().map(|known| known.id).collect();
     names.extend(own.map(String::as_str));
     Failure::new(Kind::Configuration, format!("`{name}` is no provider this version knows"))
         .hint(format!("it knows {}", names.join(", ")))

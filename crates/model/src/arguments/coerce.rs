@@ -1,69 +1,69 @@
-//! Fits arguments to the types that a tool asks for.
+//! Converts arguments to the types of a tool's schema.
 
 use serde_json::{Map, Number, Value};
 
 use crate::json;
 
-/// The arguments with the types of the schema where they can be had without guessing: `"5"` for 5, `"true"` for true, the
-/// JSON text of a list or an object for itself, one value for a list of one. What does not fit stays as it is, for the tool to
-/// complain about.
+/// Converts arguments to the types of the schema where that needs no guessing: `"5"` to 5, `"true"` to
+/// true, JSON text to its list or object, one value to a list of one. Other values stay as they are,
+/// and the tool rejects them.
 pub fn coerce(mut arguments: Map<String, Value>, schema: &Value) -> Map<String, Value> {
-    properties(&mut arguments, schema, 0);
+    coerce_properties(&mut arguments, schema, 0);
     arguments
 }
 
-/// Schemas are as deep as their author likes.
-const DEPTH: u8 = 16;
+/// Deeper parts of a schema are ignored.
+const MAX_DEPTH: u8 = 16;
 
-fn properties(object: &mut Map<String, Value>, schema: &Value, depth: u8) {
+fn coerce_properties(object: &mut Map<String, Value>, schema: &Value, depth: u8) {
     let Some(known) = schema.get("properties").and_then(Value::as_object) else { return };
-    for (name, wanted) in known {
+    for (name, expected) in known {
         if let Some(value) = object.get_mut(name) {
-            *value = fit(value.take(), wanted, depth);
+            *value = coerce_value(value.take(), expected, depth);
         }
     }
 }
 
-fn fit(mut value: Value, schema: &Value, depth: u8) -> Value {
-    let types = types(schema);
-    if types.is_empty() || depth >= DEPTH {
+fn coerce_value(mut value: Value, schema: &Value, depth: u8) -> Value {
+    let types = allowed_types(schema);
+    if types.is_empty() || depth >= MAX_DEPTH {
         return value;
     }
-    let wants = |name: &str| types.contains(&name);
+    let allows = |name: &str| types.contains(&name);
     match &mut value {
-        Value::Object(object) if wants("object") => {
-            properties(object, schema, depth + 1);
+        Value::Object(object) if allows("object") => {
+            coerce_properties(object, schema, depth + 1);
             return value;
         }
-        Value::Array(items) if wants("array") => {
-            if let Some(wanted) = schema.get("items") {
-                items.iter_mut().for_each(|item| *item = fit(item.take(), wanted, depth + 1));
+        Value::Array(items) if allows("array") => {
+            if let Some(expected) = schema.get("items") {
+                items.iter_mut().for_each(|item| *item = coerce_value(item.take(), expected, depth + 1));
             }
             return value;
         }
-        Value::String(_) if wants("string") => return value,
-        Value::Bool(_) if wants("boolean") => return value,
-        Value::Number(number) if wants("number") || (wants("integer") && !number.is_f64()) => return value,
-        Value::Number(number) if wants("integer") => {
-            return number.as_f64().and_then(whole).unwrap_or(value);
+        Value::String(_) if allows("string") => return value,
+        Value::Bool(_) if allows("boolean") => return value,
+        Value::Number(number) if allows("number") || (allows("integer") && !number.is_f64()) => return value,
+        Value::Number(number) if allows("integer") => {
+            return number.as_f64().and_then(to_integer).unwrap_or(value);
         }
         Value::Null => return value,
         _ => {}
     }
     if let Value::String(text) = &value
-        && let Some(better) = types.iter().find_map(|wanted| from_text(text, wanted))
+        && let Some(better) = types.iter().find_map(|expected| parse_as(text, expected))
     {
-        return fit(better, schema, depth + 1);
+        return coerce_value(better, schema, depth + 1);
     }
-    if wants("array") {
-        let item = schema.get("items").map(|wanted| fit(value.clone(), wanted, depth + 1));
+    if allows("array") {
+        let item = schema.get("items").map(|expected| coerce_value(value.clone(), expected, depth + 1));
         return Value::Array(vec![item.unwrap_or(value)]);
     }
     value
 }
 
-/// The types a schema allows, also through alternatives.
-fn types(schema: &Value) -> Vec<&str> {
+/// The types that a schema allows, also in `anyOf` and `oneOf`.
+fn allowed_types(schema: &Value) -> Vec<&str> {
     let own = match schema.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],
         Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
@@ -74,12 +74,12 @@ fn types(schema: &Value) -> Vec<&str> {
     own.into_iter().chain(of_alternatives).collect()
 }
 
-fn from_text(text: &str, wanted: &str) -> Option<Value> {
+fn parse_as(text: &str, expected: &str) -> Option<Value> {
     let text = text.trim();
-    match wanted {
+    match expected {
         "integer" => match text.parse::<i64>() {
             Ok(number) => Some(number.into()),
-            Err(_) => text.parse::<f64>().ok().and_then(whole),
+            Err(_) => text.parse::<f64>().ok().and_then(to_integer),
         },
         "number" => match text.parse::<i64>() {
             Ok(number) => Some(number.into()),
@@ -95,6 +95,6 @@ fn from_text(text: &str, wanted: &str) -> Option<Value> {
 }
 
 /// A number without a fraction as an integer.
-fn whole(number: f64) -> Option<Value> {
+fn to_integer(number: f64) -> Option<Value> {
     (number.fract() == 0.0).then(|| format!("{number:.0}").parse::<i64>().ok()).flatten().map(Value::from)
 }

@@ -1,16 +1,16 @@
-//! Mends the mistakes that models make in JSON, without ever guessing at a value.
+//! Repairs the mistakes that models make in JSON, without guessing a value.
 
-/// Longer texts are left as they are.
-const LONGEST: usize = 4 << 20;
+/// Longer text is not repaired.
+const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// The text without trailing commas, raw control characters, code fences and surplus closing brackets, and with the brackets
-/// closed that are open. An open string is not closed: nobody knows what else was to be in it.
+/// Removes trailing commas, raw control characters, code fences and surplus closing brackets, and
+/// closes open brackets. An open string is not closed: the rest of its text is unknown.
 pub(super) fn repair(text: &str) -> Option<String> {
-    if text.len() > LONGEST {
+    if text.len() > MAX_TEXT_BYTES {
         return None;
     }
-    let text = unfenced(text);
-    let mut mended = String::with_capacity(text.len() + 8);
+    let text = strip_fence(text);
+    let mut repaired = String::with_capacity(text.len() + 8);
     let mut open: Vec<char> = Vec::new();
     let mut is_string = false;
     let mut is_escaped = false;
@@ -23,13 +23,13 @@ pub(super) fn repair(text: &str) -> Option<String> {
                 _ => {}
             }
             if c.is_ascii_control() {
-                // A control character behind a backslash is one with a backslash too many.
-                if mended.ends_with('\\') && !mended.ends_with("\\\\") {
-                    mended.pop();
+                // A control character after a backslash has one backslash too many.
+                if repaired.ends_with('\\') && !repaired.ends_with("\\\\") {
+                    repaired.pop();
                 }
-                mended.push_str(&format!("\\u{:04x}", u32::from(c)));
+                repaired.push_str(&format!("\\u{:04x}", u32::from(c)));
             } else {
-                mended.push(c);
+                repaired.push(c);
             }
             continue;
         }
@@ -38,34 +38,34 @@ pub(super) fn repair(text: &str) -> Option<String> {
             '{' => open.push('}'),
             '[' => open.push(']'),
             '}' | ']' => {
-                drop_comma(&mut mended);
+                drop_comma(&mut repaired);
                 match open.last() {
                     Some(expected) if *expected == c => {
                         open.pop();
                     }
-                    // One too many, as long as nothing follows.
+                    // A surplus bracket is ignored.
                     None => continue,
                     Some(_) => return None,
                 }
             }
             _ => {}
         }
-        mended.push(c);
+        repaired.push(c);
     }
     if is_string {
         return None;
     }
-    drop_comma(&mut mended);
-    mended.extend(open.iter().rev());
-    Some(mended)
+    drop_comma(&mut repaired);
+    repaired.extend(open.iter().rev());
+    Some(repaired)
 }
 
-/// What is inside of a code fence, if all of it is.
-fn unfenced(text: &str) -> &str {
+/// Removes a code fence around the whole text.
+fn strip_fence(text: &str) -> &str {
     let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let Some(inner) = inner else { return text };
     match inner.split_once('\n') {
-        Some((word, rest)) if word.chars().all(char::is_alphanumeric) => rest,
+        Some((language, rest)) if language.chars().all(char::is_alphanumeric) => rest,
         _ => inner,
     }
 }

@@ -12,7 +12,7 @@ fn is_broken(arguments: &Arguments) -> bool {
 }
 
 #[test]
-fn every_shape_comes_to_an_object() {
+fn every_form_decodes_to_an_object() {
     let cases = [
         (r#"{"a":1}"#, json!({"a": 1})),
         ("", json!({})),
@@ -29,7 +29,7 @@ fn every_shape_comes_to_an_object() {
         (r#""\"{\\\"a\\\":1}\"""#, json!({"a": 1})),
         ("\u{feff}{\"a\":1}", json!({"a": 1})),
         (r#"{"a":"\ud83d"}"#, json!({"a": "\u{fffd}"})),
-        // Mended.
+        // Repaired.
         (r#"{"a":1,}"#, json!({"a": 1})),
         (r#"{"a":[1,2,],}"#, json!({"a": [1, 2]})),
         ("{\"a\":\"x\ty\n\"}", json!({"a": "x\ty\n"})),
@@ -40,39 +40,45 @@ fn every_shape_comes_to_an_object() {
         ("```json\n{\"a\":1}\n```", json!({"a": 1})),
     ];
     for (text, expected) in cases {
-        assert_eq!(decode(text, Ending::Whole), object(expected), "{text}");
+        assert_eq!(decode(text, Completeness::Complete), object(expected), "{text}");
     }
 }
 
 #[test]
-fn what_cannot_be_known_is_broken() {
+fn ambiguous_arguments_are_broken() {
     let cases = [
         "7", "true", "[1,2]", r#"[{"a":1},{"b":1}]"#, r#"{"a":1}{"a":2}"#, r#"{"a":"never ended"#,
         r#"{"a":"#, r#"{"a"}"#, r#"{"a":[1,2}"#, "{'a':1}", "ls -l", r#"{"a":1} and so on"#,
     ];
     for text in cases {
-        assert!(is_broken(&decode(text, Ending::Whole)), "{text}: {:?}", decode(text, Ending::Whole));
+        assert!(
+            is_broken(&decode(text, Completeness::Complete)),
+            "{text}: {:?}",
+            decode(text, Completeness::Complete)
+        );
     }
 }
 
 #[test]
-fn a_call_that_was_cut_off_is_never_mended() {
+fn truncated_arguments_are_never_repaired() {
     for text in [r#"{"path":"a","content":"x""#, r#"{"a": [1,2"#, r#"{"a":1,"#, "{", r#"{}{"a"#] {
-        let Arguments::Broken { why, .. } = decode(text, Ending::Cut) else { panic!("{text} was completed") };
-        assert_eq!(why, CUT, "{text}");
+        let Arguments::Broken { why, .. } = decode(text, Completeness::Truncated) else {
+            panic!("{text} was completed")
+        };
+        assert_eq!(why, TRUNCATED, "{text}");
     }
-    // What was never begun is not the same as none.
-    assert!(is_broken(&Pieces::default().finish(Ending::Cut)));
-    assert_eq!(Pieces::default().finish(Ending::Whole), object(json!({})));
+    // Missing arguments are not the same as no arguments.
+    assert!(is_broken(&ArgumentsBuilder::default().finish(Completeness::Truncated)));
+    assert_eq!(ArgumentsBuilder::default().finish(Completeness::Complete), object(json!({})));
     for nothing in [json!("{}"), json!("null"), json!({})] {
-        let mut pieces = Pieces::default();
+        let mut pieces = ArgumentsBuilder::default();
         pieces.push(&nothing);
-        assert!(is_broken(&pieces.finish(Ending::Cut)), "{nothing}");
+        assert!(is_broken(&pieces.finish(Completeness::Truncated)), "{nothing}");
     }
 }
 
 #[test]
-fn pieces_may_be_text_values_or_both() {
+fn pieces_can_be_text_values_or_both() {
     let cases = [
         (vec![json!("{\"a\""), json!(":1}")], Some(json!({"a": 1}))),
         (vec![json!({"a": 1})], Some(json!({"a": 1}))),
@@ -88,9 +94,9 @@ fn pieces_may_be_text_values_or_both() {
         (vec![json!(7)], None),
     ];
     for (pieces, expected) in cases {
-        let mut all = Pieces::default();
+        let mut all = ArgumentsBuilder::default();
         pieces.iter().for_each(|piece| all.push(piece));
-        let arguments = all.finish(Ending::Whole);
+        let arguments = all.finish(Completeness::Complete);
         match expected {
             Some(expected) => assert_eq!(arguments, object(expected), "{pieces:?}"),
             None => assert!(is_broken(&arguments), "{pieces:?}: {arguments:?}"),
@@ -99,7 +105,7 @@ fn pieces_may_be_text_values_or_both() {
 }
 
 #[test]
-fn arguments_are_fitted_to_the_schema_without_guessing() {
+fn arguments_are_converted_to_the_schema_without_guessing() {
     let schema = json!({"properties": {
         "n": {"type": "integer"}, "f": {"type": "number"}, "b": {"type": "boolean"},
         "l": {"type": "array", "items": {"type": "integer"}}, "o": {"type": "object", "properties": {"n": {"type": "integer"}}},
@@ -155,7 +161,7 @@ fn any_object() -> impl Strategy<Value = Map<String, Value>> {
 
 proptest! {
     #[test]
-    fn an_object_survives_every_shape_and_every_split(object in any_object(), size in 1_usize..9) {
+    fn an_object_survives_every_form_and_every_split(object in any_object(), size in 1_usize..9) {
         let text = Value::Object(object.clone()).to_string();
         let shapes = [
             text.clone(),
@@ -165,30 +171,30 @@ proptest! {
             Value::from(text.clone()).to_string(),
         ];
         for shape in shapes {
-            let mut pieces = Pieces::default();
-            let letters: Vec<char> = shape.chars().collect();
-            letters.chunks(size).for_each(|piece| pieces.push(&Value::from(piece.iter().collect::<String>())));
-            for ending in [Ending::Whole, Ending::Cut] {
-                prop_assert_eq!(pieces.clone().finish(ending), Arguments::Object(object.clone()));
+            let mut pieces = ArgumentsBuilder::default();
+            let chars: Vec<char> = shape.chars().collect();
+            chars.chunks(size).for_each(|piece| pieces.push(&Value::from(piece.iter().collect::<String>())));
+            for completeness in [Completeness::Complete, Completeness::Truncated] {
+                prop_assert_eq!(pieces.clone().finish(completeness), Arguments::Object(object.clone()));
             }
         }
-        let mut pieces = Pieces::default();
+        let mut pieces = ArgumentsBuilder::default();
         pieces.push(&Value::Object(object.clone()));
-        prop_assert_eq!(pieces.finish(Ending::Whole), Arguments::Object(object));
+        prop_assert_eq!(pieces.finish(Completeness::Complete), Arguments::Object(object));
     }
 
     #[test]
-    fn a_prefix_of_a_call_that_was_cut_off_is_broken(object in any_object(), at in any::<prop::sample::Index>()) {
+    fn a_prefix_of_truncated_arguments_is_broken(object in any_object(), at in any::<prop::sample::Index>()) {
         let text: Vec<char> = Value::Object(object).to_string().chars().collect();
         let prefix: String = text.iter().take(at.index(text.len())).collect();
-        let mut pieces = Pieces::default();
+        let mut pieces = ArgumentsBuilder::default();
         pieces.push(&Value::from(prefix));
-        prop_assert!(is_broken(&pieces.finish(Ending::Cut)));
+        prop_assert!(is_broken(&pieces.finish(Completeness::Truncated)));
     }
 
     #[test]
-    fn no_text_is_too_strange(text in ".*") {
-        decode(&text, Ending::Whole);
-        decode(&text, Ending::Cut);
+    fn any_text_can_be_decoded(text in ".*") {
+        decode(&text, Completeness::Complete);
+        decode(&text, Completeness::Truncated);
     }
 }

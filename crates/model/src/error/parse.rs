@@ -1,8 +1,9 @@
-//! What providers say when they refuse, read by their own fields first and by their words only where they have no fields.
+//! Classifies the errors of providers, by documented fields first and by phrases only where a
+//! provider has no fields.
 //!
-//! | who | body |
+//! | provider | body |
 //! |---|---|
-//! | OpenAI and alike | `{"error": {"message", "type", "code", "param"}}` |
+//! | OpenAI and compatible | `{"error": {"message", "type", "code", "param"}}` |
 //! | Anthropic | `{"type": "error", "error": {"type", "message"}}` |
 //! | OpenRouter | `{"error": {"code": 402, "message", "metadata": {"provider_name", "raw"}}}` |
 //! | llama.cpp | `{"error": {"code": 400, "message", "type", "n_prompt_tokens", "n_ctx"}}` |
@@ -14,59 +15,58 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::{Class, Fault};
+use super::{FailureClass, RequestFailure};
 use crate::json;
 
-/// The longest wait a provider can ask of us.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
-/// The most of a message that is kept.
-const LONGEST_MESSAGE: usize = 2000;
+/// A provider cannot ask for a longer delay.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
+const MAX_MESSAGE_CHARS: usize = 2000;
 
-/// What a refusal says.
+/// The fields of an error, whichever provider sent it.
 #[derive(Debug, Default)]
-struct Told {
+struct ErrorFields {
     kind: String,
     code: String,
     parameter: String,
     message: String,
-    /// In lower case.
-    words: String,
+    /// The message in lower case.
+    lowercase: String,
     prompt_tokens: Option<u64>,
-    window: Option<u64>,
+    context_window: Option<u64>,
 }
 
-/// The fault of a response that is no answer.
-pub(crate) fn of_response(status: u16, retry_after: Option<&str>, body: &str) -> Fault {
-    let told = match json::parse(body) {
-        Ok(value) => Told::new(&value),
-        Err(_) => Told::plain(body),
+/// The failure for a response with an error status.
+pub(crate) fn from_response(status: u16, retry_after: Option<&str>, body: &str) -> RequestFailure {
+    let error = match json::parse(body) {
+        Ok(value) => ErrorFields::new(&value),
+        Err(_) => ErrorFields::plain(body),
     };
-    let mut fault = fault(Some(status), told);
-    fault.retry_after = retry_after.and_then(wait);
-    fault
+    let mut failure = failure(Some(status), error);
+    failure.retry_after = retry_after.and_then(parse_retry_after);
+    failure
 }
 
-/// The fault that came in the middle of a stream, or with a status that says that all is well.
-pub(crate) fn in_stream(value: &Value) -> Fault {
-    let told = Told::new(value);
-    let status = told.code.parse::<u16>().ok().filter(|code| (400..600).contains(code));
-    fault(status, told)
+/// The failure for an error inside of a stream, or of a response with a success status.
+pub(crate) fn from_stream(value: &Value) -> RequestFailure {
+    let error = ErrorFields::new(value);
+    let status = error.code.parse::<u16>().ok().filter(|code| (400..600).contains(code));
+    failure(status, error)
 }
 
-fn fault(status: Option<u16>, told: Told) -> Fault {
-    let room = room(&told);
-    let class = class(status, &told, room);
-    let message = match (told.message.trim(), status) {
-        ("", Some(status)) => format!("HTTP status {status}, and no word about why"),
-        ("", None) => "the provider reported an error, and no word about why".to_owned(),
-        (message, Some(status)) => format!("{} (HTTP {status})", shortened(message)),
-        (message, None) => shortened(message),
+fn failure(status: Option<u16>, error: ErrorFields) -> RequestFailure {
+    let available_output = available_output(&error);
+    let class = class(status, &error, available_output);
+    let message = match (error.message.trim(), status) {
+        ("", Some(status)) => format!("HTTP status {status} without an error message"),
+        ("", None) => "the provider reported an error without a message".to_owned(),
+        (message, Some(status)) => format!("{} (HTTP {status})", truncate(message)),
+        (message, None) => truncate(message),
     };
-    let parameter = Some(told.parameter).filter(|name| !name.is_empty());
-    Fault { class, status, message, retry_after: None, room, parameter }
+    let parameter = Some(error.parameter).filter(|name| !name.is_empty());
+    RequestFailure { class, status, message, retry_after: None, available_output, parameter }
 }
 
-impl Told {
+impl ErrorFields {
     fn new(value: &Value) -> Self {
         let error = match value.get("error") {
             Some(error @ (Value::Object(_) | Value::String(_))) => error,
@@ -88,104 +88,104 @@ impl Told {
                 None => String::new(),
             };
         }
-        // OpenRouter hands through what the server behind it said.
+        // OpenRouter passes on the message of the server behind it.
         let raw = error.pointer("/metadata/raw").and_then(Value::as_str).unwrap_or_default();
         if !raw.is_empty() && !message.contains(raw) {
             message = format!("{message}: {raw}");
         }
         let parameter = match text("param") {
             named if !named.is_empty() => named,
-            _ => unexpected(&message),
+            _ => rejected_field(&message),
         };
         let number = |key: &str| error.get(key).and_then(Value::as_u64);
         Self {
             kind: text("type"),
             code: text("code"),
             parameter,
-            words: message.to_lowercase(),
+            lowercase: message.to_lowercase(),
             message,
             prompt_tokens: number("n_prompt_tokens"),
-            window: number("n_ctx"),
+            context_window: number("n_ctx"),
         }
     }
 
     fn plain(body: &str) -> Self {
-        // A page for people tells us nothing but that it is one.
-        let message = match body.trim_start().starts_with('<') {
-            true => String::new(),
-            false => body.trim().to_owned(),
-        };
-        Self { words: message.to_lowercase(), message, ..Self::default() }
+        let is_html = body.trim_start().starts_with('<');
+        let message = if is_html { String::new() } else { body.trim().to_owned() };
+        Self { lowercase: message.to_lowercase(), message, ..Self::default() }
     }
 
-    fn says(&self, words: &[&str]) -> bool {
-        words.iter().all(|word| self.words.contains(word))
+    fn contains_all(&self, words: &[&str]) -> bool {
+        words.iter().all(|word| self.lowercase.contains(word))
     }
 
-    fn says_any(&self, phrases: &[&str]) -> bool {
-        phrases.iter().any(|phrase| self.words.contains(phrase))
+    fn contains_any(&self, phrases: &[&str]) -> bool {
+        phrases.iter().any(|phrase| self.lowercase.contains(phrase))
     }
 }
 
-fn class(status: Option<u16>, told: &Told, room: Option<u64>) -> Class {
-    if let Some(class) = by_code(status, told, room) {
+fn class(status: Option<u16>, error: &ErrorFields, available_output: Option<u64>) -> FailureClass {
+    if let Some(class) = by_code(status, error, available_output) {
         return class;
     }
-    // Words are looked at only where the status leaves it open.
-    let open = matches!(status, None | Some(400 | 402 | 403 | 404 | 413 | 422 | 429 | 500 | 501));
-    if let Some(class) = by_words(status, told, room).filter(|_| open) {
+    // Phrases count only where the status is ambiguous.
+    let is_ambiguous = matches!(status, None | Some(400 | 402 | 403 | 404 | 413 | 422 | 429 | 500 | 501));
+    if let Some(class) = by_phrases(status, error, available_output).filter(|_| is_ambiguous) {
         return class;
     }
     match status {
-        Some(401 | 403) => Class::Auth,
-        Some(402) => Class::Billing,
-        Some(408 | 504) => Class::Timeout,
-        Some(413) => Class::PayloadTooLarge,
-        Some(429) => Class::RateLimit,
-        Some(503 | 529) => Class::Overloaded,
-        Some(500..=599) => Class::Server,
-        Some(404) if told.message.is_empty() => Class::Unknown,
-        Some(400..=499) => Class::Format,
-        _ => Class::Unknown,
+        Some(401 | 403) => FailureClass::Auth,
+        Some(402) => FailureClass::Billing,
+        Some(408 | 504) => FailureClass::Timeout,
+        Some(413) => FailureClass::PayloadTooLarge,
+        Some(429) => FailureClass::RateLimit,
+        Some(503 | 529) => FailureClass::Overloaded,
+        Some(500..=599) => FailureClass::Server,
+        Some(404) if error.message.is_empty() => FailureClass::Unknown,
+        Some(400..=499) => FailureClass::Format,
+        _ => FailureClass::Unknown,
     }
 }
 
-/// By the fields that providers document.
-fn by_code(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class> {
-    for word in [told.code.as_str(), told.kind.as_str()] {
+/// Classifies by documented fields.
+fn by_code(status: Option<u16>, error: &ErrorFields, available_output: Option<u64>) -> Option<FailureClass> {
+    for word in [error.code.as_str(), error.kind.as_str()] {
         let class = match word {
             "insufficient_quota"
             | "billing_hard_limit_reached"
             | "billing_error"
-            | "insufficient_credits" => Class::Billing,
+            | "insufficient_credits" => FailureClass::Billing,
             "invalid_api_key" | "authentication_error" | "permission_error" | "permission_denied" => {
-                Class::Auth
+                FailureClass::Auth
             }
             "rate_limit_exceeded" | "rate_limit_error" | "tokens" | "requests" if status == Some(429) => {
-                match told.says(&["extra usage", "long context"]) {
-                    true => Class::LongContextTier,
-                    false => Class::RateLimit,
+                if error.contains_all(&["extra usage", "long context"]) {
+                    FailureClass::LongContextTier
+                } else {
+                    FailureClass::RateLimit
                 }
             }
-            "rate_limit_exceeded" | "rate_limit_error" => Class::RateLimit,
-            "overloaded_error" | "server_overloaded" | "engine_overloaded_error" => Class::Overloaded,
+            "rate_limit_exceeded" | "rate_limit_error" => FailureClass::RateLimit,
+            "overloaded_error" | "server_overloaded" | "engine_overloaded_error" => FailureClass::Overloaded,
             "server_error" | "api_error" | "internal_error" if status.is_none_or(|status| status >= 500) => {
-                // llama.cpp reports what its grammar parser said as an error of its own.
-                return by_words(status, told, room).or(Some(Class::Server));
+                // llama.cpp reports errors of its grammar parser as server errors.
+                return by_phrases(status, error, available_output).or(Some(FailureClass::Server));
             }
-            "timeout_error" => Class::Timeout,
-            "context_length_exceeded" if room.is_some() => Class::OutputCap,
-            "context_length_exceeded" | "exceed_context_size_error" => Class::ContextOverflow,
-            "request_too_large" => Class::PayloadTooLarge,
-            "model_not_found" | "model_not_available" => Class::ModelNotFound,
-            "not_found_error" if told.says_any(&["model"]) => Class::ModelNotFound,
-            "content_policy_violation" | "content_filter" | "moderation_blocked" => Class::ContentPolicy,
-            "invalid_encrypted_content" => Class::ReasoningRejected,
+            "timeout_error" => FailureClass::Timeout,
+            "context_length_exceeded" if available_output.is_some() => FailureClass::OutputCap,
+            "context_length_exceeded" | "exceed_context_size_error" => FailureClass::ContextOverflow,
+            "request_too_large" => FailureClass::PayloadTooLarge,
+            "model_not_found" | "model_not_available" => FailureClass::ModelNotFound,
+            "not_found_error" if error.contains_any(&["model"]) => FailureClass::ModelNotFound,
+            "content_policy_violation" | "content_filter" | "moderation_blocked" => {
+                FailureClass::ContentPolicy
+            }
+            "invalid_encrypted_content" => FailureClass::ReasoningRejected,
             "unsupported_parameter" | "unknown_parameter" | "unsupported_value" => {
-                match (told.parameter.as_str(), room) {
-                    ("stream", _) => Class::StreamUnsupported,
-                    (_, Some(_)) => Class::OutputCap,
-                    _ => Class::Parameter,
+                match (error.parameter.as_str(), available_output) {
+                    ("stream", _) => FailureClass::StreamUnsupported,
+                    (_, Some(_)) => FailureClass::OutputCap,
+                    _ => FailureClass::Parameter,
                 }
             }
             _ => continue,
@@ -195,74 +195,83 @@ fn by_code(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class>
     None
 }
 
-/// The phrases of servers that have no codes. Each is narrow: what it does not match is a plain error.
-fn by_words(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class> {
-    if room.is_some() {
-        return Some(Class::OutputCap);
+/// Classifies by the phrases of servers without codes. Each phrase is narrow; a message that matches
+/// none is a plain error.
+fn by_phrases(
+    status: Option<u16>,
+    error: &ErrorFields,
+    available_output: Option<u64>,
+) -> Option<FailureClass> {
+    if available_output.is_some() {
+        return Some(FailureClass::OutputCap);
     }
-    if told.says_any(&[
+    if error.contains_any(&[
         "credit balance is too low", "insufficient credits", "insufficient balance", "requires more credits",
         "exceeded your current quota", "payment required",
     ]) {
-        return Some(Class::Billing);
+        return Some(FailureClass::Billing);
     }
-    if status == Some(402) && told.says_any(&["try again", "rate limit"]) {
-        return Some(Class::RateLimit);
+    if status == Some(402) && error.contains_any(&["try again", "rate limit"]) {
+        return Some(FailureClass::RateLimit);
     }
-    if told.says(&["no endpoints", "data policy"]) || told.says(&["guardrail", "privacy"]) {
-        return Some(Class::PolicyBlocked);
+    if error.contains_all(&["no endpoints", "data policy"]) || error.contains_all(&["guardrail", "privacy"]) {
+        return Some(FailureClass::PolicyBlocked);
     }
-    if told.says_any(OVERFLOW) {
-        return Some(Class::ContextOverflow);
+    if error.contains_any(CONTEXT_OVERFLOW) {
+        return Some(FailureClass::ContextOverflow);
     }
-    if told.says(&["signature", "thinking"])
-        || told.says(&["thinking", "blocks", "cannot be modified"])
-        || told.says(&["encrypted content", "could not be"])
+    if error.contains_all(&["signature", "thinking"])
+        || error.contains_all(&["thinking", "blocks", "cannot be modified"])
+        || error.contains_all(&["encrypted content", "could not be"])
     {
-        return Some(Class::ReasoningRejected);
+        return Some(FailureClass::ReasoningRejected);
     }
-    if told.says_any(&[
+    if error.contains_any(&[
         "failed to parse grammar", "error parsing grammar", "unable to generate parser",
         "json schema conversion failed",
     ]) {
-        return Some(Class::Grammar);
+        return Some(FailureClass::Grammar);
     }
-    if told.says_any(SIGHTLESS) {
-        return Some(Class::ImagesUnsupported);
+    if error.contains_any(NO_IMAGE_INPUT) {
+        return Some(FailureClass::ImagesUnsupported);
     }
-    let refuses = told
-        .says_any(&["not support", "unsupported", "not available", "not allowed", "unrecognized", "unknown"]);
-    if told.says(&["stream"]) && refuses && !told.says(&["stream_options"]) {
-        return Some(Class::StreamUnsupported);
+    let refuses = error.contains_any(&[
+        "not support", "unsupported", "not available", "not allowed", "unrecognized", "unknown",
+    ]);
+    if error.contains_all(&["stream"]) && refuses && !error.contains_all(&["stream_options"]) {
+        return Some(FailureClass::StreamUnsupported);
     }
-    let is_model = told
-        .says_any(&["does not exist", "not found", "not a valid model", "no such model", "unknown model"]);
-    if told.says(&["model"]) && is_model {
-        return Some(Class::ModelNotFound);
+    let is_model = error.contains_any(&[
+        "does not exist", "not found", "not a valid model", "no such model", "unknown model",
+    ]);
+    if error.contains_all(&["model"]) && is_model {
+        return Some(FailureClass::ModelNotFound);
     }
-    if told.says_any(&[
+    if error.contains_any(&[
         "flagged by", "content policy", "content management policy", "safety system", "usage policies",
     ]) {
-        return Some(Class::ContentPolicy);
+        return Some(FailureClass::ContentPolicy);
     }
-    // FastAPI and others name the field that is too much, without a code for it.
-    let named = !told.parameter.is_empty() && matches!(status, Some(400 | 422));
-    if named && (refuses || told.says_any(&["extra inputs are not permitted", "extra fields not permitted"]))
+    // FastAPI and others name the rejected field without a code.
+    let names_field = !error.parameter.is_empty() && matches!(status, Some(400 | 422));
+    if names_field
+        && (refuses || error.contains_any(&["extra inputs are not permitted", "extra fields not permitted"]))
     {
-        return Some(Class::Parameter);
+        return Some(FailureClass::Parameter);
     }
     None
 }
 
-/// No eyes, in the words of llama.cpp, OpenRouter, Ollama, OpenAI, vLLM, LM Studio, DeepSeek and Groq.
-const SIGHTLESS: &[&str] = &[
+/// No image input, in the words of llama.cpp, OpenRouter, Ollama, OpenAI, vLLM, LM Studio, DeepSeek
+/// and Groq.
+const NO_IMAGE_INPUT: &[&str] = &[
     "image input is not supported", "support image input", "required for image input",
     "unsupported content part type", "image_url is only supported", "is not a multimodal model",
     "model does not support images", "unknown variant `image_url`", "content must be a string",
 ];
 
-/// A window that is too small, in the words of those who have no code for it.
-const OVERFLOW: &[&str] = &[
+/// A conversation that is too long, in the words of providers without a code for it.
+const CONTEXT_OVERFLOW: &[&str] = &[
     "maximum context length", "context length exceeded", "context_length_exceeded",
     "exceeds the available context size", "exceed context limit", "exceeds the context window",
     "exceed context window", "context window exceeds", "context size has been exceeded",
@@ -272,56 +281,56 @@ const OVERFLOW: &[&str] = &[
     "reduce the length of the messages", "prompt too long", "超过最大长度", "上下文长度",
 ];
 
-/// The field in messages that name one, in the words of Pydantic (`body.stream_options: Extra inputs…`) and of OpenAI's older
-/// ones (`Unrecognized request argument supplied: …`).
-fn unexpected(message: &str) -> String {
+/// The field that a message rejects, as Pydantic (`body.stream_options: Extra inputs…`) and older
+/// servers of OpenAI (`Unrecognized request argument supplied: …`) write it.
+fn rejected_field(message: &str) -> String {
     let candidates = [
         "reasoning_effort", "stream_options", "prompt_cache_key", "max_completion_tokens", "reasoning",
         "usage", "options", "think",
     ];
     let lower = message.to_lowercase();
-    let complains = [
+    let complaints = [
         "extra inputs", "extra fields", "unrecognized request argument", "unknown field",
         "unsupported parameter", "unknown parameter", "not supported", "unexpected keyword",
     ];
-    match complains.iter().any(|phrase| lower.contains(phrase)) {
-        true => candidates.iter().find(|name| lower.contains(**name)).copied().unwrap_or_default().to_owned(),
-        false => String::new(),
+    if !complaints.iter().any(|phrase| lower.contains(phrase)) {
+        return String::new();
     }
+    candidates.iter().find(|name| lower.contains(**name)).copied().unwrap_or_default().to_owned()
 }
 
-/// How many tokens of output there is room for, where it says so.
-fn room(told: &Told) -> Option<u64> {
-    if let (Some(prompt), Some(window)) = (told.prompt_tokens, told.window) {
-        // Says only how long the prompt is: nothing is gained by a smaller cap.
+/// The number of tokens left for output, if the message says so.
+fn available_output(error: &ErrorFields) -> Option<u64> {
+    if let (Some(prompt), Some(window)) = (error.prompt_tokens, error.context_window) {
+        // A prompt that fills the window gains nothing from a smaller output limit.
         return (prompt < window).then(|| window - prompt);
     }
-    let after = |phrase: &str| number(told.words.split_once(phrase)?.1);
-    let before = |phrase: &str| last_number(told.words.split_once(phrase)?.0);
+    let after = |phrase: &str| number(error.lowercase.split_once(phrase)?.1);
+    let before = |phrase: &str| last_number(error.lowercase.split_once(phrase)?.0);
     // Anthropic: "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens".
-    if told.says(&["max_tokens:", "maximum allowed number of output tokens"]) {
+    if error.contains_all(&["max_tokens:", "maximum allowed number of output tokens"]) {
         return after(" > ");
     }
     // Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000".
-    if told.says(&["exceed context limit", " > "]) {
+    if error.contains_all(&["exceed context limit", " > "]) {
         let input = after("exceed context limit: ")?;
-        return after(" > ")?.checked_sub(input).filter(|room| *room > 0);
+        return after(" > ")?.checked_sub(input).filter(|available_output| *available_output > 0);
     }
     // OpenAI: "max_tokens is too large: 9999. This model supports at most 4096 completion tokens".
-    if told.says(&["supports at most", "completion tokens"]) {
+    if error.contains_all(&["supports at most", "completion tokens"]) {
         return after("supports at most ");
     }
     // OpenAI: "maximum context length is 8192 tokens. However, you requested 9000 tokens (5000 in the messages, 4000 in the completion)".
-    if told.says(&["maximum context length is", "in the messages"]) {
+    if error.contains_all(&["maximum context length is", "in the messages"]) {
         let window = after("maximum context length is ")?;
         let asked = before(" in the completion").unwrap_or(0);
         let prompt = before(" in the messages")?;
-        return window.checked_sub(prompt).filter(|room| *room > 0 && asked > 0);
+        return window.checked_sub(prompt).filter(|available_output| *available_output > 0 && asked > 0);
     }
     // vLLM: "'max_tokens' … is too large: 5000. … maximum context length is 8192 tokens and your request has 4000 input tokens".
-    if told.says(&["maximum context length is", "is too large", "input tokens"]) {
+    if error.contains_all(&["maximum context length is", "is too large", "input tokens"]) {
         let window = after("maximum context length is ")?;
-        return window.checked_sub(before(" input tokens")?).filter(|room| *room > 0);
+        return window.checked_sub(before(" input tokens")?).filter(|available_output| *available_output > 0);
     }
     None
 }
@@ -337,10 +346,10 @@ fn last_number(text: &str) -> Option<u64> {
     digits.into_iter().rev().collect::<String>().parse().ok()
 }
 
-/// `Retry-After`, in seconds or as a date.
-fn wait(header: &str) -> Option<Duration> {
+/// Parses `Retry-After`: seconds or a date.
+fn parse_retry_after(header: &str) -> Option<Duration> {
     let header = header.trim();
-    let wait = match header.parse::<f64>() {
+    let delay = match header.parse::<f64>() {
         Ok(seconds) if seconds.is_finite() && seconds >= 0.0 => Duration::from_secs_f64(seconds.min(1e6)),
         Ok(_) => return None,
         Err(_) => {
@@ -348,11 +357,11 @@ fn wait(header: &str) -> Option<Duration> {
             date.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO)
         }
     };
-    Some(wait.min(LONGEST_WAIT))
+    Some(delay.min(MAX_RETRY_AFTER))
 }
 
-fn shortened(message: &str) -> String {
-    match message.char_indices().nth(LONGEST_MESSAGE) {
+fn truncate(message: &str) -> String {
+    match message.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((at, _)) => format!("{}…", message.get(..at).unwrap_or_default()),
         None => message.to_owned(),
     }

@@ -1,52 +1,53 @@
 //! Anthropic's Messages.
 //!
-//! Roles must alternate, so answers of tools and what a person said after them are one entry. Thoughts are signed: each block goes back
-//! as it came, in its place. Four places are marked to be cached: the system prompt, and the last three entries.
+//! Roles must alternate, so tool results and the user's text after them are one message. Reasoning is
+//! signed: each block goes back unchanged, at its position. Four cache markers are set: on the system
+//! prompt and on the last three messages.
 
 use hermes_types::{Arguments, CallId, Part, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{Flow, Request, count, text};
-use crate::draft::{CallPiece, Draft};
+use super::{ModelRequest, StreamStep, count, text};
 use crate::endpoint::Effort;
-use crate::error::{self, Fault};
-use crate::history::{self, Turn};
+use crate::error::{self, RequestFailure};
+use crate::history::{self, HistoryEntry};
 use crate::json;
 use crate::reply::Finish;
+use crate::reply_builder::{CallDelta, ReplyBuilder};
 
-/// What stands for words that are missing: an empty text is refused.
-const EMPTY: &str = "(empty)";
+/// Stands for missing text: the API rejects an empty one.
+const EMPTY_TEXT: &str = "(empty)";
 
-pub(crate) fn encode(request: &Request<'_>) -> Map<String, Value> {
+pub(crate) fn encode(request: &ModelRequest<'_>) -> Map<String, Value> {
     let (endpoint, prompt) = (request.endpoint, request.prompt);
-    let version = version(&endpoint.model);
-    let mut cap = request.cap().unwrap_or(match version {
+    let version = model_version(&endpoint.model);
+    let mut max_tokens = request.max_output().unwrap_or(match version {
         Some((0..=3, 0..=4)) => 4096,
         Some((0..=3, _)) => 8192,
         _ => 32_000,
     });
     let mut body = Map::new();
     body.insert("model".to_owned(), endpoint.model.as_str().into());
-    if !request.manner.whole {
+    if !request.quirks.no_streaming {
         body.insert("stream".to_owned(), true.into());
     }
-    // Thoughts that are not sent back must not be asked for either: a call without its thoughts would be refused.
-    let effort = prompt.effort.filter(|effort| *effort != Effort::None && !request.manner.forget_thoughts);
+    // Reasoning that is not sent back must not be requested: the API rejects a call without it.
+    let effort = prompt.effort.filter(|effort| *effort != Effort::None && !request.quirks.drop_reasoning);
     if let Some(effort) = effort {
         if version.is_some_and(|version| version >= (4, 6)) {
             body.insert("thinking".to_owned(), json!({"type": "adaptive"}));
-            body.insert("output_config".to_owned(), json!({"effort": word(effort)}));
+            body.insert("output_config".to_owned(), json!({"effort": effort_name(effort)}));
         } else if version.is_some_and(|version| version >= (3, 7)) && !endpoint.model.contains("haiku") {
-            let budget = budget(effort);
-            cap = cap.max(budget + 4096);
+            let budget = thinking_budget(effort);
+            max_tokens = max_tokens.max(budget + 4096);
             body.insert("thinking".to_owned(), json!({"type": "enabled", "budget_tokens": budget}));
         }
     }
-    body.insert("max_tokens".to_owned(), cap.into());
-    request.extend(&mut body);
+    body.insert("max_tokens".to_owned(), max_tokens.into());
+    request.apply_extra_fields(&mut body);
     if !prompt.tools.is_empty() {
         let tools = prompt.tools.iter().map(|tool| {
-            let schema = request.schema(&tool.parameters);
+            let schema = request.tool_schema(&tool.parameters);
             json!({"name": tool.name, "description": tool.description, "input_schema": schema})
         });
         body.insert("tools".to_owned(), tools.collect());
@@ -59,7 +60,7 @@ pub(crate) fn encode(request: &Request<'_>) -> Map<String, Value> {
     let mut messages = messages(request);
     for message in messages.iter_mut().rev().take(3) {
         let blocks = message["content"].as_array_mut().into_iter().flatten();
-        let last = blocks.rev().find(|block| !is_thought(block));
+        let last = blocks.rev().find(|block| !is_reasoning(block));
         if let Some(block) = last {
             block["cache_control"] = marker.clone();
         }
@@ -68,7 +69,7 @@ pub(crate) fn encode(request: &Request<'_>) -> Map<String, Value> {
     body
 }
 
-fn word(effort: Effort) -> &'static str {
+fn effort_name(effort: Effort) -> &'static str {
     match effort {
         Effort::None | Effort::Minimal | Effort::Low => "low",
         Effort::Medium => "medium",
@@ -77,7 +78,7 @@ fn word(effort: Effort) -> &'static str {
     }
 }
 
-fn budget(effort: Effort) -> u64 {
+fn thinking_budget(effort: Effort) -> u64 {
     match effort {
         Effort::None | Effort::Minimal | Effort::Low => 4096,
         Effort::Medium => 8192,
@@ -86,174 +87,192 @@ fn budget(effort: Effort) -> u64 {
     }
 }
 
-/// The version in a model's name: `claude-opus-4-6` and `claude-4.6-opus` alike. A date is no version.
-fn version(model: &str) -> Option<(u32, u32)> {
+/// The version in a model's name, as in `claude-opus-4-6` or `claude-4.6-opus`. A date is no version.
+fn model_version(model: &str) -> Option<(u32, u32)> {
     let numbers = model.split(['-', '.', '/', '@', ':']).filter(|word| word.len() < 3);
     let mut numbers = numbers.filter_map(|word| word.parse::<u32>().ok());
     Some((numbers.next()?, numbers.next().unwrap_or(0)))
 }
 
-fn is_thought(block: &Value) -> bool {
+fn is_reasoning(block: &Value) -> bool {
     matches!(text(block, "type"), "thinking" | "redacted_thinking")
 }
 
-fn messages(request: &Request<'_>) -> Vec<Value> {
+fn messages(request: &ModelRequest<'_>) -> Vec<Value> {
     let issuer = request.endpoint.issuer();
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut add = |role: &'static str, blocks: Vec<Value>| match messages.last_mut() {
         Some((last, known)) if *last == role => known.extend(blocks),
         _ => messages.push((role, blocks)),
     };
-    for (at, turn) in history::turns(request.prompt.messages).into_iter().enumerate() {
-        match turn {
-            // Pictures work best before the words about them.
-            Turn::User(words, images) => {
-                let pictures = request.pictures.of(&images).into_iter().map(|(kind, data)| {
+    for (at, entry) in history::normalize(request.prompt.messages).into_iter().enumerate() {
+        match entry {
+            // Images work best before the text about them.
+            HistoryEntry::User(text, images) => {
+                let images = request.images.of(&images).into_iter().map(|(kind, data)| {
                     json!({"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}})
                 });
-                add("user", pictures.chain([words_out(&words)]).collect());
+                add("user", images.chain([text_block(&text)]).collect());
             }
-            Turn::Assistant(parts) => {
+            HistoryEntry::Assistant(parts) => {
                 if at == 0 {
-                    add("user", vec![words_out(EMPTY)]);
+                    add("user", vec![text_block(EMPTY_TEXT)]);
                 }
-                let own =
-                    parts.iter().filter_map(|part| part_out(part, &issuer, request.manner.forget_thoughts));
-                add("assistant", own.collect());
+                let blocks =
+                    parts.iter().filter_map(|part| encode_part(part, &issuer, request.quirks.drop_reasoning));
+                add("assistant", blocks.collect());
             }
-            Turn::Results(results) => {
+            HistoryEntry::Results(results) => {
                 let blocks = results.iter().map(
-                    |(call, words)| json!({"type": "tool_result", "tool_use_id": id(&call.id), "content": words}),
+                    |(call, text)| json!({"type": "tool_result", "tool_use_id": sanitize_id(&call.id), "content": text}),
                 );
                 add("user", blocks.collect());
             }
         }
     }
-    // An entry of the model must not end with blanks.
     messages.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
 }
 
-fn words_out(words: &str) -> Value {
-    let words = if words.trim().is_empty() { EMPTY } else { words };
-    json!({"type": "text", "text": words})
+fn text_block(text: &str) -> Value {
+    let text = if text.trim().is_empty() { EMPTY_TEXT } else { text };
+    json!({"type": "text", "text": text})
 }
 
-fn part_out(part: &Part, issuer: &str, forget: bool) -> Option<Value> {
+fn encode_part(part: &Part, issuer: &str, drop_reasoning: bool) -> Option<Value> {
     Some(match part {
+        // Text of the assistant must not end with whitespace.
         Part::Text { text } => json!({"type": "text", "text": text.trim_end()}),
-        Part::Reasoning(_) if forget => return None,
-        Part::Reasoning(reasoning) => history::own(reasoning, issuer)?.replay.clone()?,
+        Part::Reasoning(_) if drop_reasoning => return None,
+        Part::Reasoning(reasoning) => history::issued_by(reasoning, issuer)?.replay.clone()?,
         Part::Call(call) => {
             let input = match &call.arguments {
-                Arguments::Object(object) => json::sorted(object),
+                Arguments::Object(object) => json::sort_keys(object),
                 Arguments::Broken { .. } => Map::new(),
             };
-            json!({"type": "tool_use", "id": id(&call.id), "name": call.name, "input": input})
+            json!({"type": "tool_use", "id": sanitize_id(&call.id), "name": call.name, "input": input})
         }
     })
 }
 
-/// An id in the letters that are allowed.
-fn id(id: &CallId) -> String {
+/// Replaces the characters that the API does not allow in an id.
+fn sanitize_id(id: &CallId) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     id.as_str().chars().map(allowed).collect()
 }
 
-/// Reads the events of a message.
+/// Decodes the events of a message.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
-    /// The block of thoughts that is arriving, and its place.
-    thought: Option<(u64, Value)>,
+pub(crate) struct AnthropicDecoder {
+    /// The reasoning block that is arriving, with its index.
+    reasoning: Option<(u64, Value)>,
 }
 
-impl Decoder {
-    pub(crate) fn event(&mut self, draft: &mut Draft<'_>, data: &str) -> Result<Flow, Fault> {
-        let Ok(event) = json::parse(data) else { return Ok(Flow::More) };
+impl AnthropicDecoder {
+    pub(crate) fn decode_event(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        data: &str,
+    ) -> Result<StreamStep, RequestFailure> {
+        let Ok(event) = json::parse(data) else { return Ok(StreamStep::Continue) };
         let index = count(&event, "/index");
         match text(&event, "type") {
-            "message_start" => take_usage(draft, &event["message"]["usage"]),
-            "content_block_start" => self.start(draft, index, &event["content_block"])?,
-            "content_block_delta" => self.delta(draft, index, &event["delta"])?,
-            "content_block_stop" => self.stop(draft, index),
+            "message_start" => record_usage(builder, &event["message"]["usage"]),
+            "content_block_start" => self.start(builder, index, &event["content_block"])?,
+            "content_block_delta" => self.delta(builder, index, &event["delta"])?,
+            "content_block_stop" => self.stop(builder, index),
             "message_delta" => {
-                take_usage(draft, &event["usage"]);
+                record_usage(builder, &event["usage"]);
                 let delta = &event["delta"];
-                draft.finish = finish(delta).or(draft.finish.take());
+                builder.finish = finish(delta).or(builder.finish.take());
             }
             "message_stop" => {
-                // Who says that all is done has said all.
-                draft.finish.get_or_insert(Finish::Stop);
-                return Ok(Flow::Done);
+                // Some servers send only the end marker.
+                builder.finish.get_or_insert(Finish::Stop);
+                return Ok(StreamStep::Done);
             }
-            "error" => return Err(error::in_stream(&event)),
+            "error" => return Err(error::from_stream(&event)),
             _ => {}
         }
-        Ok(Flow::More)
+        Ok(StreamStep::Continue)
     }
 
-    pub(crate) fn whole(&mut self, draft: &mut Draft<'_>, body: &Value) -> Result<(), Fault> {
+    pub(crate) fn decode_body(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        body: &Value,
+    ) -> Result<(), RequestFailure> {
         if text(body, "type") == "error" || body.get("error").is_some() {
-            return Err(error::in_stream(body));
+            return Err(error::from_stream(body));
         }
         let Some(blocks) = body["content"].as_array() else {
-            return Err(Fault::malformed("the answer has no content"));
+            return Err(RequestFailure::malformed("the response has no content"));
         };
         for (index, block) in (0..).zip(blocks) {
-            self.start(draft, index, block)?;
-            self.stop(draft, index);
+            self.start(builder, index, block)?;
+            self.stop(builder, index);
         }
-        take_usage(draft, &body["usage"]);
-        draft.finish = Some(finish(body).unwrap_or(Finish::Stop));
+        record_usage(builder, &body["usage"]);
+        builder.finish = Some(finish(body).unwrap_or(Finish::Stop));
         Ok(())
     }
 
-    fn start(&mut self, draft: &mut Draft<'_>, index: u64, block: &Value) -> Result<(), Fault> {
-        // Only what another block follows is surely whole.
-        draft.close_calls();
+    fn start(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        index: u64,
+        block: &Value,
+    ) -> Result<(), RequestFailure> {
+        // Only a block that is followed by another one is certainly complete.
+        builder.close_calls();
         match text(block, "type") {
-            "text" => draft.plain(text(block, "text")),
-            "tool_use" => draft.call(&CallPiece {
+            "text" => builder.push_plain_text(text(block, "text")),
+            "tool_use" => builder.push_call(&CallDelta {
                 index: Some(index),
                 id: text(block, "id"),
                 name: text(block, "name"),
                 arguments: block.get("input"),
             })?,
             "thinking" | "redacted_thinking" => {
-                draft.reasoning(text(block, "thinking"));
-                self.thought = Some((index, block.clone()));
+                builder.push_reasoning(text(block, "thinking"));
+                self.reasoning = Some((index, block.clone()));
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn delta(&mut self, draft: &mut Draft<'_>, index: u64, delta: &Value) -> Result<(), Fault> {
+    fn delta(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        index: u64,
+        delta: &Value,
+    ) -> Result<(), RequestFailure> {
         match text(delta, "type") {
-            "text_delta" => draft.plain(text(delta, "text")),
+            "text_delta" => builder.push_plain_text(text(delta, "text")),
             "input_json_delta" => {
                 let arguments = delta.get("partial_json");
-                draft.call(&CallPiece { index: Some(index), arguments, ..CallPiece::default() })?;
+                builder.push_call(&CallDelta { index: Some(index), arguments, ..CallDelta::default() })?;
             }
             "thinking_delta" => {
                 let more = text(delta, "thinking");
-                draft.reasoning(more);
-                self.grow(index, "thinking", more);
+                builder.push_reasoning(more);
+                self.append_reasoning(index, "thinking", more);
             }
-            "signature_delta" => self.grow(index, "signature", text(delta, "signature")),
+            "signature_delta" => self.append_reasoning(index, "signature", text(delta, "signature")),
             _ => {}
         }
         Ok(())
     }
 
-    /// A block has ended, which does not mean that it is whole: the token limit ends blocks too.
-    fn stop(&mut self, draft: &mut Draft<'_>, index: u64) {
-        if let Some((_, block)) = self.thought.take_if(|(at, _)| *at == index) {
-            draft.replay(block);
+    /// A block that has ended may be incomplete: the token limit ends blocks too.
+    fn stop(&mut self, builder: &mut ReplyBuilder<'_>, index: u64) {
+        if let Some((_, block)) = self.reasoning.take_if(|(at, _)| *at == index) {
+            builder.set_replay(block);
         }
     }
 
-    fn grow(&mut self, index: u64, key: &str, more: &str) {
-        let Some((at, Value::Object(block))) = &mut self.thought else { return };
+    fn append_reasoning(&mut self, index: u64, key: &str, more: &str) {
+        let Some((at, Value::Object(block))) = &mut self.reasoning else { return };
         if *at != index {
             return;
         }
@@ -279,14 +298,14 @@ fn finish(delta: &Value) -> Option<Finish> {
     })
 }
 
-/// Counts come in parts, each of which is the whole of what it counts.
-fn take_usage(draft: &mut Draft<'_>, usage: &Value) {
+/// Counts come in several events, each with the current total.
+fn record_usage(builder: &mut ReplyBuilder<'_>, usage: &Value) {
     let newest = |path: &str, known: u64| match usage.pointer(path) {
         Some(Value::Number(_)) => count(usage, path),
         _ => known,
     };
-    let known = draft.usage;
-    draft.usage = Usage {
+    let known = builder.usage;
+    builder.usage = Usage {
         input: newest("/input_tokens", known.input),
         cache_read: newest("/cache_read_input_tokens", known.cache_read),
         cache_write: newest("/cache_creation_input_tokens", known.cache_write),
@@ -300,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_wherever_they_stand() {
+    fn versions_are_found_anywhere_in_the_name() {
         let cases = [
             ("claude-opus-4-6", Some((4, 6))),
             ("claude-sonnet-4-5-20250929", Some((4, 5))),
@@ -311,7 +330,7 @@ mod tests {
             ("MiniMax-M2", None),
         ];
         for (model, expected) in cases {
-            assert_eq!(version(model), expected, "{model}");
+            assert_eq!(model_version(model), expected, "{model}");
         }
     }
 }

@@ -1,52 +1,51 @@
-//! Chat Completions: OpenAI's, and that of everybody who speaks it in their own way.
+//! OpenAI's Chat Completions, and the variants of other servers.
 //!
-//! | who | what is special |
+//! | server | difference |
 //! |---|---|
 //! | OpenAI | `max_completion_tokens`; `developer` instead of `system` |
-//! | OpenRouter | `reasoning` and `reasoning_details`, sent back as they came; `usage.cost`; cache markers for Claude |
-//! | DeepSeek, Kimi, MiMo | `reasoning_content`, which every later request must have |
-//! | Ollama | all calls at index 0; the window is chosen by the request |
+//! | OpenRouter | `reasoning`; `reasoning_details`, sent back unchanged; `usage.cost`; cache markers for Claude |
+//! | DeepSeek, Kimi, MiMo | `reasoning_content`, which every later request must repeat |
+//! | Ollama | all calls have index 0; the request sets the context window |
 //! | llama.cpp | content as objects; grammars |
 
 use hermes_types::{Arguments, Call, Part, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{Flow, Request, count, text};
-use crate::draft::{CallPiece, Draft};
+use super::{ModelRequest, StreamStep, count, text};
 use crate::endpoint::{Effort, Endpoint};
-use crate::error::{self, Class, Fault};
-use crate::history::{self, Turn};
+use crate::error::{self, FailureClass, RequestFailure};
+use crate::history::{self, HistoryEntry};
 use crate::json;
 use crate::reply::Finish;
+use crate::reply_builder::{CallDelta, ReplyBuilder};
 
-/// How a server wants earlier thoughts.
+/// How a server wants earlier reasoning back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Thoughts {
-    /// Not at all.
-    Unwanted,
-    /// As a list that came with them.
+enum ReasoningReplay {
+    Omit,
+    /// As `reasoning_details`.
     Details,
-    /// As text, with each entry of the model that calls a tool, and not empty.
+    /// As `reasoning_content`, which must not be empty.
     Content,
 }
 
-pub(crate) fn encode(request: &Request<'_>) -> Map<String, Value> {
+pub(crate) fn encode(request: &ModelRequest<'_>) -> Map<String, Value> {
     let (endpoint, prompt) = (request.endpoint, request.prompt);
-    let is_openai = endpoint.is_at("openai.com") || endpoint.is_at("openai.azure.com");
+    let is_openai = endpoint.is_hosted_by("openai.com") || endpoint.is_hosted_by("openai.azure.com");
     let mut body = Map::new();
     body.insert("model".to_owned(), endpoint.model.as_str().into());
-    if !request.manner.whole {
+    if !request.quirks.no_streaming {
         body.insert("stream".to_owned(), true.into());
         body.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
-    if let Some(cap) = request.cap() {
-        let newer = (is_openai || !request.takes("max_tokens")) && request.takes("max_completion_tokens");
-        body.insert(if newer { "max_completion_tokens" } else { "max_tokens" }.to_owned(), cap.into());
+    if let Some(max_output) = request.max_output() {
+        let newer = (is_openai || !request.accepts("max_tokens")) && request.accepts("max_completion_tokens");
+        body.insert(if newer { "max_completion_tokens" } else { "max_tokens" }.to_owned(), max_output.into());
     }
-    if let Some(num_ctx) = request.manner.num_ctx {
+    if let Some(num_ctx) = request.quirks.num_ctx {
         body.insert("options".to_owned(), json!({"num_ctx": num_ctx}));
     }
-    let is_openrouter = endpoint.is_at("openrouter.ai");
+    let is_openrouter = endpoint.is_hosted_by("openrouter.ai");
     if is_openrouter {
         body.insert("usage".to_owned(), json!({"include": true}));
     }
@@ -55,73 +54,71 @@ pub(crate) fn encode(request: &Request<'_>) -> Map<String, Value> {
             body.insert("reasoning".to_owned(), json!({"enabled": false}));
         }
         Some(effort) if is_openrouter => {
-            body.insert("reasoning".to_owned(), json!({"effort": effort.word()}));
+            body.insert("reasoning".to_owned(), json!({"effort": effort.as_str()}));
         }
-        Some(Effort::None) if endpoint.is_at("deepseek.com") => {
+        Some(Effort::None) if endpoint.is_hosted_by("deepseek.com") => {
             body.insert("thinking".to_owned(), json!({"type": "disabled"}));
         }
         Some(effort) => {
-            body.insert("reasoning_effort".to_owned(), effort.word().into());
+            body.insert("reasoning_effort".to_owned(), effort.as_str().into());
         }
         None => {}
     }
-    request.extend(&mut body);
+    request.apply_extra_fields(&mut body);
     if !prompt.tools.is_empty() {
         let tools = prompt.tools.iter().map(|tool| {
-            let parameters = request.schema(&tool.parameters);
+            let parameters = request.tool_schema(&tool.parameters);
             json!({"type": "function", "function": {
                 "name": tool.name, "description": tool.description, "parameters": parameters,
             }})
         });
         body.insert("tools".to_owned(), tools.collect());
     }
-    let system = match is_openai && wants_developer(&endpoint.model) {
-        true => "developer",
-        false => "system",
-    };
-    let mut messages = messages(request, system);
+    let is_developer = is_openai && has_developer_role(&endpoint.model);
+    let mut messages = messages(request, if is_developer { "developer" } else { "system" });
     if is_openrouter && endpoint.model.contains("claude") {
-        mark(&mut messages);
+        add_cache_markers(&mut messages);
     }
     body.insert("messages".to_owned(), messages.into());
     body
 }
 
-/// The reasoning models of OpenAI have no system role.
-fn wants_developer(model: &str) -> bool {
+/// OpenAI's reasoning models have this role instead of `system`.
+fn has_developer_role(model: &str) -> bool {
     ["gpt-5", "o1", "o3", "o4"].iter().any(|family| model.starts_with(family))
 }
 
-fn thoughts(endpoint: &Endpoint) -> Thoughts {
-    if endpoint.is_at("openrouter.ai") {
-        return Thoughts::Details;
+fn reasoning_replay(endpoint: &Endpoint) -> ReasoningReplay {
+    if endpoint.is_hosted_by("openrouter.ai") {
+        return ReasoningReplay::Details;
     }
     let hosts = ["deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com", "xiaomimimo.com"];
-    match hosts.iter().any(|host| endpoint.is_at(host)) {
-        true => Thoughts::Content,
-        false => Thoughts::Unwanted,
+    if hosts.iter().any(|host| endpoint.is_hosted_by(host)) {
+        ReasoningReplay::Content
+    } else {
+        ReasoningReplay::Omit
     }
 }
 
-fn messages(request: &Request<'_>, system: &str) -> Vec<Value> {
+fn messages(request: &ModelRequest<'_>, system: &str) -> Vec<Value> {
     let endpoint = request.endpoint;
-    let thoughts = match (request.manner.forget_thoughts, thoughts(endpoint)) {
-        (true, Thoughts::Details) => Thoughts::Unwanted,
-        (_, wanted) => wanted,
+    let replay = match reasoning_replay(endpoint) {
+        ReasoningReplay::Details if request.quirks.drop_reasoning => ReasoningReplay::Omit,
+        replay => replay,
     };
     let issuer = endpoint.issuer();
     let mut messages = Vec::new();
     if !request.prompt.system.is_empty() {
         messages.push(json!({"role": system, "content": request.prompt.system}));
     }
-    for turn in history::turns(request.prompt.messages) {
-        match turn {
-            Turn::User(text, images) => {
-                let content = user(&text, request.pictures.of(&images));
+    for entry in history::normalize(request.prompt.messages) {
+        match entry {
+            HistoryEntry::User(text, images) => {
+                let content = user_content(&text, request.images.of(&images));
                 messages.push(json!({"role": "user", "content": content}));
             }
-            Turn::Assistant(parts) => messages.push(assistant(&parts, thoughts, &issuer)),
-            Turn::Results(results) => messages.extend(results.iter().map(
+            HistoryEntry::Assistant(parts) => messages.push(assistant_message(&parts, replay, &issuer)),
+            HistoryEntry::Results(results) => messages.extend(results.iter().map(
                 |(call, text)| json!({"role": "tool", "tool_call_id": call.id.as_str(), "content": text}),
             )),
         }
@@ -129,41 +126,38 @@ fn messages(request: &Request<'_>, system: &str) -> Vec<Value> {
     messages
 }
 
-/// Servers without eyes may know no other content than a text.
-fn user(text: &str, pictures: Vec<(&str, &str)>) -> Value {
-    if pictures.is_empty() {
+/// Servers without image input may accept only a string.
+fn user_content(text: &str, images: Vec<(&str, &str)>) -> Value {
+    if images.is_empty() {
         return text.into();
     }
-    let words = Some(text).filter(|text| !text.trim().is_empty());
-    let words = words.map(|text| json!({"type": "text", "text": text}));
-    let pictures = pictures.into_iter().map(
+    let text = Some(text).filter(|text| !text.trim().is_empty());
+    let text = text.map(|text| json!({"type": "text", "text": text}));
+    let images = images.into_iter().map(
         |(kind, data)| json!({"type": "image_url", "image_url": {"url": format!("data:{kind};base64,{data}")}}),
     );
-    words.into_iter().chain(pictures).collect()
+    text.into_iter().chain(images).collect()
 }
 
-fn assistant(parts: &[&Part], thoughts: Thoughts, issuer: &str) -> Value {
+fn assistant_message(parts: &[&Part], replay: ReasoningReplay, issuer: &str) -> Value {
     let mut message = Map::new();
-    let mut words = String::new();
+    let mut content = String::new();
     let mut calls = Vec::new();
     let mut own = Vec::new();
     for part in parts {
         match part {
-            Part::Text { text } if words.is_empty() => words.push_str(text),
-            Part::Text { text } => words.extend(["\n\n", text]),
-            Part::Call(call) => calls.push(call_out(call)),
-            Part::Reasoning(reasoning) => own.extend(history::own(reasoning, issuer)),
+            Part::Text { text } if content.is_empty() => content.push_str(text),
+            Part::Text { text } => content.extend(["\n\n", text]),
+            Part::Call(call) => calls.push(encode_call(call)),
+            Part::Reasoning(reasoning) => own.extend(history::issued_by(reasoning, issuer)),
         }
     }
     message.insert("role".to_owned(), "assistant".into());
-    let content = match words.is_empty() {
-        true => Value::Null,
-        false => words.into(),
-    };
+    let content = if content.is_empty() { Value::Null } else { content.into() };
     message.insert("content".to_owned(), content);
-    match thoughts {
-        Thoughts::Unwanted => {}
-        Thoughts::Details => {
+    match replay {
+        ReasoningReplay::Omit => {}
+        ReasoningReplay::Details => {
             let details =
                 own.iter().filter_map(|one| one.replay.as_ref()?.get("reasoning_details")?.as_array());
             let details: Vec<Value> = details.flatten().cloned().collect();
@@ -171,7 +165,7 @@ fn assistant(parts: &[&Part], thoughts: Thoughts, issuer: &str) -> Value {
                 message.insert("reasoning_details".to_owned(), details.into());
             }
         }
-        Thoughts::Content => {
+        ReasoningReplay::Content => {
             let text: String = own.iter().map(|one| one.text.as_str()).collect();
             let text = if text.trim().is_empty() { " ".to_owned() } else { text };
             message.insert("reasoning_content".to_owned(), text.into());
@@ -183,9 +177,9 @@ fn assistant(parts: &[&Part], thoughts: Thoughts, issuer: &str) -> Value {
     Value::Object(message)
 }
 
-fn call_out(call: &Call) -> Value {
+fn encode_call(call: &Call) -> Value {
     let arguments = match &call.arguments {
-        Arguments::Object(object) => json::stable(object),
+        Arguments::Object(object) => json::to_stable_text(object),
         Arguments::Broken { .. } => "{}".to_owned(),
     };
     json!({
@@ -195,12 +189,13 @@ fn call_out(call: &Call) -> Value {
     })
 }
 
-/// Marks what a provider of Claude should keep: the system prompt and the last three entries with words.
-fn mark(messages: &mut [Value]) {
+/// Marks the parts that a provider of Claude should cache: the system prompt and the last three
+/// messages with text.
+fn add_cache_markers(messages: &mut [Value]) {
     for message in messages.iter_mut() {
-        if let Value::String(words) = &mut message["content"] {
-            let words = std::mem::take(words);
-            message["content"] = json!([{"type": "text", "text": words}]);
+        if let Value::String(text) = &mut message["content"] {
+            let text = std::mem::take(text);
+            message["content"] = json!([{"type": "text", "text": text}]);
         }
     }
     let marker = json!({"type": "ephemeral"});
@@ -210,104 +205,112 @@ fn mark(messages: &mut [Value]) {
     };
     let last = rest.iter_mut().rev().filter(|message| message["content"].is_array()).take(3);
     for message in first.into_iter().chain(last) {
-        // Only words can be marked.
+        // Only text can be marked.
         let mut parts = message["content"].as_array_mut().into_iter().flatten();
-        if let Some(words) = parts.find(|part| part["type"] == "text") {
-            words["cache_control"] = marker.clone();
+        if let Some(text) = parts.find(|part| part["type"] == "text") {
+            text["cache_control"] = marker.clone();
         }
     }
 }
 
-/// Reads chunks and whole answers alike: a whole one is a chunk with everything in it.
+/// Decodes chunks and complete replies: a complete reply is a chunk with everything in it.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
-    done: bool,
-    /// The answer came in one piece, so that each call in it is another one, whatever its index.
-    is_whole: bool,
-    finish: Option<String>,
+pub(crate) struct ChatDecoder {
+    is_done: bool,
+    /// The reply is not streamed, so each call in it is another one, whatever its index.
+    is_complete: bool,
+    finish_reason: Option<String>,
     details: Vec<Value>,
 }
 
-impl Decoder {
-    pub(crate) fn event(&mut self, draft: &mut Draft<'_>, data: &str) -> Result<Flow, Fault> {
+impl ChatDecoder {
+    pub(crate) fn decode_event(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        data: &str,
+    ) -> Result<StreamStep, RequestFailure> {
         if data.trim() == "[DONE]" {
-            self.done = true;
-            return Ok(Flow::Done);
+            self.is_done = true;
+            return Ok(StreamStep::Done);
         }
-        // What is no JSON at all is noise; an answer without anything that could be read is found out at its end.
+        // Data that is not JSON is ignored; a reply without any readable data fails at its end.
         if let Ok(chunk) = json::parse(data) {
-            self.chunk(draft, &chunk)?;
+            self.chunk(builder, &chunk)?;
         }
-        Ok(Flow::More)
+        Ok(StreamStep::Continue)
     }
 
-    pub(crate) fn whole(&mut self, draft: &mut Draft<'_>, body: &Value) -> Result<(), Fault> {
+    pub(crate) fn decode_body(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        body: &Value,
+    ) -> Result<(), RequestFailure> {
         if body.get("choices").is_none() && body.get("error").is_none() {
-            return Err(Fault::malformed("the answer has no choices"));
+            return Err(RequestFailure::malformed("the response has no choices"));
         }
-        self.done = true;
-        self.is_whole = true;
-        self.chunk(draft, body)
+        self.is_done = true;
+        self.is_complete = true;
+        self.chunk(builder, body)
     }
 
-    pub(crate) fn end(&mut self, draft: &mut Draft<'_>) -> Option<Finish> {
+    pub(crate) fn finish(&mut self, builder: &mut ReplyBuilder<'_>) -> Option<Finish> {
         if !self.details.is_empty() {
-            draft.replay_first(json!({"reasoning_details": std::mem::take(&mut self.details)}));
+            builder.set_first_replay(json!({"reasoning_details": std::mem::take(&mut self.details)}));
         }
-        self.finish(draft)
+        self.map_finish(builder)
     }
 
-    fn finish(&self, draft: &Draft<'_>) -> Option<Finish> {
-        match self.finish.as_deref() {
+    fn map_finish(&self, builder: &ReplyBuilder<'_>) -> Option<Finish> {
+        match self.finish_reason.as_deref() {
             Some("length" | "max_tokens" | "model_length" | "MAX_TOKENS") => Some(Finish::Length),
             Some("content_filter" | "safety" | "refusal" | "SAFETY") => Some(Finish::Filtered(String::new())),
             Some("tool_calls" | "function_call" | "tool_use") => Some(Finish::Calls),
             Some(_) => Some(Finish::Stop),
-            // Who says that all is done has said all.
-            None if self.done && !draft.is_empty() => Some(Finish::Stop),
+            // Some servers send only the end marker.
+            None if self.is_done && !builder.is_empty() => Some(Finish::Stop),
             None => None,
         }
     }
 
-    fn chunk(&mut self, draft: &mut Draft<'_>, chunk: &Value) -> Result<(), Fault> {
+    fn chunk(&mut self, builder: &mut ReplyBuilder<'_>, chunk: &Value) -> Result<(), RequestFailure> {
         if chunk.get("error").is_some_and(|error| !error.is_null()) || chunk["object"] == "error" {
-            return Err(error::in_stream(chunk));
+            return Err(error::from_stream(chunk));
         }
         if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
-            take_usage(draft, usage);
+            record_usage(builder, usage);
         }
         let Some(choice) = chunk.pointer("/choices/0") else { return Ok(()) };
         if let Some(usage) = choice.get("usage").filter(|usage| usage.is_object()) {
-            take_usage(draft, usage);
+            record_usage(builder, usage);
         }
         if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
-            self.delta(draft, delta)?;
+            self.delta(builder, delta)?;
         }
         match choice.get("finish_reason").and_then(Value::as_str).filter(|reason| !reason.is_empty()) {
             Some("error") => {
-                let mut fault = error::in_stream(choice);
-                if fault.class == Class::Unknown {
-                    fault.class = Class::Server;
+                let mut failure = error::from_stream(choice);
+                if failure.class == FailureClass::Unknown {
+                    failure.class = FailureClass::Server;
                 }
-                return Err(fault);
+                return Err(failure);
             }
             Some(reason) => {
-                self.finish = Some(reason.to_owned());
-                draft.finish = self.finish(draft);
+                self.finish_reason = Some(reason.to_owned());
+                builder.finish = self.map_finish(builder);
             }
             None => {}
         }
         Ok(())
     }
 
-    fn delta(&mut self, draft: &mut Draft<'_>, delta: &Value) -> Result<(), Fault> {
-        self.reasoning(draft, delta);
+    fn delta(&mut self, builder: &mut ReplyBuilder<'_>, delta: &Value) -> Result<(), RequestFailure> {
+        self.decode_reasoning(builder, delta);
         match delta.get("content") {
-            Some(Value::String(words)) => draft.text(words),
-            Some(blocks @ (Value::Array(_) | Value::Object(_))) => content(draft, blocks),
+            Some(Value::String(text)) => builder.push_text(text),
+            Some(blocks @ (Value::Array(_) | Value::Object(_))) => push_content(builder, blocks),
             _ => {}
         }
-        draft.refusal(text(delta, "refusal"));
+        builder.push_refusal(text(delta, "refusal"));
         let calls = match delta.get("tool_calls") {
             Some(Value::Array(calls)) => calls.as_slice(),
             Some(one @ Value::Object(_)) => std::slice::from_ref(one),
@@ -315,41 +318,42 @@ impl Decoder {
         };
         for (position, call) in (0..).zip(calls) {
             let function = call.get("function").unwrap_or(call);
-            draft.call(&CallPiece {
-                index: match self.is_whole {
-                    true => Some(position),
-                    false => call.get("index").and_then(Value::as_u64),
+            builder.push_call(&CallDelta {
+                index: if self.is_complete {
+                    Some(position)
+                } else {
+                    call.get("index").and_then(Value::as_u64)
                 },
                 id: text(call, "id"),
                 name: text(function, "name"),
                 arguments: function.get("arguments").or_else(|| function.get("parameters")),
             })?;
         }
-        // The older form, of which there can be only one.
+        // The older form, which allows only one call.
         if let Some(function) = delta.get("function_call").filter(|call| call.is_object()) {
             let (name, arguments) = (text(function, "name"), function.get("arguments"));
-            draft.call(&CallPiece { index: Some(0), id: "", name, arguments })?;
+            builder.push_call(&CallDelta { index: Some(0), id: "", name, arguments })?;
         }
         Ok(())
     }
 
-    /// Thoughts come under several names, and from some servers under two at once.
-    fn reasoning(&mut self, draft: &mut Draft<'_>, delta: &Value) {
+    /// Servers send reasoning under several names, some under two at once.
+    fn decode_reasoning(&mut self, builder: &mut ReplyBuilder<'_>, delta: &Value) {
         let named = ["reasoning_content", "reasoning"].map(|key| text(delta, key));
-        let thought = named.into_iter().find(|thought| !thought.is_empty()).unwrap_or_default();
-        draft.reasoning(thought);
+        let reasoning = named.into_iter().find(|reasoning| !reasoning.is_empty()).unwrap_or_default();
+        builder.push_reasoning(reasoning);
         let details = delta.get("reasoning_details").and_then(Value::as_array);
         for detail in details.into_iter().flatten() {
-            if thought.is_empty() {
-                draft.reasoning(text(detail, "text"));
-                draft.reasoning(text(detail, "summary"));
+            if reasoning.is_empty() {
+                builder.push_reasoning(text(detail, "text"));
+                builder.push_reasoning(text(detail, "summary"));
             }
-            self.detail(detail);
+            self.merge_detail(detail);
         }
     }
 
-    /// Joins the pieces of a block of thoughts: text adds up, everything else is what came last.
-    fn detail(&mut self, piece: &Value) {
+    /// Joins the pieces of a reasoning block: text is appended, every other field is replaced.
+    fn merge_detail(&mut self, piece: &Value) {
         let Some(piece) = piece.as_object() else { return };
         let same = |known: &&mut Value| {
             known.get("type") == piece.get("type")
@@ -375,28 +379,30 @@ impl Decoder {
     }
 }
 
-/// Words in blocks: text, thoughts, or an object that is neither.
-fn content(draft: &mut Draft<'_>, blocks: &Value) {
+/// Adds content blocks: text or reasoning.
+fn push_content(builder: &mut ReplyBuilder<'_>, blocks: &Value) {
     match blocks {
-        Value::Array(blocks) => blocks.iter().for_each(|block| content(draft, block)),
-        Value::String(words) => draft.text(words),
+        Value::Array(blocks) => blocks.iter().for_each(|block| push_content(builder, block)),
+        Value::String(text) => builder.push_text(text),
         Value::Object(block) => {
             let thinking = block.get("thinking").or_else(|| block.get("reasoning"));
             match thinking {
-                Some(Value::String(thought)) => draft.reasoning(thought),
-                Some(Value::Array(inner)) => inner.iter().for_each(|one| draft.reasoning(text(one, "text"))),
-                _ => draft.text(block.get("text").and_then(Value::as_str).unwrap_or_default()),
+                Some(Value::String(reasoning)) => builder.push_reasoning(reasoning),
+                Some(Value::Array(inner)) => {
+                    inner.iter().for_each(|one| builder.push_reasoning(text(one, "text")))
+                }
+                _ => builder.push_text(block.get("text").and_then(Value::as_str).unwrap_or_default()),
             }
         }
         _ => {}
     }
 }
 
-fn take_usage(draft: &mut Draft<'_>, usage: &Value) {
+fn record_usage(builder: &mut ReplyBuilder<'_>, usage: &Value) {
     let cached = ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"];
     let cache_read = cached.iter().map(|path| count(usage, path)).max().unwrap_or(0);
     let cache_write = count(usage, "/prompt_tokens_details/cache_write_tokens");
-    draft.usage = Usage {
+    builder.usage = Usage {
         input: count(usage, "/prompt_tokens").saturating_sub(cache_read).saturating_sub(cache_write),
         cache_read,
         cache_write,
@@ -404,6 +410,6 @@ fn take_usage(draft: &mut Draft<'_>, usage: &Value) {
         reasoning: count(usage, "/completion_tokens_details/reasoning_tokens"),
     };
     if let Some(cost) = usage.get("cost").and_then(Value::as_f64) {
-        draft.cost = Some(cost);
+        builder.cost = Some(cost);
     }
 }

@@ -1,51 +1,52 @@
-//! OpenAI's Responses. Nothing is stored there: the whole conversation goes along each time, with the thoughts in their encrypted form.
+//! OpenAI's Responses. Nothing is stored at the provider: each request has the whole conversation,
+//! with encrypted reasoning.
 
 use hermes_types::{Arguments, Part, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{Flow, Request, count, text};
-use crate::draft::{CallPiece, Draft};
+use super::{ModelRequest, StreamStep, count, text};
 use crate::endpoint::Effort;
-use crate::error::{self, Class, Fault};
-use crate::history::{self, Turn};
+use crate::error::{self, FailureClass, RequestFailure};
+use crate::history::{self, HistoryEntry};
 use crate::json;
 use crate::reply::Finish;
+use crate::reply_builder::{CallDelta, ReplyBuilder};
 
-/// The longest id of a call.
-const LONGEST_ID: usize = 64;
+/// The API's limit for call ids and cache keys.
+const MAX_ID_CHARS: usize = 64;
 
-pub(crate) fn encode(request: &Request<'_>) -> Map<String, Value> {
+pub(crate) fn encode(request: &ModelRequest<'_>) -> Map<String, Value> {
     let (endpoint, prompt) = (request.endpoint, request.prompt);
     let mut body = Map::new();
     body.insert("model".to_owned(), endpoint.model.as_str().into());
-    if !request.manner.whole {
+    if !request.quirks.no_streaming {
         body.insert("stream".to_owned(), true.into());
     }
     body.insert("store".to_owned(), false.into());
     body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
     body.insert("parallel_tool_calls".to_owned(), true.into());
     if !prompt.session.is_empty() {
-        let key: String = prompt.session.chars().take(LONGEST_ID).collect();
+        let key: String = prompt.session.chars().take(MAX_ID_CHARS).collect();
         body.insert("prompt_cache_key".to_owned(), key.into());
     }
-    if let Some(cap) = request.cap() {
-        // The least that is accepted.
-        body.insert("max_output_tokens".to_owned(), cap.max(16).into());
+    if let Some(max_output) = request.max_output() {
+        // The API accepts no less than 16.
+        body.insert("max_output_tokens".to_owned(), max_output.max(16).into());
     }
     if let Some(effort) = prompt.effort {
-        let word = match effort {
+        let effort = match effort {
             Effort::Minimal => "low",
-            other => other.word(),
+            other => other.as_str(),
         };
-        body.insert("reasoning".to_owned(), json!({"effort": word, "summary": "auto"}));
+        body.insert("reasoning".to_owned(), json!({"effort": effort, "summary": "auto"}));
     }
-    request.extend(&mut body);
+    request.apply_extra_fields(&mut body);
     if !prompt.system.is_empty() {
         body.insert("instructions".to_owned(), prompt.system.into());
     }
     if !prompt.tools.is_empty() {
         let tools = prompt.tools.iter().map(|tool| {
-            let parameters = request.schema(&tool.parameters);
+            let parameters = request.tool_schema(&tool.parameters);
             json!({
                 "type": "function", "name": tool.name, "description": tool.description,
                 "parameters": parameters, "strict": false,
@@ -57,138 +58,154 @@ pub(crate) fn encode(request: &Request<'_>) -> Map<String, Value> {
     body
 }
 
-fn input(request: &Request<'_>) -> Vec<Value> {
+fn input(request: &ModelRequest<'_>) -> Vec<Value> {
     let issuer = request.endpoint.issuer();
     let mut items = Vec::new();
-    for turn in history::turns(request.prompt.messages) {
-        match turn {
-            Turn::User(words, images) => {
-                let content = user(&words, request.pictures.of(&images));
+    for entry in history::normalize(request.prompt.messages) {
+        match entry {
+            HistoryEntry::User(text, images) => {
+                let content = user_content(&text, request.images.of(&images));
                 items.push(json!({"role": "user", "content": content}));
             }
-            Turn::Assistant(parts) => {
-                items.extend(parts.iter().filter_map(|part| item(part, &issuer, request.manner.forget_thoughts)));
+            HistoryEntry::Assistant(parts) => {
+                items.extend(parts.iter().filter_map(|part| encode_item(part, &issuer, request.quirks.drop_reasoning)));
             }
-            Turn::Results(results) => items.extend(results.iter().map(|(call, words)| {
-                json!({"type": "function_call_output", "call_id": id(call.id.as_str()), "output": words})
+            HistoryEntry::Results(results) => items.extend(results.iter().map(|(call, text)| {
+                json!({"type": "function_call_output", "call_id": truncate_id(call.id.as_str()), "output": text})
             })),
         }
     }
     items
 }
 
-fn user(words: &str, pictures: Vec<(&str, &str)>) -> Value {
-    if pictures.is_empty() {
-        return words.into();
+fn user_content(text: &str, images: Vec<(&str, &str)>) -> Value {
+    if images.is_empty() {
+        return text.into();
     }
-    let words = json!({"type": "input_text", "text": words});
-    let pictures = pictures.into_iter().map(|(kind, data)| {
+    let text = json!({"type": "input_text", "text": text});
+    let images = images.into_iter().map(|(kind, data)| {
         json!({"type": "input_image", "image_url": format!("data:{kind};base64,{data}"), "detail": "auto"})
     });
-    [words].into_iter().chain(pictures).collect()
+    [text].into_iter().chain(images).collect()
 }
 
-fn item(part: &Part, issuer: &str, forget: bool) -> Option<Value> {
+fn encode_item(part: &Part, issuer: &str, drop_reasoning: bool) -> Option<Value> {
     Some(match part {
         Part::Text { text } => json!({"role": "assistant", "content": text}),
-        Part::Reasoning(_) if forget => return None,
-        Part::Reasoning(reasoning) => history::own(reasoning, issuer)?.replay.clone()?,
+        Part::Reasoning(_) if drop_reasoning => return None,
+        Part::Reasoning(reasoning) => history::issued_by(reasoning, issuer)?.replay.clone()?,
         Part::Call(call) => {
             let arguments = match &call.arguments {
-                Arguments::Object(object) => json::stable(object),
+                Arguments::Object(object) => json::to_stable_text(object),
                 Arguments::Broken { .. } => "{}".to_owned(),
             };
-            json!({"type": "function_call", "call_id": id(call.id.as_str()), "name": call.name, "arguments": arguments})
+            json!({"type": "function_call", "call_id": truncate_id(call.id.as_str()), "name": call.name, "arguments": arguments})
         }
     })
 }
 
-fn id(id: &str) -> String {
-    id.chars().take(LONGEST_ID).collect()
+fn truncate_id(id: &str) -> String {
+    id.chars().take(MAX_ID_CHARS).collect()
 }
 
-/// Reads the events of a response.
+/// Decodes the events of a response.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
-    /// The messages of which words came in pieces, by their place.
-    told: Vec<u64>,
+pub(crate) struct ResponsesDecoder {
+    /// The indexes of messages whose text was streamed.
+    streamed: Vec<u64>,
 }
 
-impl Decoder {
-    pub(crate) fn event(&mut self, draft: &mut Draft<'_>, data: &str) -> Result<Flow, Fault> {
+impl ResponsesDecoder {
+    pub(crate) fn decode_event(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        data: &str,
+    ) -> Result<StreamStep, RequestFailure> {
         if data.trim() == "[DONE]" {
-            return Ok(Flow::Done);
+            return Ok(StreamStep::Done);
         }
-        let Ok(event) = json::parse(data) else { return Ok(Flow::More) };
+        let Ok(event) = json::parse(data) else { return Ok(StreamStep::Continue) };
         let index = count(&event, "/output_index");
         match text(&event, "type") {
             "response.output_text.delta" => {
-                self.told.push(index);
-                self.told.dedup();
-                draft.plain(text(&event, "delta"));
+                self.streamed.push(index);
+                self.streamed.dedup();
+                builder.push_plain_text(text(&event, "delta"));
             }
-            "response.refusal.delta" => draft.refusal(text(&event, "delta")),
+            "response.refusal.delta" => builder.push_refusal(text(&event, "delta")),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                draft.reasoning(text(&event, "delta"));
+                builder.push_reasoning(text(&event, "delta"));
             }
             "response.reasoning_summary_part.added" if count(&event, "/summary_index") > 0 => {
-                draft.reasoning("\n\n")
+                builder.push_reasoning("\n\n")
             }
             "response.output_item.added" => {
                 let item = &event["item"];
                 if text(item, "type") == "function_call" {
-                    call(draft, index, item, None)?;
+                    push_call(builder, index, item, None)?;
                 }
             }
             "response.function_call_arguments.delta" => {
                 let arguments = event.get("delta");
-                draft.call(&CallPiece { index: Some(index), arguments, ..CallPiece::default() })?;
+                builder.push_call(&CallDelta { index: Some(index), arguments, ..CallDelta::default() })?;
             }
-            "response.function_call_arguments.done" => draft.call_text(index, event.get("arguments")),
-            "response.output_item.done" => self.item(draft, index, &event["item"])?,
+            "response.function_call_arguments.done" => {
+                builder.set_call_arguments(index, event.get("arguments"))
+            }
+            "response.output_item.done" => self.decode_item(builder, index, &event["item"])?,
             "response.completed" | "response.incomplete" => {
-                self.response(draft, &event["response"])?;
-                return Ok(Flow::Done);
+                self.decode_response(builder, &event["response"])?;
+                return Ok(StreamStep::Done);
             }
-            "response.failed" | "response.cancelled" => return Err(failed(&event["response"])),
-            "error" => return Err(error::in_stream(&event)),
+            "response.failed" | "response.cancelled" => return Err(response_failure(&event["response"])),
+            "error" => return Err(error::from_stream(&event)),
             _ => {}
         }
-        Ok(Flow::More)
+        Ok(StreamStep::Continue)
     }
 
-    pub(crate) fn whole(&mut self, draft: &mut Draft<'_>, body: &Value) -> Result<(), Fault> {
+    pub(crate) fn decode_body(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        body: &Value,
+    ) -> Result<(), RequestFailure> {
         if body.get("output").is_none() {
-            return Err(match body.get("error").is_some_and(|error| !error.is_null()) {
-                true => error::in_stream(body),
-                false => Fault::malformed("the answer has no output"),
+            let has_error = body.get("error").is_some_and(|error| !error.is_null());
+            return Err(if has_error {
+                error::from_stream(body)
+            } else {
+                RequestFailure::malformed("the response has no output")
             });
         }
-        self.response(draft, body)
+        self.decode_response(builder, body)
     }
 
-    /// The whole response. Its items are taken only if they did not come one by one.
-    fn response(&mut self, draft: &mut Draft<'_>, response: &Value) -> Result<(), Fault> {
+    /// Decodes the complete response. Its items count only if they were not streamed.
+    fn decode_response(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        response: &Value,
+    ) -> Result<(), RequestFailure> {
         if matches!(text(response, "status"), "failed" | "cancelled") {
-            return Err(failed(response));
+            return Err(response_failure(response));
         }
-        if draft.is_empty() {
+        if builder.is_empty() {
             let items = response["output"].as_array().into_iter().flatten();
             for (index, item) in (0..).zip(items) {
-                self.item(draft, index, item)?;
+                self.decode_item(builder, index, item)?;
             }
         }
         let usage = &response["usage"];
         let cache_read = count(usage, "/input_tokens_details/cached_tokens");
         let cache_write = count(usage, "/input_tokens_details/cache_write_tokens");
-        draft.usage = Usage {
+        builder.usage = Usage {
             input: count(usage, "/input_tokens").saturating_sub(cache_read).saturating_sub(cache_write),
             cache_read,
             cache_write,
             output: count(usage, "/output_tokens"),
             reasoning: count(usage, "/output_tokens_details/reasoning_tokens"),
         };
-        draft.finish = Some(match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
+        builder.finish = Some(match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
             Some("content_filter") => Finish::Filtered(String::new()),
             Some(_) => Finish::Length,
             None if text(response, "status") == "incomplete" => Finish::Length,
@@ -197,14 +214,19 @@ impl Decoder {
         Ok(())
     }
 
-    /// An item that is finished.
-    fn item(&mut self, draft: &mut Draft<'_>, index: u64, item: &Value) -> Result<(), Fault> {
+    /// Decodes a finished item.
+    fn decode_item(
+        &mut self,
+        builder: &mut ReplyBuilder<'_>,
+        index: u64,
+        item: &Value,
+    ) -> Result<(), RequestFailure> {
         match text(item, "type") {
             "function_call" => {
-                call(draft, index, item, None)?;
-                draft.call_text(index, item.get("arguments"));
+                push_call(builder, index, item, None)?;
+                builder.set_call_arguments(index, item.get("arguments"));
                 if text(item, "status") != "incomplete" {
-                    draft.close_calls();
+                    builder.close_calls();
                 }
             }
             "reasoning" => {
@@ -212,12 +234,12 @@ impl Decoder {
                 if let Some(object) = replay.as_object_mut() {
                     object.remove("status");
                 }
-                draft.replay(replay);
+                builder.set_replay(replay);
             }
-            "message" if !self.told.contains(&index) => {
+            "message" if !self.streamed.contains(&index) => {
                 for block in item["content"].as_array().into_iter().flatten() {
-                    draft.plain(text(block, "text"));
-                    draft.refusal(text(block, "refusal"));
+                    builder.push_plain_text(text(block, "text"));
+                    builder.push_refusal(text(block, "refusal"));
                 }
             }
             _ => {}
@@ -226,18 +248,23 @@ impl Decoder {
     }
 }
 
-fn call(draft: &mut Draft<'_>, index: u64, item: &Value, arguments: Option<&Value>) -> Result<(), Fault> {
+fn push_call(
+    builder: &mut ReplyBuilder<'_>,
+    index: u64,
+    item: &Value,
+    arguments: Option<&Value>,
+) -> Result<(), RequestFailure> {
     let id = match text(item, "call_id") {
         "" => text(item, "id"),
         id => id,
     };
-    draft.call(&CallPiece { index: Some(index), id, name: text(item, "name"), arguments })
+    builder.push_call(&CallDelta { index: Some(index), id, name: text(item, "name"), arguments })
 }
 
-fn failed(response: &Value) -> Fault {
-    let mut fault = error::in_stream(response);
-    if fault.class == Class::Unknown {
-        fault.class = Class::Server;
+fn response_failure(response: &Value) -> RequestFailure {
+    let mut failure = error::from_stream(response);
+    if failure.class == FailureClass::Unknown {
+        failure.class = FailureClass::Server;
     }
-    fault
+    failure
 }

@@ -1,4 +1,4 @@
-//! What is special about single vendors in what is sent to them.
+//! The differences between vendors in the requests they get.
 
 use hermes_types::{Arguments, Call, CallId, Digest, Image, Message, Part, Reasoning, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::album::{Album, Sight};
 use crate::endpoint::Effort;
-use crate::eyes::recent;
+use crate::vision::recent_images;
 
 fn at(provider: &str, api: Api, base: &str, model: &str) -> Endpoint {
     Endpoint::new(provider, api, base.parse().unwrap(), model)
@@ -15,11 +15,11 @@ fn at(provider: &str, api: Api, base: &str, model: &str) -> Endpoint {
 fn history(issuer: &str, replay: Option<Value>) -> Vec<Message> {
     let user = |text: &str| Message::user(text);
     let call = Call { id: CallId::new("c1"), name: "t".to_owned(), arguments: Arguments::Object(Map::new()) };
-    let thought = Reasoning { text: "hm".to_owned(), issuer: Some(issuer.to_owned()), replay };
+    let reasoning = Reasoning { text: "hm".to_owned(), issuer: Some(issuer.to_owned()), replay };
     vec![
         user("a"),
         Message::Assistant {
-            parts: vec![Part::Reasoning(thought), Part::Text { text: "b".to_owned() }, Part::Call(call)],
+            parts: vec![Part::Reasoning(reasoning), Part::Text { text: "b".to_owned() }, Part::Call(call)],
         },
         Message::Tool { call: CallId::new("c1"), name: "t".to_owned(), text: "c".to_owned() },
         Message::Assistant { parts: vec![Part::Text { text: "d".to_owned() }] },
@@ -27,11 +27,16 @@ fn history(issuer: &str, replay: Option<Value>) -> Vec<Message> {
     ]
 }
 
-fn sent(endpoint: &Endpoint, messages: &[Message], manner: &Manner) -> Value {
-    sent_with(endpoint, messages, manner, &Pictures::default())
+fn encode(endpoint: &Endpoint, messages: &[Message], quirks: &ServerQuirks) -> Value {
+    encode_with_images(endpoint, messages, quirks, &Pictures::default())
 }
 
-fn sent_with(endpoint: &Endpoint, messages: &[Message], manner: &Manner, pictures: &Pictures<'_>) -> Value {
+fn encode_with_images(
+    endpoint: &Endpoint,
+    messages: &[Message],
+    quirks: &ServerQuirks,
+    images: &Pictures<'_>,
+) -> Value {
     let tools = [ToolSpec {
         name: "t".to_owned(),
         description: String::new(),
@@ -46,20 +51,20 @@ fn sent_with(endpoint: &Endpoint, messages: &[Message], manner: &Manner, picture
         session: "k",
         sight: &Sight::Text,
     };
-    serde_json::from_slice(&Request { endpoint, prompt: &prompt, manner, pictures }.body()).unwrap()
+    serde_json::from_slice(&ModelRequest { endpoint, prompt: &prompt, quirks, images }.body()).unwrap()
 }
 
 #[test]
-fn thoughts_go_back_as_text_to_those_who_insist_on_them() {
+fn reasoning_goes_back_as_text_to_vendors_that_require_it() {
     let cases = [
         ("deepseek", "https://api.deepseek.com/v1", "deepseek", "hm"),
         ("kimi-coding", "https://api.moonshot.ai/v1", "kimi-coding", "hm"),
-        // Thoughts of others are not theirs, but something has to be there.
+        // Reasoning of another vendor is not sent, but the field must not be empty.
         ("xiaomi", "https://api.xiaomimimo.com/v1", "deepseek", " "),
     ];
     for (provider, base, issuer, expected) in cases {
         let endpoint = at(provider, Api::ChatCompletions, base, "m");
-        let body = sent(&endpoint, &history(issuer, None), &Manner::default());
+        let body = encode(&endpoint, &history(issuer, None), &ServerQuirks::default());
         let assistants =
             body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "assistant");
         let contents: Vec<&Value> = assistants.map(|message| &message["reasoning_content"]).collect();
@@ -67,19 +72,19 @@ fn thoughts_go_back_as_text_to_those_who_insist_on_them() {
     }
     let other = at("custom", Api::ChatCompletions, "http://localhost:1/v1", "m");
     assert!(
-        !sent(&other, &history("deepseek", None), &Manner::default())
+        !encode(&other, &history("deepseek", None), &ServerQuirks::default())
             .to_string()
             .contains("reasoning_content")
     );
 }
 
 #[test]
-fn openrouter_gets_its_details_back_and_claude_there_its_four_markers() {
+fn openrouter_gets_its_details_back_and_claude_its_four_cache_markers() {
     let details = json!([{"type": "reasoning.encrypted", "data": "x"}]);
     let messages = history("openrouter", Some(json!({"reasoning_details": details})));
     let endpoint =
         at("openrouter", Api::ChatCompletions, "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6");
-    let body = sent(&endpoint, &messages, &Manner::default());
+    let body = encode(&endpoint, &messages, &ServerQuirks::default());
     assert_eq!(body["messages"][2]["reasoning_details"], details);
     assert_eq!(body["reasoning"], json!({"effort": "high"}));
     assert_eq!(body["usage"], json!({"include": true}));
@@ -92,78 +97,80 @@ fn openrouter_gets_its_details_back_and_claude_there_its_four_markers() {
         .map(|(at, _)| at)
         .collect();
     assert_eq!(marked, [0, 3, 4, 5]);
-    let forgetful = Manner { forget_thoughts: true, ..Manner::default() };
-    assert!(sent(&endpoint, &messages, &forgetful)["messages"][2]["reasoning_details"].is_null());
+    let no_reasoning = ServerQuirks { drop_reasoning: true, ..ServerQuirks::default() };
+    assert!(encode(&endpoint, &messages, &no_reasoning)["messages"][2]["reasoning_details"].is_null());
     let other = at("openrouter", Api::ChatCompletions, "https://openrouter.ai/api/v1", "qwen/qwen3");
-    assert!(!sent(&other, &messages, &Manner::default()).to_string().contains("cache_control"));
+    assert!(!encode(&other, &messages, &ServerQuirks::default()).to_string().contains("cache_control"));
 }
 
 #[tokio::test]
-async fn pictures_are_sent_as_each_vendor_wants_them() {
+async fn images_are_sent_in_the_form_of_each_vendor() {
     let home = tempfile::tempdir().unwrap();
     let sight = Sight::Auto(Album::new(home.path()));
     let file = home.path().join("a");
     std::fs::write(&file, b"GIF89a").unwrap();
     let image = Album::new(home.path()).keep(&file).await.unwrap();
     let gone = Image { sha256: Digest::new([0; 32]), ..image.clone() };
-    let said = |text: &str, images: &[&Image]| Message::User {
+    let user_message = |text: &str, images: &[&Image]| Message::User {
         text: text.to_owned(),
         images: images.iter().copied().cloned().collect(),
     };
-    let messages = [said("look", &[&gone, &image]), said("and this", &[&image]), said("", &[])];
-    let (wordless, unseen) = ([said(" ", &[&image])], [said("look", &[&gone])]);
-    let all = [&messages[..], &wordless, &unseen];
-    let pictures = sight.load(&all.into_iter().flat_map(recent).collect::<Vec<_>>()).await;
-    let sent = |api, base: &str, model: &str, messages: &[Message]| {
-        sent_with(&at("x", api, base, model), messages, &Manner::default(), &pictures)
+    let messages =
+        [user_message("look", &[&gone, &image]), user_message("and this", &[&image]), user_message("", &[])];
+    let (without_text, without_image) = ([user_message(" ", &[&image])], [user_message("look", &[&gone])]);
+    let all = [&messages[..], &without_text, &without_image];
+    let images = sight.load(&all.into_iter().flat_map(recent_images).collect::<Vec<_>>()).await;
+    let encode = |api, base: &str, model: &str, messages: &[Message]| {
+        encode_with_images(&at("x", api, base, model), messages, &ServerQuirks::default(), &images)
     };
-    let words = "look\n\nand this\n\n";
+    let text = "look\n\nand this\n\n";
     let url = "data:image/gif;base64,R0lGODlh";
     let part = json!({"type": "image_url", "image_url": {"url": url}});
-    let chat = sent(Api::ChatCompletions, "http://h/v1", "m", &messages);
-    let content = json!([{"type": "text", "text": words}, part, part]);
+    let chat = encode(Api::ChatCompletions, "http://h/v1", "m", &messages);
+    let content = json!([{"type": "text", "text": text}, part, part]);
     assert_eq!(chat["messages"][1], json!({"role": "user", "content": content}));
-    let wordless = sent(Api::ChatCompletions, "http://h/v1", "m", &wordless);
-    assert_eq!(wordless["messages"][1]["content"], json!([part]));
-    let unseen = sent(Api::ChatCompletions, "http://h/v1", "m", &unseen);
-    assert_eq!(unseen["messages"][1]["content"], "look");
+    let without_text = encode(Api::ChatCompletions, "http://h/v1", "m", &without_text);
+    assert_eq!(without_text["messages"][1]["content"], json!([part]));
+    let without_image = encode(Api::ChatCompletions, "http://h/v1", "m", &without_image);
+    assert_eq!(without_image["messages"][1]["content"], "look");
     let marked =
-        sent(Api::ChatCompletions, "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6", &messages);
+        encode(Api::ChatCompletions, "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6", &messages);
     let marker = json!({"type": "ephemeral"});
-    let content = json!([{"type": "text", "text": words, "cache_control": marker}, part, part]);
+    let content = json!([{"type": "text", "text": text, "cache_control": marker}, part, part]);
     assert_eq!(marked["messages"][1]["content"], content);
-    let claude = sent(Api::AnthropicMessages, "https://api.anthropic.com", "claude-opus-4-6", &messages);
+    let claude = encode(Api::AnthropicMessages, "https://api.anthropic.com", "claude-opus-4-6", &messages);
     let source = json!({"type": "base64", "media_type": "image/gif", "data": "R0lGODlh"});
     let block = json!({"type": "image", "source": source});
-    let content = json!([block, block, {"type": "text", "text": words, "cache_control": marker}]);
+    let content = json!([block, block, {"type": "text", "text": text, "cache_control": marker}]);
     assert_eq!(claude["messages"][0], json!({"role": "user", "content": content}));
-    let responses = sent(Api::Responses, "https://api.openai.com/v1", "gpt-5.1", &messages);
+    let responses = encode(Api::Responses, "https://api.openai.com/v1", "gpt-5.1", &messages);
     let part = json!({"type": "input_image", "image_url": url, "detail": "auto"});
-    let content = json!([{"type": "input_text", "text": words}, part, part]);
+    let content = json!([{"type": "input_text", "text": text}, part, part]);
     assert_eq!(responses["input"][0], json!({"role": "user", "content": content}));
 }
 
 #[test]
-fn openai_has_its_own_names() {
+fn openai_has_its_own_field_names() {
     let endpoint = at("openai-api", Api::ChatCompletions, "https://api.openai.com/v1", "gpt-5.1");
-    let body = sent(&endpoint, &history("x", None), &Manner::default());
+    let body = encode(&endpoint, &history("x", None), &ServerQuirks::default());
     assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(100), &Value::Null));
     assert_eq!(body["messages"][0], json!({"role": "developer", "content": "s"}));
     assert_eq!(body["reasoning_effort"], "high");
-    let body = sent(
+    let body = encode(
         &at("x", Api::ChatCompletions, "http://h/v1", "gpt-5.1"),
         &history("x", None),
-        &Manner::default(),
+        &ServerQuirks::default(),
     );
     assert_eq!((&body["max_tokens"], &body["messages"][0]["role"]), (&json!(100), &json!("system")));
-    // A server that knows only the new name gets it after it has said so.
-    let manner = Manner { without: ["max_tokens".to_owned()].into(), ..Manner::default() };
-    let body = sent(&at("x", Api::ChatCompletions, "http://h/v1", "m"), &history("x", None), &manner);
+    // A server that rejects the old name gets the new one.
+    let quirks =
+        ServerQuirks { rejected_fields: ["max_tokens".to_owned()].into(), ..ServerQuirks::default() };
+    let body = encode(&at("x", Api::ChatCompletions, "http://h/v1", "m"), &history("x", None), &quirks);
     assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(100), &Value::Null));
 }
 
 #[test]
-fn claude_thinks_as_its_version_can() {
+fn claude_gets_the_reasoning_settings_of_its_version() {
     let cases = [
         ("claude-opus-4-6", json!({"type": "adaptive"}), json!({"effort": "high"}), 100),
         ("claude-sonnet-4-5", json!({"type": "enabled", "budget_tokens": 16384}), Value::Null, 20480),
@@ -172,7 +179,7 @@ fn claude_thinks_as_its_version_can() {
     ];
     for (model, thinking, output, cap) in cases {
         let endpoint = at("anthropic", Api::AnthropicMessages, "https://api.anthropic.com", model);
-        let body = sent(&endpoint, &history("x", None), &Manner::default());
+        let body = encode(&endpoint, &history("x", None), &ServerQuirks::default());
         assert_eq!(
             (&body["thinking"], &body["output_config"], &body["max_tokens"]),
             (&thinking, &output, &json!(cap)),
@@ -182,23 +189,25 @@ fn claude_thinks_as_its_version_can() {
 }
 
 #[test]
-fn responses_keep_their_prefix_by_the_session_and_store_nothing() {
+fn responses_are_cached_by_session_and_not_stored() {
     let endpoint = at("openai-api", Api::Responses, "https://api.openai.com/v1", "gpt-5.1");
     let item = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
-    let body = sent(&endpoint, &history("openai-api", Some(item.clone())), &Manner::default());
+    let body = encode(&endpoint, &history("openai-api", Some(item.clone())), &ServerQuirks::default());
     assert_eq!((&body["prompt_cache_key"], &body["store"]), (&json!("k"), &json!(false)));
     assert_eq!(body["input"][1], item);
     assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));
-    let forgetful = Manner { forget_thoughts: true, ..Manner::default() };
-    assert!(!sent(&endpoint, &history("openai-api", Some(item)), &forgetful).to_string().contains("rs_1"));
+    let no_reasoning = ServerQuirks { drop_reasoning: true, ..ServerQuirks::default() };
+    assert!(
+        !encode(&endpoint, &history("openai-api", Some(item)), &no_reasoning).to_string().contains("rs_1")
+    );
 }
 
 #[test]
-fn the_owners_fields_go_over_ours_but_never_over_the_conversation() {
+fn configured_fields_override_ours_but_not_the_conversation() {
     let mut endpoint = at("x", Api::ChatCompletions, "http://h/v1", "m");
-    endpoint.extra =
+    endpoint.extra_fields =
         json!({"temperature": 0.2, "messages": [], "max_tokens": 7}).as_object().unwrap().clone();
-    let body = sent(&endpoint, &history("x", None), &Manner::default());
+    let body = encode(&endpoint, &history("x", None), &ServerQuirks::default());
     assert_eq!((&body["temperature"], &body["max_tokens"]), (&json!(0.2), &json!(7)));
     assert_eq!(body["messages"].as_array().unwrap().len(), 6);
 }

@@ -1,24 +1,24 @@
-//! Our client against a mock server that others made, well and badly behaved.
+//! The client against aimock, a mock server of another project, with and without injected faults.
 #![expect(clippy::disallowed_methods, reason = "the mock server is a process of its own")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use hermes_model::{Api, Class, Client, Endpoint, Finish};
+use hermes_model::{Api, Client, Endpoint, FailureClass, Finish};
 use hermes_testkit::peers;
 use hermes_types::{Arguments, Part};
 use serde_json::json;
 
-use crate::support::{APIS, ask, shown, user};
+use crate::support::{APIS, ask, shown_text, user};
 
-struct Mock {
+struct MockServer {
     child: Child,
     address: String,
     _fixtures: tempfile::TempDir,
 }
 
-impl Mock {
-    /// Starts it, unless it is not installed.
+impl MockServer {
+    /// Starts the server if it is installed.
     fn start(chaos: &[&str]) -> Option<Self> {
         let script = peers::models()?.aimock;
         let fixtures = tempfile::tempdir().unwrap();
@@ -33,9 +33,9 @@ impl Mock {
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let told =
+        let address =
             lines.map_while(Result::ok).find_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
-        let address = told.unwrap().trim().to_owned();
+        let address = address.unwrap().trim().to_owned();
         Some(Self { child, address, _fixtures: fixtures })
     }
 
@@ -45,12 +45,12 @@ impl Mock {
             Api::ChatCompletions | Api::Responses => format!("{}/v1", self.address),
         };
         let mut endpoint = Endpoint::new("aimock", api, base.parse().unwrap(), "m");
-        endpoint.retries.attempts = 1;
+        endpoint.retries.max_attempts = 1;
         endpoint
     }
 }
 
-impl Drop for Mock {
+impl Drop for MockServer {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
@@ -58,8 +58,8 @@ impl Drop for Mock {
 }
 
 #[tokio::test]
-async fn words_and_calls_come_through_by_every_protocol() {
-    let Some(mock) = Mock::start(&[]) else { return };
+async fn text_and_calls_arrive_by_every_protocol() {
+    let Some(mock) = MockServer::start(&[]) else { return };
     let client = Client::default();
     for api in APIS {
         let chain = [mock.endpoint(api)];
@@ -69,9 +69,9 @@ async fn words_and_calls_come_through_by_every_protocol() {
             (reply.message().text().as_str(), &reply.finish),
             ("Hi there, my friend. How are you?", &Finish::Stop)
         );
-        assert_eq!(shown(&events), reply.message().text());
+        assert_eq!(shown_text(&events), reply.message().text());
         let reply = ask(&client, &chain, &[user("list")]).await.0.unwrap();
-        // Responses has sealed thoughts before it.
+        // With Responses, encrypted reasoning precedes it.
         let Some(Part::Call(call)) = reply.parts.last() else { panic!("{reply:?}") };
         let expected = json!({"command": "ls -l"}).as_object().unwrap().clone();
         assert_eq!((call.name.as_str(), &call.arguments), ("terminal", &Arguments::Object(expected)));
@@ -80,15 +80,15 @@ async fn words_and_calls_come_through_by_every_protocol() {
 }
 
 #[tokio::test]
-async fn each_kind_of_chaos_is_known_for_what_it_is() {
+async fn each_kind_of_chaos_has_its_failure_class() {
     let cases = [
-        ("--chaos-drop", Class::Server),
-        ("--chaos-malformed", Class::Malformed),
-        ("--chaos-disconnect", Class::Dropped),
-        ("--chaos-ratelimit", Class::RateLimit),
+        ("--chaos-drop", FailureClass::Server),
+        ("--chaos-malformed", FailureClass::Malformed),
+        ("--chaos-disconnect", FailureClass::Dropped),
+        ("--chaos-ratelimit", FailureClass::RateLimit),
     ];
     for (chaos, expected) in cases {
-        let Some(mock) = Mock::start(&[chaos, "1"]) else { return };
+        let Some(mock) = MockServer::start(&[chaos, "1"]) else { return };
         for api in APIS {
             let (reply, _) = ask(&Client::default(), &[mock.endpoint(api)], &[user("hello")]).await;
             assert_eq!(reply.unwrap_err().class(), Some(expected), "{chaos} {api:?}");

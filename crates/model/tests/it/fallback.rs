@@ -1,33 +1,33 @@
-//! Failures, retries and other models.
+//! Failures, retries and fallbacks.
 
 use std::time::Duration;
 
-use hermes_model::{Api, Class, Client, Error, Event, Finish};
+use hermes_model::{Api, Client, Error, FailureClass, Finish, ReplyEvent};
 use hermes_testkit::model::{BodyDelivery, ModelScript};
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
 use hermes_types::{Arguments, Part};
 use serde_json::{Value, json};
 
-use crate::support::{APIS, ask, endpoint, shown, tools, user};
+use crate::support::{APIS, ask, endpoint, shown_text, tools, user};
 
 fn overloaded() -> ScriptStep {
     ScriptStep::error(503, json!({"error": {"message": "overloaded", "type": "overloaded_error"}}))
 }
 
-fn retries(events: &[Event]) -> Vec<u32> {
+fn retries(events: &[ReplyEvent]) -> Vec<u32> {
     let attempts = events.iter().filter_map(|event| match event {
-        Event::Retrying { attempt, .. } => Some(*attempt),
+        ReplyEvent::Retrying { attempt, .. } => Some(*attempt),
         _ => None,
     });
     attempts.collect()
 }
 
-fn class(reply: Result<hermes_model::Reply, Error>) -> Class {
+fn class(reply: Result<hermes_model::Reply, Error>) -> FailureClass {
     reply.unwrap_err().class().unwrap()
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again_and_what_does_not_is_not() {
+async fn only_transient_failures_are_retried() {
     for api in APIS {
         let model = ScriptedModel::start([overloaded(), overloaded(), ScriptStep::text("ok")]).unwrap();
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
@@ -36,20 +36,20 @@ async fn what_passes_is_tried_again_and_what_does_not_is_not() {
 
         let model = ScriptedModel::start([overloaded(), overloaded(), overloaded()]).unwrap();
         let (reply, _) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
-        assert_eq!(class(reply), Class::Overloaded);
+        assert_eq!(class(reply), FailureClass::Overloaded);
         assert_eq!(model.steps_left(), 0);
 
         let script = ModelScript { key: Some("sk-other".to_owned()), ..ModelScript::default() };
         let model = ScriptedModel::start_script(script).unwrap();
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
-        assert_eq!(class(reply), Class::Auth);
+        assert_eq!(class(reply), FailureClass::Auth);
         assert_eq!(events, []);
         assert_eq!(model.received().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn the_wait_a_provider_asks_for_is_kept() {
+async fn the_delay_that_a_provider_asks_for_is_used() {
     let headers = vec![("retry-after".to_owned(), "0.01".to_owned())];
     let limited = ScriptStep::Error {
         status: 429,
@@ -58,12 +58,12 @@ async fn the_wait_a_provider_asks_for_is_kept() {
     };
     let model = ScriptedModel::start([limited, ScriptStep::text("ok")]).unwrap();
     let (_, events) = ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
-    let Some(Event::Retrying { wait, .. }) = events.first() else { panic!("{events:?}") };
-    assert_eq!(*wait, Duration::from_millis(10));
+    let Some(ReplyEvent::Retrying { delay, .. }) = events.first() else { panic!("{events:?}") };
+    assert_eq!(*delay, Duration::from_millis(10));
 }
 
 #[tokio::test]
-async fn another_model_is_asked_when_it_helps_and_only_then() {
+async fn another_model_is_asked_only_when_it_may_help() {
     let body = |kind: &str| json!({"error": {"message": "x", "type": kind, "code": kind}});
     let cases = [
         (429, body("rate_limit_exceeded"), 1, true),
@@ -79,20 +79,20 @@ async fn another_model_is_asked_when_it_helps_and_only_then() {
         let first = ScriptedModel::start_script(ModelScript { always, ..ModelScript::default() }).unwrap();
         let second = ScriptedModel::start([ScriptStep::text("ok")]).unwrap();
         let own = endpoint(&first, Api::ChatCompletions);
-        // The same model twice is not another one.
+        // The same model again is no fallback.
         let chain = [own.clone(), own, endpoint(&second, Api::AnthropicMessages)];
         let (reply, events) = ask(&Client::default(), &chain, &[user("hi")]).await;
         assert_eq!(first.received().len(), requests, "{body}");
         assert_eq!(reply.is_ok(), falls_back, "{body}");
-        let switched = events.iter().any(|event| matches!(event, Event::Fallback { .. }));
+        let switched = events.iter().any(|event| matches!(event, ReplyEvent::Fallback { .. }));
         assert_eq!(switched, falls_back);
     }
     let (none, _) = ask(&Client::default(), &[], &[user("hi")]).await;
-    assert_eq!(none, Err(Error::NoEndpoint));
+    assert_eq!(none, Err(Error::NoModel));
 }
 
 #[tokio::test]
-async fn thoughts_never_go_to_another_provider() {
+async fn reasoning_never_goes_to_another_provider() {
     for from in APIS {
         let model = ScriptedModel::start([
             ScriptStep::reply([
@@ -120,27 +120,27 @@ async fn thoughts_never_go_to_another_provider() {
     }
 }
 
-/// A stream that breaks after so many bytes.
+/// A stream that breaks after this many bytes.
 fn cut(says: Vec<ReplyItem>, bytes: usize) -> ScriptStep {
     let delivery = BodyDelivery { cut: Some(bytes), ..BodyDelivery::default() };
     ScriptStep::Reply(ScriptedReply { items: says, finish: None, delivery })
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_before_any_word_is_made_again() {
+async fn a_stream_that_breaks_before_any_text_is_requested_again() {
     let says = || vec![ReplyItem::Text("hello".to_owned())];
     for api in APIS {
         let model =
             ScriptedModel::start([cut(says(), 0), cut(says(), 40), ScriptStep::text("hello")]).unwrap();
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
         assert_eq!(reply.unwrap().finish, Finish::Stop);
-        assert_eq!(shown(&events), "hello");
+        assert_eq!(shown_text(&events), "hello");
         assert_eq!(retries(&events), [0_u32; 0]);
     }
 }
 
 #[tokio::test]
-async fn words_that_were_shown_are_kept_and_never_shown_twice() {
+async fn shown_text_is_kept_and_never_shown_twice() {
     let long = "word ".repeat(400);
     for api in APIS {
         let model = ScriptedModel::start([
@@ -152,14 +152,14 @@ async fn words_that_were_shown_are_kept_and_never_shown_twice() {
         let reply = reply.unwrap();
         assert!(matches!(reply.finish, Finish::Dropped(_)), "{reply:?}");
         let [Part::Text { text }] = reply.parts.as_slice() else { panic!("{reply:?}") };
-        assert_eq!(*text, shown(&events));
+        assert_eq!(*text, shown_text(&events));
         assert!(!text.is_empty() && long.starts_with(text.as_str()));
         assert_eq!(model.steps_left(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_call_that_was_lost_with_its_stream_is_asked_for_again_without_repeating_the_words() {
+async fn a_call_that_was_lost_with_its_stream_is_requested_again_without_repeating_the_text() {
     let says = || {
         let arguments = Value::from(format!("{{\"command\":\"{}\"}}", "x".repeat(4000)));
         let call = ReplyItem::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments };
@@ -170,38 +170,38 @@ async fn a_call_that_was_lost_with_its_stream_is_asked_for_again_without_repeati
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
         let reply = reply.unwrap();
         assert_eq!((&reply.finish, reply.parts.len()), (&Finish::Calls, 2), "{api:?}");
-        assert_eq!(shown(&events), "I look");
+        assert_eq!(shown_text(&events), "I look");
 
-        // And if it is lost each time, the words stay and the call is broken.
+        // If it is lost each time, the text stays and the call is broken.
         let model = ScriptedModel::start([cut(says(), 9000), cut(says(), 9000), cut(says(), 9000)]).unwrap();
         let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
         let reply = reply.unwrap();
         assert!(matches!(reply.finish, Finish::Dropped(_)));
         let [Part::Text { .. }, Part::Call(call)] = reply.parts.as_slice() else { panic!("{reply:?}") };
         assert!(matches!(call.arguments, Arguments::Broken { .. }));
-        assert_eq!(shown(&events), "I look");
+        assert_eq!(shown_text(&events), "I look");
     }
 }
 
 #[tokio::test]
-async fn silence_ends_an_attempt() {
-    let mute = BodyDelivery { silent: Some(60), ..BodyDelivery::default() };
+async fn an_idle_connection_times_out() {
+    let silent = BodyDelivery { silent: Some(60), ..BodyDelivery::default() };
     let answer =
-        ScriptedReply { items: vec![ReplyItem::Text("hello".to_owned())], finish: None, delivery: mute };
+        ScriptedReply { items: vec![ReplyItem::Text("hello".to_owned())], finish: None, delivery: silent };
     for step in [ScriptStep::Silence, ScriptStep::Reply(answer)] {
         for api in APIS {
             let model = ScriptedModel::start([step.clone()]).unwrap();
             let mut endpoint = endpoint(&model, api);
-            endpoint.timeouts.silence = Some(Duration::from_millis(50));
-            endpoint.retries.attempts = 1;
+            endpoint.timeouts.idle = Some(Duration::from_millis(50));
+            endpoint.retries.max_attempts = 1;
             let (reply, _) = ask(&Client::default(), &[endpoint], &[user("hi")]).await;
-            assert_eq!(class(reply), Class::Timeout);
+            assert_eq!(class(reply), FailureClass::Timeout);
         }
     }
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_from_one_that_breaks() {
+async fn an_unreachable_server_is_not_a_dropped_connection() {
     let gone = {
         let model = ScriptedModel::start([]).unwrap();
         endpoint(&model, Api::ChatCompletions)
@@ -209,12 +209,12 @@ async fn a_server_that_is_not_there_is_told_from_one_that_breaks() {
     let (reply, events) = ask(&Client::default(), &[gone], &[user("hi")]).await;
     assert_eq!(retries(&events), [1, 2]);
     let error = reply.unwrap_err();
-    assert_eq!(error.class(), Some(Class::Unreachable));
-    assert!(error.to_string().contains("127.0.0.1 cannot be reached"), "{error}");
+    assert_eq!(error.class(), Some(FailureClass::Unreachable));
+    assert!(error.to_string().contains("cannot connect to 127.0.0.1: connection refused"), "{error}");
 }
 
 #[tokio::test]
-async fn what_a_server_does_not_take_is_left_out_from_then_on() {
+async fn a_rejected_field_is_omitted_from_then_on() {
     let refuse = |body: Value| ScriptStep::error(400, body);
     let grammar =
         json!({"error": {"code": 500, "message": "failed to parse grammar", "type": "server_error"}});
@@ -228,9 +228,9 @@ async fn what_a_server_does_not_take_is_left_out_from_then_on() {
     .unwrap();
     let client = Client::default();
     let chain = [endpoint(&model, Api::ChatCompletions)];
-    for words in ["one", "two"] {
+    for text in ["one", "two"] {
         let (reply, events) = ask(&client, &chain, &[user("hi")]).await;
-        assert_eq!(reply.unwrap().message().text(), words);
+        assert_eq!(reply.unwrap().message().text(), text);
         assert_eq!(retries(&events), [0_u32; 0]);
     }
     let received = model.received();
@@ -244,7 +244,7 @@ async fn what_a_server_does_not_take_is_left_out_from_then_on() {
 }
 
 #[tokio::test]
-async fn thoughts_that_a_server_refuses_are_not_sent_again_in_that_session() {
+async fn rejected_reasoning_is_not_sent_again_in_the_session() {
     let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "messages.1.content.0: Invalid `signature` in `thinking` block"}});
     let model = ScriptedModel::start([
         ScriptStep::reply([ReplyItem::Reasoning("hm".to_owned()), ReplyItem::Text("one".to_owned())]),
@@ -257,8 +257,8 @@ async fn thoughts_that_a_server_refuses_are_not_sent_again_in_that_session() {
     let chain = [endpoint(&model, Api::AnthropicMessages)];
     let first = ask(&client, &chain, &[user("hi")]).await.0.unwrap();
     let messages = [user("hi"), first.message(), user("more")];
-    for words in ["two", "three"] {
-        assert_eq!(ask(&client, &chain, &messages).await.0.unwrap().message().text(), words);
+    for text in ["two", "three"] {
+        assert_eq!(ask(&client, &chain, &messages).await.0.unwrap().message().text(), text);
     }
     let thinking: Vec<bool> =
         model.received().iter().map(|request| request.json.to_string().contains("signed")).collect();
@@ -266,7 +266,7 @@ async fn thoughts_that_a_server_refuses_are_not_sent_again_in_that_session() {
 }
 
 #[tokio::test]
-async fn an_output_cap_is_lowered_to_the_room_there_is() {
+async fn an_output_limit_is_lowered_to_the_available_tokens() {
     let message =
         "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for scripted";
     let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
@@ -278,14 +278,14 @@ async fn an_output_cap_is_lowered_to_the_room_there_is() {
 }
 
 #[tokio::test]
-async fn redirects_are_not_followed_and_the_key_stays_home() {
+async fn redirects_are_not_followed_and_the_key_is_not_sent() {
     let thief = ScriptedModel::start([ScriptStep::text("thanks")]).unwrap();
     let headers = vec![("location".to_owned(), format!("{}/chat/completions", thief.url()))];
     let moved =
         ScriptStep::Raw { status: 307, headers, body: String::new(), delivery: BodyDelivery::default() };
     let model = ScriptedModel::start([moved]).unwrap();
     let (reply, _) = ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
-    assert_eq!(class(reply), Class::Format);
+    assert_eq!(class(reply), FailureClass::Format);
     assert_eq!(thief.received(), []);
 }
 
@@ -297,7 +297,7 @@ async fn dropping_the_future_closes_the_connection() {
     let messages = [user("hi")];
     let asked = tokio::time::timeout(Duration::from_millis(200), ask(&client, &chain, &messages)).await;
     assert!(asked.is_err());
-    // Another request on a connection of its own is answered by the end of the script, not by the one that hangs.
+    // The next request uses a new connection and gets the end of the script as its response.
     let (reply, _) = ask(&client, &chain, &messages).await;
-    assert_eq!(class(reply), Class::Server);
+    assert_eq!(class(reply), FailureClass::Server);
 }

@@ -2,10 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod aimock;
+mod context_window;
 mod fallback;
-mod pictures;
+mod images;
 mod replies;
 mod support;
 mod trust;
 mod vendors;
-mod window;

@@ -1,12 +1,12 @@
-//! What comes back, by every protocol, streamed and not, in pieces of every size.
+//! Replies by every protocol, streamed and not, in chunks of every size.
 
-use hermes_model::{Api, Client, Effort, Event, Finish};
+use hermes_model::{Api, Client, Effort, Finish, ReplyEvent};
 use hermes_testkit::model::BodyDelivery;
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
 use hermes_types::{Arguments, Call, CallId, Message, Part, Usage};
 use serde_json::{Value, json};
 
-use crate::support::{APIS, ask, endpoint, prompt, shown, tools, user};
+use crate::support::{APIS, ask, endpoint, prompt, shown_text, tools, user};
 
 fn call(id: &str, arguments: Value) -> ReplyItem {
     ReplyItem::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments }
@@ -22,7 +22,7 @@ fn says(text: &str) -> Part {
 }
 
 #[tokio::test]
-async fn thoughts_words_and_calls_come_whole_whatever_the_size_of_the_pieces() {
+async fn replies_are_complete_whatever_the_chunk_size() {
     let answer = ScriptedReply {
         items: vec![
             ReplyItem::Reasoning("I should look — 看".to_owned()),
@@ -57,15 +57,15 @@ async fn thoughts_words_and_calls_come_whole_whatever_the_size_of_the_pieces() {
                 reply.usage,
                 Usage { input: 40, cache_read: 60, cache_write: 0, output: 20, reasoning }
             );
-            assert_eq!(shown(&events), "Let me look. 😀");
-            let begun = events.iter().filter(|event| matches!(event, Event::Call { .. })).count();
+            assert_eq!(shown_text(&events), "Let me look. 😀");
+            let begun = events.iter().filter(|event| matches!(event, ReplyEvent::Call { .. })).count();
             assert_eq!(begun, 2);
         }
     }
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_stream_is_asked_for_whole_answers_from_then_on() {
+async fn a_server_that_cannot_stream_gets_no_stream_requests_from_then_on() {
     let refusal = json!({"error": {"message": "Streaming is not supported by this model", "type": "invalid_request_error"}});
     for api in APIS {
         let client = Client::default();
@@ -80,7 +80,7 @@ async fn a_server_that_cannot_stream_is_asked_for_whole_answers_from_then_on() {
         assert_eq!(first.unwrap().parts, [says("one"), called("c1", json!({"command": "ls"}))]);
         let (second, events) = ask(&client, &chain, &[user("hi")]).await;
         assert_eq!(second.unwrap().parts, [says("two")]);
-        assert_eq!(shown(&events), "two");
+        assert_eq!(shown_text(&events), "two");
         let streamed: Vec<bool> =
             model.received().iter().map(|request| request.json["stream"] == true).collect();
         assert_eq!(streamed, [true, false, false]);
@@ -89,7 +89,7 @@ async fn a_server_that_cannot_stream_is_asked_for_whole_answers_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_back_as_the_provider_wants_it_and_its_beginning_never_changes() {
+async fn a_conversation_is_replayed_with_an_unchanged_prefix() {
     for api in APIS {
         let client = Client::default();
         let model = ScriptedModel::start([
@@ -126,7 +126,7 @@ async fn a_conversation_goes_back_as_the_provider_wants_it_and_its_beginning_nev
         let requests = model.received();
         let key = if api == Api::Responses { "input" } else { "messages" };
         let list = |at: usize| {
-            // Markers of what to cache move on; all else must stay.
+            // Cache markers move on; everything else stays.
             let text =
                 requests[at].json[key].to_string().replace(",\"cache_control\":{\"type\":\"ephemeral\"}", "");
             text.strip_suffix(']').unwrap().to_owned()
@@ -135,7 +135,7 @@ async fn a_conversation_goes_back_as_the_provider_wants_it_and_its_beginning_nev
         assert!(list(2).starts_with(&list(1)), "{api:?}");
         let tools: Vec<&Value> = requests.iter().map(|request| &request.json["tools"]).collect();
         assert_eq!(tools[0], tools[2]);
-        // Arguments are always the same text, and thoughts are there for who wants them.
+        // Arguments are always the same text, and reasoning is sent if the protocol wants it.
         let second = requests[1].json.to_string();
         match api {
             Api::ChatCompletions => {
@@ -154,13 +154,13 @@ async fn a_conversation_goes_back_as_the_provider_wants_it_and_its_beginning_nev
 }
 
 #[tokio::test]
-async fn a_history_with_holes_is_mended_before_it_is_sent() {
+async fn an_inconsistent_history_is_normalized_before_it_is_sent() {
     let broken = Arguments::Broken { text: "{\"a".to_owned(), why: "cut".to_owned() };
     let cut = Part::Call(Call { id: CallId::new("c 3"), name: "terminal".to_owned(), arguments: broken });
     let result =
         |id: &str| Message::Tool { call: CallId::new(id), name: "terminal".to_owned(), text: "r".to_owned() };
     let messages = [
-        result("nobody"),
+        result("unknown"),
         Message::Assistant { parts: vec![says("before anything")] },
         user("one"),
         user("two"),
@@ -179,7 +179,7 @@ async fn a_history_with_holes_is_mended_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_cut_off_is_broken_by_every_protocol() {
+async fn a_truncated_call_is_broken_in_every_protocol() {
     for api in APIS {
         for text in ["{\"command\":\"rm -r", "{\"command\":\"rm\"", ""] {
             let cut = ScriptedReply {
@@ -200,7 +200,7 @@ async fn a_call_that_was_cut_off_is_broken_by_every_protocol() {
 }
 
 #[tokio::test]
-async fn calls_and_thoughts_written_as_text_are_found() {
+async fn calls_and_reasoning_written_as_text_are_detected() {
     let answer = "<think>I need a list.</think>\n\nI look. <tool_call>{\"name\": \"terminal\", \"arguments\": {\"command\": \"ls\"}}</tool_call>";
     for chunk in [1, 7, 4096] {
         let delivery = BodyDelivery { chunk: Some(chunk), ..BodyDelivery::default() };
@@ -213,7 +213,7 @@ async fn calls_and_thoughts_written_as_text_are_found() {
         let reply = reply.unwrap();
         assert_eq!(reply.finish, Finish::Calls);
         assert_eq!(reply.parts[1..], [says("I look. "), called("call_1_0", json!({"command": "ls"}))]);
-        assert_eq!(shown(&events).trim_end(), "I look.");
+        assert_eq!(shown_text(&events).trim_end(), "I look.");
     }
 }
 
@@ -229,7 +229,7 @@ async fn the_same_call_twice_is_one_call() {
         let reply = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await.0.unwrap();
         let calls: Vec<&Part> = reply.parts.iter().collect();
         assert_eq!(calls.len(), 2, "{api:?}: {calls:?}");
-        // And no two have the same name, so that each gets its own answer.
+        // No two have the same id, so that each gets its own result.
         let ids: Vec<&str> = reply
             .parts
             .iter()
@@ -243,9 +243,9 @@ async fn the_same_call_twice_is_one_call() {
 }
 
 #[tokio::test]
-async fn every_shape_of_arguments_comes_to_the_same_object_streamed_and_whole() {
+async fn every_form_of_arguments_decodes_to_the_same_object() {
     let text = "{\"command\":\"ls\"}";
-    let shapes = [
+    let forms = [
         json!(text),
         json!({"command": "ls"}),
         json!([{"command": "ls"}]),
@@ -257,20 +257,20 @@ async fn every_shape_of_arguments_comes_to_the_same_object_streamed_and_whole() 
     ];
     let refusal =
         json!({"error": {"message": "streaming is not supported", "type": "invalid_request_error"}});
-    for shape in shapes {
-        let answer = || ScriptStep::reply([call("c1", shape.clone())]);
+    for form in forms {
+        let answer = || ScriptStep::reply([call("c1", form.clone())]);
         let model =
             ScriptedModel::start([answer(), ScriptStep::error(400, refusal.clone()), answer()]).unwrap();
         let client = Client::default();
         for _ in 0..2 {
             let (reply, _) = ask(&client, &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
-            assert_eq!(reply.unwrap().parts, [called("c1", json!({"command": "ls"}))], "{shape}");
+            assert_eq!(reply.unwrap().parts, [called("c1", json!({"command": "ls"}))], "{form}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_fills_the_output_cap_is_not_called_finished() {
+async fn a_reply_that_fills_the_output_limit_is_not_finished() {
     let tools = tools();
     let messages = [user("hi")];
     for api in APIS {
@@ -287,7 +287,7 @@ async fn an_answer_that_fills_the_output_cap_is_not_called_finished() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_name_of_its_own_gets_one_that_is_free() {
+async fn a_call_without_an_id_gets_a_unique_one() {
     let named = |id: &str, command: &str| json!({"index": command, "id": id, "function": {"name": "terminal", "arguments": {"command": command}}});
     let calls = json!([
         named("call_1_0", "a"),

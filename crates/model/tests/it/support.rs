@@ -1,24 +1,27 @@
-//! What the tests share.
+//! Shared by the tests of this crate.
 
 use std::time::Duration;
 
-use hermes_model::{Api, Client, Credentials, Endpoint, Error, Event, Prompt, Reply, Retries, Sight};
+use hermes_model::{Api, ApiCredentials, Client, Endpoint, Error, Prompt, Reply, ReplyEvent, Retries, Sight};
 use hermes_testkit::ScriptedModel;
 use hermes_types::{Message, Secret, ToolSpec};
 use serde_json::json;
 
 pub(crate) const APIS: [Api; 3] = [Api::ChatCompletions, Api::AnthropicMessages, Api::Responses];
 
-/// The model behind a protocol, with short waits.
+/// An endpoint of the scripted model, with short delays.
 pub(crate) fn endpoint(model: &ScriptedModel, api: Api) -> Endpoint {
     let base = match api {
         Api::AnthropicMessages => model.anthropic_url(),
         Api::ChatCompletions | Api::Responses => model.url(),
     };
     let mut endpoint = Endpoint::new("test", api, base.parse().unwrap(), "scripted");
-    endpoint.credentials = Credentials::Key(Secret::new("sk-test"));
-    endpoint.retries =
-        Retries { attempts: 3, first: Duration::from_millis(1), longest: Duration::from_millis(5) };
+    endpoint.credentials = ApiCredentials::Key(Secret::new("sk-test"));
+    endpoint.retries = Retries {
+        max_attempts: 3,
+        initial_delay: Duration::from_millis(1),
+        max_delay: Duration::from_millis(5),
+    };
     endpoint
 }
 
@@ -49,23 +52,23 @@ pub(crate) fn prompt<'a>(tools: &'a [ToolSpec], messages: &'a [Message]) -> Prom
     }
 }
 
-/// Asks and keeps the events.
+/// Asks the model and collects the events.
 pub(crate) async fn ask(
     client: &Client,
     chain: &[Endpoint],
     messages: &[Message],
-) -> (Result<Reply, Error>, Vec<Event>) {
+) -> (Result<Reply, Error>, Vec<ReplyEvent>) {
     let tools = tools();
     let mut events = Vec::new();
     let reply = client.complete(chain, &prompt(&tools, messages), &mut |event| events.push(event)).await;
     (reply, events)
 }
 
-/// The words in events.
-pub(crate) fn shown(events: &[Event]) -> String {
-    let words = events.iter().filter_map(|event| match event {
-        Event::Text(text) => Some(text.as_str()),
+/// The text of the events.
+pub(crate) fn shown_text(events: &[ReplyEvent]) -> String {
+    let texts = events.iter().filter_map(|event| match event {
+        ReplyEvent::Text(text) => Some(text.as_str()),
         _ => None,
     });
-    words.collect()
+    texts.collect()
 }

@@ -1,36 +1,36 @@
-//! Servers that cannot be trusted.
+//! Servers with certificates that are not trusted.
 
-use hermes_model::{Api, Class, Client};
+use hermes_model::{Api, Client, FailureClass};
 use hermes_testkit::tls::{CertificateAuthority, TlsBehavior, TlsFront};
 use hermes_testkit::{ScriptStep, ScriptedModel};
 
 use crate::support::{ask, endpoint, user};
 
 #[tokio::test]
-async fn who_cannot_be_trusted_is_asked_once_and_hears_nothing() {
+async fn an_untrusted_server_is_asked_once_and_gets_no_request() {
     let model = ScriptedModel::start([ScriptStep::text("ok")]).unwrap();
     let front =
         TlsFront::start(model.address(), &CertificateAuthority::new().unwrap(), "model.invalid").unwrap();
-    let mut there = endpoint(&model, Api::ChatCompletions);
-    there.base_url = format!("https://{}/v1", front.address()).parse().unwrap();
+    let mut behind_tls = endpoint(&model, Api::ChatCompletions);
+    behind_tls.base_url = format!("https://{}/v1", front.address()).parse().unwrap();
     let cases = [
-        (TlsBehavior::Valid, Class::Untrusted, "SSL_CERT_FILE"),
-        (TlsBehavior::WrongName, Class::Untrusted, "its certificate is "),
-        (TlsBehavior::NoTls, Class::Unreachable, "does not speak TLS"),
+        (TlsBehavior::Valid, FailureClass::Untrusted, "SSL_CERT_FILE"),
+        (TlsBehavior::WrongName, FailureClass::Untrusted, "certificate "),
+        (TlsBehavior::NoTls, FailureClass::Unreachable, "does not speak TLS"),
     ];
-    for (manner, class, words) in cases {
-        front.set_behavior(manner);
+    for (behavior, class, text) in cases {
+        front.set_behavior(behavior);
         let before = *front.accepted().borrow();
-        let (reply, _) = ask(&Client::default(), std::slice::from_ref(&there), &[user("hi")]).await;
+        let (reply, _) = ask(&Client::default(), std::slice::from_ref(&behind_tls), &[user("hi")]).await;
         let error = reply.unwrap_err();
         assert_eq!(error.class(), Some(class), "{error}");
-        assert!(error.to_string().contains(words) && !error.to_string().contains("sk-test"), "{error}");
-        let tries = if class == Class::Untrusted { 1 } else { 3 };
-        assert_eq!(*front.accepted().borrow() - before, tries, "{manner:?}");
+        assert!(error.to_string().contains(text) && !error.to_string().contains("sk-test"), "{error}");
+        let tries = if class == FailureClass::Untrusted { 1 } else { 3 };
+        assert_eq!(*front.accepted().borrow() - before, tries, "{behavior:?}");
     }
-    // Another one is asked instead.
+    // The fallback is asked instead.
     front.set_behavior(TlsBehavior::Valid);
-    let chain = [there, endpoint(&model, Api::ChatCompletions)];
+    let chain = [behind_tls, endpoint(&model, Api::ChatCompletions)];
     let (reply, _) = ask(&Client::default(), &chain, &[user("hi")]).await;
     assert!(reply.is_ok(), "{reply:?}");
     assert_eq!(model.received().len(), 1);

@@ -1,9 +1,9 @@
-//! Streams in the shapes that vendors publish, whole, damaged and cut off at every place.
+//! Recorded streams of vendors: complete, damaged, and truncated at every byte.
 
 use std::fs;
 
 use bytes::Bytes;
-use hermes_model::{Api, Endpoint, Finish, Reply, recorded};
+use hermes_model::{Api, Endpoint, Finish, Reply, decode_recording};
 use hermes_types::{Arguments, Call, CallId, Part, Reasoning, Usage};
 use serde_json::{Value, json};
 
@@ -136,11 +136,11 @@ fn recording(name: &str) -> String {
     fs::read_to_string(format!("{}/tests/fixtures/{name}.sse", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-async fn decode(api: Api, bytes: &[u8], size: usize) -> Result<Reply, hermes_model::Fault> {
+async fn decode(api: Api, bytes: &[u8], size: usize) -> Result<Reply, hermes_model::RequestFailure> {
     let endpoint = Endpoint::new("test", api, "http://127.0.0.1/v1".parse().unwrap(), "m");
     let (tools, messages) = (tools(), [user("hi")]);
     let pieces = bytes.chunks(size).map(Bytes::copy_from_slice).collect();
-    recorded(&endpoint, &prompt(&tools, &messages), pieces, &mut |_| {}).await
+    decode_recording(&endpoint, &prompt(&tools, &messages), pieces, &mut |_| {}).await
 }
 
 impl Case {
@@ -159,7 +159,7 @@ impl Case {
 }
 
 #[tokio::test]
-async fn the_streams_of_eight_vendors_are_read_in_pieces_of_any_size() {
+async fn the_streams_of_eight_vendors_are_decoded_in_chunks_of_any_size() {
     for case in cases() {
         for size in [1, 3, 7, 4096] {
             let reply = decode(case.api, recording(case.name).as_bytes(), size).await.unwrap();
@@ -169,7 +169,7 @@ async fn the_streams_of_eight_vendors_are_read_in_pieces_of_any_size() {
 }
 
 #[tokio::test]
-async fn what_does_not_matter_does_not_break_a_stream() {
+async fn harmless_variations_do_not_break_a_stream() {
     for case in cases() {
         let text = recording(case.name);
         let noise = "event: brand.new\ndata: {\"type\":\"brand.new\",\"index\":99,\"x\":[1]}\n\n: a comment\n\ndata: not json {\n\nid: 7\n\ndata:\n\n";
@@ -181,11 +181,11 @@ async fn what_does_not_matter_does_not_break_a_stream() {
                 text.split_inclusive("\n\n").map(|event| format!("{noise}{event}")).collect(),
             ),
             ("without a space", text.replace("data: ", "data:")),
-            ("without the mark of the end", text.replace("data: [DONE]\n\n", "")),
+            ("without the end marker", text.replace("data: [DONE]\n\n", "")),
             ("without the last empty line", text.trim_end().to_owned()),
-            ("with fields nobody knows", text.replace("data: {", "data: {\"brand_new\":{\"a\":[1]},")),
+            ("with unknown fields", text.replace("data: {", "data: {\"brand_new\":{\"a\":[1]},")),
             (
-                "with something behind the end",
+                "with data after the end",
                 format!("{text}data: {{\"choices\":[{{\"delta\":{{\"content\":\"x\"}}}}]}}\n\n"),
             ),
         ];
@@ -198,7 +198,7 @@ async fn what_does_not_matter_does_not_break_a_stream() {
 }
 
 #[tokio::test]
-async fn a_stream_cut_off_anywhere_never_gives_a_call_that_was_not_made() {
+async fn a_truncated_stream_never_gives_a_call_that_was_not_made() {
     for case in cases() {
         let text = recording(case.name);
         let bytes = text.as_bytes();
@@ -220,14 +220,14 @@ async fn a_stream_cut_off_anywhere_never_gives_a_call_that_was_not_made() {
 }
 
 #[tokio::test]
-async fn damage_inside_of_events_is_survived() {
+async fn damaged_events_do_not_panic() {
     for case in cases() {
         let bytes = recording(case.name).into_bytes();
         for at in (0..bytes.len()).step_by(23) {
             for other in [b'{', b'"', b'\n', 0xff, b'9'] {
                 let mut damaged = bytes.clone();
                 damaged[at] = other;
-                // Any answer or refusal will do, as long as there is one.
+                // Any reply or failure is fine.
                 decode(case.api, &damaged, 64).await.ok();
             }
         }

@@ -59,7 +59,7 @@ async fn ask(context: &Context, models: &Models) -> Finding {
     let client = model::client(context);
     let window = async {
         match chain.first() {
-            Some(endpoint) => client.window(endpoint).await.tokens,
+            Some(endpoint) => client.context_window(endpoint).await.tokens,
             None => None,
         }
     };

@@ -2,111 +2,127 @@ use serde_json::json;
 
 use super::*;
 
-/// What providers answer, with their documented shapes, and what it comes to.
+/// The documented errors of providers.
 #[test]
-fn refusals_are_told_apart_by_the_providers_own_fields() {
+fn errors_are_classified_by_the_fields_of_each_provider() {
     let openai = |code: &str, message: &str| json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": code}});
     let anthropic = |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"});
     let openrouter = |code: u16, message: &str| json!({"error": {"code": code, "message": message, "metadata": {"provider_name": "X"}}});
     let llama = |code: u16, kind: &str, message: &str| json!({"error": {"code": code, "message": message, "type": kind}});
     let cases = [
         // OpenAI.
-        (401, openai("invalid_api_key", "Incorrect API key provided: sk-x."), Class::Auth),
+        (401, openai("invalid_api_key", "Incorrect API key provided: sk-x."), FailureClass::Auth),
         (
             429,
             json!({"error": {"message": "You exceeded your current quota", "type": "insufficient_quota", "param": null, "code": "insufficient_quota"}}),
-            Class::Billing,
+            FailureClass::Billing,
         ),
         (
             429,
             json!({"error": {"message": "Rate limit reached for gpt-5", "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}),
-            Class::RateLimit,
+            FailureClass::RateLimit,
         ),
         (
             404,
             openai("model_not_found", "The model `gpt-9` does not exist or you do not have access to it."),
-            Class::ModelNotFound,
+            FailureClass::ModelNotFound,
         ),
         (
             400,
             openai("context_length_exceeded", "Your input exceeds the context window of this model."),
-            Class::ContextOverflow,
+            FailureClass::ContextOverflow,
         ),
         (
             400,
             openai("invalid_encrypted_content", "The encrypted content could not be verified."),
-            Class::ReasoningRejected,
+            FailureClass::ReasoningRejected,
         ),
         (
             400,
             json!({"error": {"message": "Unsupported parameter: 'reasoning_effort' is not supported with this model.", "type": "invalid_request_error", "param": "reasoning_effort", "code": "unsupported_parameter"}}),
-            Class::Parameter,
+            FailureClass::Parameter,
         ),
         (
             400,
             json!({"error": {"message": "Your organization must be verified to stream this model.", "type": "invalid_request_error", "param": "stream", "code": "unsupported_value"}}),
-            Class::StreamUnsupported,
+            FailureClass::StreamUnsupported,
         ),
-        (400, openai("content_policy_violation", "Your request was rejected."), Class::ContentPolicy),
+        (400, openai("content_policy_violation", "Your request was rejected."), FailureClass::ContentPolicy),
         (
             500,
             json!({"error": {"message": "The server had an error", "type": "server_error", "param": null, "code": null}}),
-            Class::Server,
+            FailureClass::Server,
         ),
-        // Servers without eyes.
+        // Servers without image input.
         (
             400,
             openai("", "Invalid content type. image_url is only supported by certain models."),
-            Class::ImagesUnsupported,
+            FailureClass::ImagesUnsupported,
         ),
-        (404, openrouter(404, "No endpoints found that support image input"), Class::ImagesUnsupported),
+        (
+            404,
+            openrouter(404, "No endpoints found that support image input"),
+            FailureClass::ImagesUnsupported,
+        ),
         (
             500,
             llama(500, "server_error", "image input is not supported by this server"),
-            Class::ImagesUnsupported,
+            FailureClass::ImagesUnsupported,
         ),
         (
             500,
             json!({"error": "failed to process inputs: this model is missing data required for image input"}),
-            Class::ImagesUnsupported,
+            FailureClass::ImagesUnsupported,
         ),
         (
             400,
             json!({"error": "Model does not support images. Please use a model that does."}),
-            Class::ImagesUnsupported,
+            FailureClass::ImagesUnsupported,
         ),
-        (400, openai("", "this model does not support image input (ref: 1)"), Class::ImagesUnsupported),
+        (
+            400,
+            openai("", "this model does not support image input (ref: 1)"),
+            FailureClass::ImagesUnsupported,
+        ),
         (
             400,
             openai(
                 "invalid_request_error",
                 "Failed to deserialize the JSON body into the target type: messages[1]: unknown variant `image_url`, expected `text` at line 1 column 9",
             ),
-            Class::ImagesUnsupported,
+            FailureClass::ImagesUnsupported,
         ),
-        (400, openai("", "message[4].content must be a string"), Class::ImagesUnsupported),
+        (400, openai("", "message[4].content must be a string"), FailureClass::ImagesUnsupported),
         // Anthropic.
-        (401, anthropic("authentication_error", "invalid x-api-key"), Class::Auth),
-        (403, anthropic("permission_error", "Your API key does not have permission"), Class::Auth),
+        (401, anthropic("authentication_error", "invalid x-api-key"), FailureClass::Auth),
+        (403, anthropic("permission_error", "Your API key does not have permission"), FailureClass::Auth),
         (
             400,
             anthropic("invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
-            Class::Billing,
+            FailureClass::Billing,
         ),
-        (429, anthropic("rate_limit_error", "This request would exceed your rate limit"), Class::RateLimit),
+        (
+            429,
+            anthropic("rate_limit_error", "This request would exceed your rate limit"),
+            FailureClass::RateLimit,
+        ),
         (
             429,
             anthropic("rate_limit_error", "Extra usage is required for long context requests."),
-            Class::LongContextTier,
+            FailureClass::LongContextTier,
         ),
-        (529, anthropic("overloaded_error", "Overloaded"), Class::Overloaded),
-        (500, anthropic("api_error", "Internal server error"), Class::Server),
-        (413, anthropic("request_too_large", "Request exceeds the maximum size"), Class::PayloadTooLarge),
-        (404, anthropic("not_found_error", "model: claude-9"), Class::ModelNotFound),
+        (529, anthropic("overloaded_error", "Overloaded"), FailureClass::Overloaded),
+        (500, anthropic("api_error", "Internal server error"), FailureClass::Server),
+        (
+            413,
+            anthropic("request_too_large", "ModelRequest exceeds the maximum size"),
+            FailureClass::PayloadTooLarge,
+        ),
+        (404, anthropic("not_found_error", "model: claude-9"), FailureClass::ModelNotFound),
         (
             400,
             anthropic("invalid_request_error", "prompt is too long: 213462 tokens > 200000 maximum"),
-            Class::ContextOverflow,
+            FailureClass::ContextOverflow,
         ),
         (
             400,
@@ -114,7 +130,7 @@ fn refusals_are_told_apart_by_the_providers_own_fields() {
                 "invalid_request_error",
                 "messages.1.content.0: Invalid `signature` in `thinking` block",
             ),
-            Class::ReasoningRejected,
+            FailureClass::ReasoningRejected,
         ),
         (
             400,
@@ -122,79 +138,83 @@ fn refusals_are_told_apart_by_the_providers_own_fields() {
                 "invalid_request_error",
                 "messages.3.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
             ),
-            Class::ReasoningRejected,
+            FailureClass::ReasoningRejected,
         ),
-        (400, anthropic("invalid_request_error", "messages: roles must alternate"), Class::Format),
+        (400, anthropic("invalid_request_error", "messages: roles must alternate"), FailureClass::Format),
         // OpenRouter.
-        (402, openrouter(402, "This request requires more credits, or fewer max_tokens."), Class::Billing),
-        (402, openrouter(402, "Rate limited upstream, try again shortly"), Class::RateLimit),
-        (403, openrouter(403, "Your input was flagged by moderation"), Class::ContentPolicy),
+        (
+            402,
+            openrouter(402, "This request requires more credits, or fewer max_tokens."),
+            FailureClass::Billing,
+        ),
+        (402, openrouter(402, "Rate limited upstream, try again shortly"), FailureClass::RateLimit),
+        (403, openrouter(403, "Your input was flagged by moderation"), FailureClass::ContentPolicy),
         (
             404,
             openrouter(404, "No endpoints found matching your data policy (Paid model training)."),
-            Class::PolicyBlocked,
+            FailureClass::PolicyBlocked,
         ),
-        (502, openrouter(502, "Provider returned error"), Class::Server),
-        (503, openrouter(503, "No instances available"), Class::Overloaded),
+        (502, openrouter(502, "Provider returned error"), FailureClass::Server),
+        (503, openrouter(503, "No instances available"), FailureClass::Overloaded),
         // llama.cpp.
         (
             400,
             json!({"error": {"code": 400, "message": "the request exceeds the available context size", "type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 4096}}),
-            Class::ContextOverflow,
+            FailureClass::ContextOverflow,
         ),
-        (500, llama(500, "server_error", "failed to parse grammar"), Class::Grammar),
-        (503, llama(503, "unavailable_error", "Loading model"), Class::Overloaded),
+        (500, llama(500, "server_error", "failed to parse grammar"), FailureClass::Grammar),
+        (503, llama(503, "unavailable_error", "Loading model"), FailureClass::Overloaded),
         // vLLM.
         (
             400,
             json!({"object": "error", "message": "This model's maximum context length is 4096 tokens. However, your prompt has 5000.", "type": "BadRequestError", "param": null, "code": 400}),
-            Class::ContextOverflow,
+            FailureClass::ContextOverflow,
         ),
         (
             404,
             json!({"object": "error", "message": "The model `x` does not exist.", "type": "NotFoundError", "param": null, "code": 404}),
-            Class::ModelNotFound,
+            FailureClass::ModelNotFound,
         ),
         // Ollama.
-        (404, json!({"error": "model \"x\" not found, try pulling it first"}), Class::ModelNotFound),
-        (500, json!({"error": "llama runner process has terminated"}), Class::Server),
+        (404, json!({"error": "model \"x\" not found, try pulling it first"}), FailureClass::ModelNotFound),
+        (500, json!({"error": "llama runner process has terminated"}), FailureClass::Server),
         // DeepSeek.
         (
             402,
             json!({"error": {"message": "Insufficient Balance", "type": "unknown_error", "param": null, "code": "invalid_request_error"}}),
-            Class::Billing,
+            FailureClass::Billing,
         ),
         // FastAPI.
         (
             422,
             json!({"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]}),
-            Class::Parameter,
+            FailureClass::Parameter,
         ),
     ];
     for (status, body, expected) in cases {
-        let fault = of_response(status, None, &body.to_string());
-        assert_eq!(fault.class, expected, "{status} {body}");
-        assert_eq!(fault.status, Some(status));
+        let failure = from_response(status, None, &body.to_string());
+        assert_eq!(failure.class, expected, "{status} {body}");
+        assert_eq!(failure.status, Some(status));
     }
 }
 
 #[test]
-fn bodies_that_are_no_json_are_judged_by_their_status() {
+fn bodies_that_are_not_json_are_classified_by_their_status() {
     let cases = [
-        (502, "<html><body>Bad Gateway</body></html>", Class::Server),
-        (404, "", Class::Unknown),
-        (403, "<html>max_tokens and maximum context length</html>", Class::Auth),
-        (418, "I'm a teapot", Class::Format),
-        (504, "upstream request timeout", Class::Timeout),
+        (502, "<html><body>Bad Gateway</body></html>", FailureClass::Server),
+        (404, "", FailureClass::Unknown),
+        (403, "<html>max_tokens and maximum context length</html>", FailureClass::Auth),
+        (418, "I'm a teapot", FailureClass::Format),
+        (504, "upstream request timeout", FailureClass::Timeout),
     ];
     for (status, body, expected) in cases {
-        assert_eq!(of_response(status, None, body).class, expected, "{status} {body}");
+        assert_eq!(from_response(status, None, body).class, expected, "{status} {body}");
     }
-    assert_eq!(of_response(404, None, "").message, "HTTP status 404, and no word about why");
+    assert_eq!(from_response(404, None, "").message, "HTTP status 404 without an error message");
 }
 
 #[test]
-fn the_room_that_is_left_is_read() {
+fn the_available_output_is_read() {
     let cases = [
         (
             "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for claude-x",
@@ -226,17 +246,17 @@ fn the_room_that_is_left_is_read() {
         ),
     ];
     for (message, expected) in cases {
-        let fault = of_response(400, None, &json!({"error": {"message": message}}).to_string());
-        assert_eq!(fault.room, expected, "{message}");
-        let class = if expected.is_some() { Class::OutputCap } else { Class::ContextOverflow };
-        assert_eq!(fault.class, class, "{message}");
+        let failure = from_response(400, None, &json!({"error": {"message": message}}).to_string());
+        assert_eq!(failure.available_output, expected, "{message}");
+        let class = if expected.is_some() { FailureClass::OutputCap } else { FailureClass::ContextOverflow };
+        assert_eq!(failure.class, class, "{message}");
     }
 }
 
 #[test]
 fn retry_after_is_seconds_or_a_date_and_bounded() {
     let seconds =
-        |header: &str| of_response(429, Some(header), "{}").retry_after.map(|wait| wait.as_secs_f64());
+        |header: &str| from_response(429, Some(header), "{}").retry_after.map(|wait| wait.as_secs_f64());
     assert_eq!(seconds("7"), Some(7.0));
     assert_eq!(seconds("0.5"), Some(0.5));
     assert_eq!(seconds("86400"), Some(120.0));
@@ -248,27 +268,27 @@ fn retry_after_is_seconds_or_a_date_and_bounded() {
 }
 
 #[test]
-fn a_fault_in_the_middle_of_a_stream_has_its_class_too() {
+fn errors_inside_of_a_stream_are_classified() {
     let cases = [
         (
             json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
-            Class::Overloaded,
+            FailureClass::Overloaded,
         ),
         (
             json!({"error": {"code": 429, "message": "Provider returned error"}, "choices": []}),
-            Class::RateLimit,
+            FailureClass::RateLimit,
         ),
         (
             json!({"error": {"message": "EngineCore encountered an issue", "type": "InternalServerError", "code": 500}}),
-            Class::Server,
+            FailureClass::Server,
         ),
         (
             json!({"type": "error", "code": "rate_limit_exceeded", "message": "slow down", "param": null}),
-            Class::RateLimit,
+            FailureClass::RateLimit,
         ),
-        (json!({"error": "an error was encountered while running the model"}), Class::Unknown),
+        (json!({"error": "an error was encountered while running the model"}), FailureClass::Unknown),
     ];
     for (body, expected) in cases {
-        assert_eq!(in_stream(&body).class, expected, "{body}");
+        assert_eq!(from_stream(&body).class, expected, "{body}");
     }
 }

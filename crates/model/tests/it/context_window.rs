@@ -1,4 +1,4 @@
-//! How long a conversation may be, in the words of each server.
+//! Context windows, as each kind of server reports them.
 
 use hermes_model::{Api, Client, WindowSource};
 use hermes_testkit::model::ModelScript;
@@ -18,7 +18,7 @@ fn server(routes: &[(&str, Value)]) -> ScriptedModel {
 }
 
 #[tokio::test]
-async fn each_server_is_asked_in_its_own_way() {
+async fn each_kind_of_server_is_probed() {
     let list = |fields: Value| json!({"object": "list", "data": [fields]});
     let show = |parameters: &str| json!({"parameters": parameters, "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960}});
     let cases = [
@@ -57,12 +57,12 @@ async fn each_server_is_asked_in_its_own_way() {
             ],
             Some(4096),
         ),
-        ("nobody", Vec::new(), None),
+        ("no server", Vec::new(), None),
         ("nonsense", vec![("GET /v1/models", json!([7])), ("GET /props", json!("x"))], None),
     ];
     for (name, routes, tokens) in cases {
         let model = server(&routes);
-        let window = Client::default().window(&endpoint(&model, Api::ChatCompletions)).await;
+        let window = Client::default().context_window(&endpoint(&model, Api::ChatCompletions)).await;
         assert_eq!(window.tokens, tokens, "{name}");
         let source = if tokens.is_some() { WindowSource::Server } else { WindowSource::Unknown };
         assert_eq!(window.source, source, "{name}");
@@ -70,39 +70,39 @@ async fn each_server_is_asked_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn anthropic_says_it_of_each_model() {
+async fn anthropic_reports_the_window_of_each_model() {
     let model = server(&[(
         "GET /v1/models/scripted",
         json!({"id": "scripted", "type": "model", "max_input_tokens": 200_000}),
     )]);
-    let window = Client::default().window(&endpoint(&model, Api::AnthropicMessages)).await;
+    let window = Client::default().context_window(&endpoint(&model, Api::AnthropicMessages)).await;
     assert_eq!(window.tokens, Some(200_000));
-    // And a server of one's own may speak this protocol too.
+    // A local server may speak this protocol too.
     let model = server(&[("GET /props", json!({"default_generation_settings": {"n_ctx": 4096}}))]);
-    let window = Client::default().window(&endpoint(&model, Api::AnthropicMessages)).await;
+    let window = Client::default().context_window(&endpoint(&model, Api::AnthropicMessages)).await;
     assert_eq!(window.tokens, Some(4096));
 }
 
 #[tokio::test]
-async fn the_owner_knows_best_and_servers_are_asked_once() {
+async fn the_configured_window_counts_first_and_servers_are_probed_once() {
     let model = server(&[("GET /v1/models", json!({"data": [{"id": "scripted", "max_model_len": 16384}]}))]);
     let client = Client::default();
     let mut endpoint = endpoint(&model, Api::ChatCompletions);
-    assert_eq!(client.window(&endpoint).await.tokens, Some(16384));
+    assert_eq!(client.context_window(&endpoint).await.tokens, Some(16384));
     let asked = model.received().len();
-    assert_eq!(client.window(&endpoint).await.tokens, Some(16384));
+    assert_eq!(client.context_window(&endpoint).await.tokens, Some(16384));
     assert_eq!(model.received().len(), asked);
-    endpoint.window = Some(1000);
-    let window = Client::default().window(&endpoint).await;
+    endpoint.context_window = Some(1000);
+    let window = Client::default().context_window(&endpoint).await;
     assert_eq!((window.tokens, window.source), (Some(1000), WindowSource::Config));
 }
 
 #[tokio::test]
-async fn ollama_is_told_the_window_with_every_request() {
+async fn every_request_to_ollama_sets_the_window() {
     let model = server(&[("POST /api/show", json!({"model_info": {"llama.context_length": 8192}}))]);
     let client = Client::default();
     let chain = [endpoint(&model, Api::ChatCompletions)];
-    client.window(&chain[0]).await;
+    client.context_window(&chain[0]).await;
     ask(&client, &chain, &[user("hi")]).await.0.unwrap();
     let last = model.received().pop().unwrap();
     assert_eq!(last.json["options"], json!({"num_ctx": 8192}));

@@ -1,6 +1,7 @@
-//! Tool calls that small models write as text, because their server does not know their template.
+//! Detects tool calls that small models write as text because their server does not know their
+//! template.
 //!
-//! | who | how |
+//! | model | form |
 //! |---|---|
 //! | Hermes, Qwen | `<tool_call>{"name": …, "arguments": {…}}</tool_call>` |
 //! | Qwen Coder | `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>` |
@@ -8,98 +9,102 @@
 //! | Llama | `<\|python_tag\|>{"name": …, "parameters": {…}}`, and the same without the tag |
 //! | others | the object alone, or in a code fence |
 //!
-//! It is a call only if every name is that of a tool we offered. An object alone counts only if it is the whole answer.
+//! Text is a call only if every name is that of an offered tool. An object alone counts only if it is
+//! the whole reply.
 
+use hermes_types::Arguments;
 use serde_json::{Map, Value};
 
-use crate::arguments::{self, Ending};
+use crate::arguments::{self, Completeness};
 
-/// Where a call begins, anywhere in an answer.
+/// Start a call anywhere in a reply.
 const MARKERS: &[&str] = &["<tool_call>", "[TOOL_CALLS]", "<|python_tag|>"];
-/// What the whole answer begins with.
-const STARTS: &[&str] = &["{", "[{", "```"];
-/// The most text that is held back.
-const MOST: usize = 1 << 20;
+/// Start a reply that may be a call as a whole.
+const REPLY_STARTS: &[&str] = &["{", "[{", "```"];
+/// More text than this is not held back.
+const MAX_HELD_BYTES: usize = 1 << 20;
 
-/// Holds back what may be a call.
+/// The name and arguments of a call.
+type TextCall = (String, Value);
+
+/// Holds back text that may be a call.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct CallDetector {
     tools: Vec<String>,
     held: String,
-    state: State,
+    state: DetectorState,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
-    /// Nothing but blanks came.
-    Begin,
-    /// Ordinary words.
-    Words,
-    /// All is held.
+enum DetectorState {
+    /// Only whitespace came so far.
+    Start,
+    Text,
+    /// All text is held back.
     Holding,
-    /// Nothing is.
-    Open,
+    /// Nothing is held back.
+    Disabled,
 }
 
-impl Gate {
-    /// Without tools, nothing is a call.
+impl CallDetector {
+    /// Without tools, no text is a call.
     pub(crate) fn new(tools: Vec<String>) -> Self {
-        let state = if tools.is_empty() { State::Open } else { State::Begin };
+        let state = if tools.is_empty() { DetectorState::Disabled } else { DetectorState::Start };
         Self { tools, held: String::new(), state }
     }
 
-    /// Takes the next piece and gives what may be shown.
+    /// Adds text and returns the text that is certainly not a call.
     pub(crate) fn push(&mut self, text: &str) -> String {
-        if self.state == State::Open {
+        if self.state == DetectorState::Disabled {
             return text.to_owned();
         }
         self.held.push_str(text);
-        if self.held.len() > MOST {
-            self.state = State::Open;
+        if self.held.len() > MAX_HELD_BYTES {
+            self.state = DetectorState::Disabled;
             return std::mem::take(&mut self.held);
         }
-        if self.state == State::Begin {
+        if self.state == DetectorState::Start {
             let start = self.held.trim_start();
             if start.is_empty() {
                 return String::new();
             }
-            if STARTS.iter().any(|known| start.starts_with(known)) {
-                self.state = State::Holding;
-            } else if STARTS.iter().any(|known| known.starts_with(start)) {
+            if REPLY_STARTS.iter().any(|known| start.starts_with(known)) {
+                self.state = DetectorState::Holding;
+            } else if REPLY_STARTS.iter().any(|known| known.starts_with(start)) {
                 return String::new();
             } else {
-                self.state = State::Words;
+                self.state = DetectorState::Text;
             }
         }
-        if self.state == State::Holding {
+        if self.state == DetectorState::Holding {
             return String::new();
         }
         let rest = match MARKERS.iter().filter_map(|marker| self.held.find(marker)).min() {
             Some(at) => {
-                self.state = State::Holding;
+                self.state = DetectorState::Holding;
                 self.held.split_off(at)
             }
             None => {
-                let tail = MARKERS.iter().map(|marker| overlap(&self.held, marker)).max().unwrap_or(0);
+                let tail =
+                    MARKERS.iter().map(|marker| partial_marker_len(&self.held, marker)).max().unwrap_or(0);
                 self.held.split_off(self.held.len() - tail)
             }
         };
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// All that is held; nothing will be from now on.
-    pub(crate) fn open(&mut self) -> String {
-        self.state = State::Open;
-        self.finish()
+    /// Stops detecting and returns the held text.
+    pub(crate) fn disable(&mut self) -> String {
+        self.state = DetectorState::Disabled;
+        self.take_held()
     }
 
-    /// All that is still held.
-    pub(crate) fn finish(&mut self) -> String {
+    pub(crate) fn take_held(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// The calls in a text that was held, and the words before them.
-    pub(crate) fn calls(&self, held: &str) -> Option<(String, Vec<(String, Value)>)> {
+    /// The calls in held text, as names and arguments, and the text before them.
+    pub(crate) fn parse_calls(&self, held: &str) -> Option<(String, Vec<TextCall>)> {
         if self.tools.is_empty() {
             return None;
         }
@@ -108,34 +113,34 @@ impl Gate {
             Some((at, marker)) => {
                 let (before, rest) = held.split_at_checked(at)?;
                 let calls = match marker {
-                    "<tool_call>" => tagged(rest),
-                    "[TOOL_CALLS]" => bracketed(rest),
-                    _ => several(rest.strip_prefix(marker)?),
+                    "<tool_call>" => parse_tagged(rest),
+                    "[TOOL_CALLS]" => parse_bracketed(rest),
+                    _ => parse_objects(rest.strip_prefix(marker)?),
                 }?;
                 (before, calls)
             }
-            None => ("", several(unfenced(held.trim())?)?),
+            None => ("", parse_objects(strip_fence(held.trim())?)?),
         };
         let known = !calls.is_empty() && calls.iter().all(|(name, _)| self.tools.contains(name));
         known.then(|| (before.to_owned(), calls))
     }
 }
 
-/// How much of the text's end may be the beginning of a marker.
-fn overlap(text: &str, marker: &str) -> usize {
+/// The length of a marker's start at the end of the text.
+fn partial_marker_len(text: &str, marker: &str) -> usize {
     let lengths = (1..marker.len()).rev();
     lengths.filter_map(|length| marker.get(..length)).find(|start| text.ends_with(start)).map_or(0, str::len)
 }
 
-/// What is in a code fence; a text without one is itself.
-fn unfenced(text: &str) -> Option<&str> {
+/// Removes a code fence around the text.
+fn strip_fence(text: &str) -> Option<&str> {
     let Some(inner) = text.strip_prefix("```") else { return Some(text) };
     let inner = inner.trim_end().strip_suffix("```")?;
-    let (word, rest) = inner.split_once('\n')?;
-    ["", "json", "tool_call", "tool_code"].contains(&word.trim()).then_some(rest)
+    let (language, rest) = inner.split_once('\n')?;
+    ["", "json", "tool_call", "tool_code"].contains(&language.trim()).then_some(rest)
 }
 
-fn tagged(text: &str) -> Option<Vec<(String, Value)>> {
+fn parse_tagged(text: &str) -> Option<Vec<TextCall>> {
     let mut calls = Vec::new();
     for block in text.split("<tool_call>").skip(1) {
         let (inner, after) = block.split_once("</tool_call>").unwrap_or((block, ""));
@@ -143,15 +148,16 @@ fn tagged(text: &str) -> Option<Vec<(String, Value)>> {
             return None;
         }
         match inner.trim().strip_prefix("<function=") {
-            Some(function) => calls.push(function_tag(function)?),
-            None => calls.extend(several(inner)?),
+            Some(function) => calls.push(parse_function_tag(function)?),
+            None => calls.extend(parse_objects(inner)?),
         }
     }
     Some(calls)
 }
 
-/// `NAME><parameter=KEY>VALUE</parameter>…</function>`. Values are text; the schema makes them what they should be.
-fn function_tag(text: &str) -> Option<(String, Value)> {
+/// Parses `NAME><parameter=KEY>VALUE</parameter>…</function>`. Values are text; the tool's schema
+/// gives them their type.
+fn parse_function_tag(text: &str) -> Option<TextCall> {
     let (name, rest) = text.split_once('>')?;
     let mut arguments = Map::new();
     for parameter in rest.split("<parameter=").skip(1) {
@@ -164,44 +170,40 @@ fn function_tag(text: &str) -> Option<(String, Value)> {
     rest.contains("</function>").then(|| (name.trim().to_owned(), Value::Object(arguments)))
 }
 
-fn bracketed(text: &str) -> Option<Vec<(String, Value)>> {
+fn parse_bracketed(text: &str) -> Option<Vec<TextCall>> {
     let mut calls = Vec::new();
     for block in text.split("[TOOL_CALLS]").skip(1) {
         let block = block.trim();
         if block.starts_with(['[', '{']) {
-            calls.extend(several(block)?);
+            calls.extend(parse_objects(block)?);
             continue;
         }
         let (name, rest) = block.split_at_checked(block.find(['[', '{'])?)?;
         let rest = rest.strip_prefix("[ARGS]").unwrap_or(rest);
-        let arguments = match arguments::decode(rest, Ending::Whole) {
-            hermes_types::Arguments::Object(object) => Value::Object(object),
-            hermes_types::Arguments::Broken { .. } => return None,
-        };
-        calls.push((name.trim().to_owned(), arguments));
+        calls.push((name.trim().to_owned(), Value::Object(decode_object(rest)?)));
     }
     Some(calls)
 }
 
-/// One object, a list of them, or several with semicolons in between.
-fn several(text: &str) -> Option<Vec<(String, Value)>> {
+/// Parses one object, a list of objects, or several separated by semicolons or newlines.
+fn parse_objects(text: &str) -> Option<Vec<TextCall>> {
     let text = text.trim();
     if let Ok(Value::Array(items)) = serde_json::from_str(text) {
-        return items.into_iter().map(call).collect();
+        return items.into_iter().map(parse_call).collect();
     }
-    if let hermes_types::Arguments::Object(object) = arguments::decode(text, Ending::Whole) {
-        return Some(vec![call(Value::Object(object))?]);
+    if let Some(object) = decode_object(text) {
+        return Some(vec![parse_call(Value::Object(object))?]);
     }
     let mut calls = Vec::new();
     let values = text.split([';', '\n']).map(str::trim).filter(|part| !part.is_empty());
     for value in values {
-        calls.push(call(serde_json::from_str(value).ok()?)?);
+        calls.push(parse_call(serde_json::from_str(value).ok()?)?);
     }
     Some(calls)
 }
 
-/// A call from its object, which must have nothing else in it.
-fn call(value: Value) -> Option<(String, Value)> {
+/// Parses the object of one call, which must have no other fields.
+fn parse_call(value: Value) -> Option<TextCall> {
     let Value::Object(mut object) = value else { return None };
     if let Some(Value::Object(function)) = object.remove("function") {
         object = function;
@@ -210,14 +212,18 @@ fn call(value: Value) -> Option<(String, Value)> {
     let arguments = object.remove("arguments").or_else(|| object.remove("parameters"))?;
     let arguments = match arguments {
         Value::Object(_) => arguments,
-        Value::String(text) => match arguments::decode(&text, Ending::Whole) {
-            hermes_types::Arguments::Object(object) => Value::Object(object),
-            hermes_types::Arguments::Broken { .. } => return None,
-        },
+        Value::String(text) => Value::Object(decode_object(&text)?),
         _ => return None,
     };
-    let alone = object.keys().all(|key| key == "id" || key == "type");
-    alone.then_some((name, arguments))
+    let has_no_more = object.keys().all(|key| key == "id" || key == "type");
+    has_no_more.then_some((name, arguments))
+}
+
+fn decode_object(text: &str) -> Option<Map<String, Value>> {
+    match arguments::decode(text, Completeness::Complete) {
+        Arguments::Object(object) => Some(object),
+        Arguments::Broken { .. } => None,
+    }
 }
 
 #[cfg(test)]
@@ -226,15 +232,16 @@ mod tests {
 
     use super::*;
 
-    /// What was shown, what was found, and what was held.
-    type Ran = (String, Option<(String, Vec<(String, Value)>)>, String);
+    /// The released text, the calls, and the held text.
+    type Detection = (String, Option<(String, Vec<TextCall>)>, String);
 
-    fn run(text: &str, size: usize) -> Ran {
-        let mut gate = Gate::new(vec!["terminal".to_owned(), "read_file".to_owned()]);
-        let letters: Vec<char> = text.chars().collect();
-        let shown = letters.chunks(size).map(|piece| gate.push(&piece.iter().collect::<String>())).collect();
-        let held = gate.finish();
-        (shown, gate.calls(&held), held)
+    fn run(text: &str, size: usize) -> Detection {
+        let mut detector = CallDetector::new(vec!["terminal".to_owned(), "read_file".to_owned()]);
+        let chars: Vec<char> = text.chars().collect();
+        let shown =
+            chars.chunks(size).map(|piece| detector.push(&piece.iter().collect::<String>())).collect();
+        let held = detector.take_held();
+        (shown, detector.parse_calls(&held), held)
     }
 
     #[test]
@@ -278,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_call_stays_text() {
+    fn text_that_only_resembles_a_call_stays_text() {
         let cases = [
             "hello <b>world</b> [TOOL] <|p",
             r#"{"answer": 42}"#,
@@ -299,15 +306,15 @@ mod tests {
     }
 
     #[test]
-    fn words_flow_until_something_looks_like_a_call() {
-        let mut gate = Gate::new(vec!["terminal".to_owned()]);
-        assert_eq!(gate.push("hello <"), "hello ");
-        assert_eq!(gate.push("b> "), "<b> ");
-        assert_eq!(gate.push("[TOOL_"), "");
-        assert_eq!(gate.push("BOX]"), "[TOOL_BOX]");
-        assert_eq!(gate.push("x<tool_call>{"), "x");
-        assert_eq!(gate.push("\"name\""), "");
-        let mut none = Gate::new(Vec::new());
+    fn text_is_released_until_it_may_be_a_call() {
+        let mut detector = CallDetector::new(vec!["terminal".to_owned()]);
+        assert_eq!(detector.push("hello <"), "hello ");
+        assert_eq!(detector.push("b> "), "<b> ");
+        assert_eq!(detector.push("[TOOL_"), "");
+        assert_eq!(detector.push("BOX]"), "[TOOL_BOX]");
+        assert_eq!(detector.push("x<tool_call>{"), "x");
+        assert_eq!(detector.push("\"name\""), "");
+        let mut none = CallDetector::new(Vec::new());
         assert_eq!(none.push("{\"a\": <tool_call>"), "{\"a\": <tool_call>");
     }
 }

@@ -1,8 +1,8 @@
-//! Pictures, and servers that do not see them.
+//! Images, and servers that reject them.
 
 use std::fs;
 
-use hermes_model::{Album, Api, Class, Client, Endpoint, Error, Prompt, Reply, Sight};
+use hermes_model::{Album, Api, Client, Endpoint, Error, FailureClass, Prompt, Reply, Sight};
 use hermes_testkit::{ScriptStep, ScriptedModel};
 use hermes_types::{Image, Message};
 use serde_json::json;
@@ -10,21 +10,21 @@ use tempfile::TempDir;
 
 use crate::support::{APIS, endpoint, prompt, user};
 
-/// A home with an album.
-struct Wall {
-    home: TempDir,
+/// A home with an image store.
+struct ImageHome {
+    dir: TempDir,
     album: Album,
 }
 
-impl Wall {
+impl ImageHome {
     fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
-        Self { album: Album::new(home.path()), home }
+        let dir = tempfile::tempdir().unwrap();
+        Self { album: Album::new(dir.path()), dir }
     }
 
-    /// A picture that is told from others by its bytes.
+    /// Stores an image with these bytes.
     async fn image(&self, bytes: &[u8]) -> Image {
-        let file = self.home.path().join("file");
+        let file = self.dir.path().join("file");
         fs::write(&file, gif(bytes)).unwrap();
         self.album.keep(&file).await.unwrap()
     }
@@ -38,7 +38,7 @@ fn gif(bytes: &[u8]) -> Vec<u8> {
     [b"GIF89a", bytes].concat()
 }
 
-fn showing(text: &str, images: &[&Image]) -> Message {
+fn user_message(text: &str, images: &[&Image]) -> Message {
     Message::User { text: text.to_owned(), images: images.iter().copied().cloned().collect() }
 }
 
@@ -52,60 +52,60 @@ async fn ask(
     client.complete(std::slice::from_ref(endpoint), &prompt, &mut |_| {}).await
 }
 
-/// The bytes of the pictures in each request.
-fn pictures(model: &ScriptedModel) -> Vec<Vec<Vec<u8>>> {
+/// The bytes of the images in each request.
+fn sent_images(model: &ScriptedModel) -> Vec<Vec<Vec<u8>>> {
     let of = |request: hermes_testkit::model::ReceivedRequest| {
         request.images().into_iter().map(|picture| picture.bytes).collect()
     };
     model.received().into_iter().map(of).collect()
 }
 
-/// How many pictures are in each request.
+/// The number of images in each request.
 fn counts(model: &ScriptedModel) -> Vec<usize> {
-    pictures(model).iter().map(Vec::len).collect()
+    sent_images(model).iter().map(Vec::len).collect()
 }
 
 #[tokio::test]
-async fn a_model_gets_the_very_bytes_as_long_as_they_are_kept() {
-    let wall = Wall::new();
-    let (one, two) = (wall.image(b"one").await, wall.image(b"two").await);
+async fn a_model_gets_the_stored_bytes() {
+    let home = ImageHome::new();
+    let (one, two) = (home.image(b"one").await, home.image(b"two").await);
     for api in APIS {
         let model = ScriptedModel::start((0..3).map(|_| ScriptStep::text("I see"))).unwrap();
         let (client, endpoint) = (Client::default(), endpoint(&model, api));
-        let first = showing("look", &[&one]);
+        let first = user_message("look", &[&one]);
         let messages =
-            [first.clone(), Message::Assistant { parts: Vec::new() }, showing("and", &[&two, &one])];
-        ask(&client, &endpoint, &[first], &wall.auto()).await.unwrap();
-        ask(&client, &endpoint, &messages, &wall.auto()).await.unwrap();
+            [first.clone(), Message::Assistant { parts: Vec::new() }, user_message("and", &[&two, &one])];
+        ask(&client, &endpoint, &[first], &home.auto()).await.unwrap();
+        ask(&client, &endpoint, &messages, &home.auto()).await.unwrap();
         ask(&client, &endpoint, &messages, &Sight::Text).await.unwrap();
         let [one, two] = [gif(b"one"), gif(b"two")];
         let expected = [vec![one.clone()], vec![one.clone(), two, one], Vec::new()];
-        assert_eq!(pictures(&model), expected, "{api:?}");
+        assert_eq!(sent_images(&model), expected, "{api:?}");
         assert_eq!(model.failures(), Vec::<String>::new());
     }
-    fs::remove_dir_all(wall.home.path().join("cache")).unwrap();
+    fs::remove_dir_all(home.dir.path().join("cache")).unwrap();
     let model = ScriptedModel::start([ScriptStep::text("I do not see")]).unwrap();
     let endpoint = endpoint(&model, Api::ChatCompletions);
-    ask(&Client::default(), &endpoint, &[showing("look", &[&one])], &wall.auto()).await.unwrap();
-    assert_eq!(pictures(&model), [Vec::<Vec<u8>>::new()]);
+    ask(&Client::default(), &endpoint, &[user_message("look", &[&one])], &home.auto()).await.unwrap();
+    assert_eq!(sent_images(&model), [Vec::<Vec<u8>>::new()]);
 }
 
 #[tokio::test]
-async fn a_picture_is_sent_at_recent_places_only_and_no_more_of_it_than_fits() {
-    let wall = Wall::new();
-    let (small, large) = (wall.image(b"one").await, wall.image(&vec![0; 11 << 20]).await);
+async fn only_recent_images_that_fit_are_sent() {
+    let home = ImageHome::new();
+    let (small, large) = (home.image(b"one").await, home.image(&vec![0; 11 << 20]).await);
     let model = ScriptedModel::start((0..2).map(|_| ScriptStep::text("I see"))).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
-    let many: Vec<Message> = (0..10).map(|_| showing("look", &[&small])).collect();
-    ask(&client, &endpoint, &many, &wall.auto()).await.unwrap();
-    ask(&client, &endpoint, &[showing("look", &[&large, &large])], &wall.auto()).await.unwrap();
+    let many: Vec<Message> = (0..10).map(|_| user_message("look", &[&small])).collect();
+    ask(&client, &endpoint, &many, &home.auto()).await.unwrap();
+    ask(&client, &endpoint, &[user_message("look", &[&large, &large])], &home.auto()).await.unwrap();
     assert_eq!(counts(&model), [6, 1]);
 }
 
 #[tokio::test]
-async fn a_server_that_says_it_has_no_eyes_is_shown_nothing_from_then_on() {
-    let wall = Wall::new();
-    let (image, next) = (wall.image(b"one").await, wall.image(b"two").await);
+async fn a_server_that_reports_no_image_support_gets_no_images_from_then_on() {
+    let home = ImageHome::new();
+    let (image, next) = (home.image(b"one").await, home.image(b"two").await);
     let llama =
         "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj";
     let refusals = [
@@ -123,19 +123,20 @@ async fn a_server_that_says_it_has_no_eyes_is_shown_nothing_from_then_on() {
         ];
         let model = ScriptedModel::start(steps).unwrap();
         let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
-        for (image, words) in [(&image, "one"), (&next, "two")] {
-            let reply = ask(&client, &endpoint, &[showing("look", &[image])], &wall.auto()).await.unwrap();
-            assert_eq!(reply.message().text(), words);
+        for (image, text) in [(&image, "one"), (&next, "two")] {
+            let reply =
+                ask(&client, &endpoint, &[user_message("look", &[image])], &home.auto()).await.unwrap();
+            assert_eq!(reply.message().text(), text);
         }
         let other = Endpoint { model: "another".to_owned(), ..endpoint };
-        ask(&client, &other, &[showing("look", &[&next])], &wall.auto()).await.unwrap();
+        ask(&client, &other, &[user_message("look", &[&next])], &home.auto()).await.unwrap();
         assert_eq!(counts(&model), [1, 0, 0, 1], "{status} {body}");
     }
 }
 
 #[tokio::test]
-async fn refusals_that_say_nothing_about_eyes_make_nobody_blind() {
-    let wall = Wall::new();
+async fn other_refusals_do_not_mark_the_server_as_without_image_support() {
+    let home = ImageHome::new();
     let refusals = [
         (400, json!({"error": {"message": "the picture has too many pixels"}})),
         (413, json!({"error": "request entity too large"})),
@@ -148,18 +149,18 @@ async fn refusals_that_say_nothing_about_eyes_make_nobody_blind() {
     let model = ScriptedModel::start(steps).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
     for number in 0..3 {
-        let messages = [showing("look", &[&wall.image(&[number]).await])];
+        let messages = [user_message("look", &[&home.image(&[number]).await])];
         for _ in 0..2 {
-            ask(&client, &endpoint, &messages, &wall.auto()).await.unwrap();
+            ask(&client, &endpoint, &messages, &home.auto()).await.unwrap();
         }
     }
     assert_eq!(counts(&model), [1, 0, 0].repeat(3));
 }
 
 #[tokio::test]
-async fn a_picture_that_is_refused_alone_takes_none_with_it_that_was_taken() {
-    let wall = Wall::new();
-    let (good, bad, next) = (wall.image(b"good").await, wall.image(b"bad").await, wall.image(b"next").await);
+async fn one_rejected_image_does_not_affect_accepted_images() {
+    let home = ImageHome::new();
+    let (good, bad, next) = (home.image(b"good").await, home.image(b"bad").await, home.image(b"next").await);
     let refusal = json!({"type": "invalid_request_error", "message": "Could not process image"});
     let refused = || ScriptStep::error(400, json!({"type": "error", "error": refusal}));
     let steps =
@@ -168,56 +169,56 @@ async fn a_picture_that_is_refused_alone_takes_none_with_it_that_was_taken() {
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::AnthropicMessages));
     let mut messages = Vec::new();
     for image in [&good, &bad, &next] {
-        messages.push(showing("look", &[image]));
-        ask(&client, &endpoint, &messages, &wall.auto()).await.unwrap();
+        messages.push(user_message("look", &[image]));
+        ask(&client, &endpoint, &messages, &home.auto()).await.unwrap();
     }
     let [good, bad, next] = [gif(b"good"), gif(b"bad"), gif(b"next")];
     let expected =
         [vec![good.clone()], vec![good.clone(), bad.clone()], vec![bad], Vec::new(), vec![good, next]];
-    assert_eq!(pictures(&model), expected);
+    assert_eq!(sent_images(&model), expected);
 }
 
 #[tokio::test]
-async fn older_pictures_that_stood_in_the_way_of_an_answer_are_not_shown_again() {
-    let wall = Wall::new();
-    let all = [wall.image(b"one").await, wall.image(b"two").await, wall.image(b"three").await];
+async fn older_images_that_were_dropped_for_a_reply_are_not_sent_again() {
+    let home = ImageHome::new();
+    let all = [home.image(b"one").await, home.image(b"two").await, home.image(b"three").await];
     let [one, two, three] = [gif(b"one"), gif(b"two"), gif(b"three")];
     let refused =
         || ScriptStep::error(400, json!({"error": {"message": "At most 1 image(s) may be provided"}}));
     let steps = [ScriptStep::text("one"), refused(), ScriptStep::text("two"), ScriptStep::text("three")];
     let model = ScriptedModel::start(steps).unwrap();
     let (client, at) = (Client::default(), endpoint(&model, Api::ChatCompletions));
-    let messages = all.each_ref().map(|image| showing("look", &[image]));
+    let messages = all.each_ref().map(|image| user_message("look", &[image]));
     for count in 1..=3 {
-        ask(&client, &at, &messages[..count], &wall.auto()).await.unwrap();
+        ask(&client, &at, &messages[..count], &home.auto()).await.unwrap();
     }
     let both = vec![one.clone(), two.clone()];
     assert_eq!(
-        pictures(&model),
+        sent_images(&model),
         [vec![one], both.clone(), vec![two.clone()], vec![two.clone(), three.clone()]]
     );
-    // If the newest one had to be left out as well, so are those that nobody knows to be good.
+    // If the newest image had to be dropped too, images that were never accepted are not sent again.
     let model =
         ScriptedModel::start([refused(), refused(), ScriptStep::text("one"), ScriptStep::text("two")])
             .unwrap();
     let at = endpoint(&model, Api::ChatCompletions);
     for count in 2..=3 {
-        ask(&client, &at, &messages[..count], &wall.auto()).await.unwrap();
+        ask(&client, &at, &messages[..count], &home.auto()).await.unwrap();
     }
-    assert_eq!(pictures(&model), [both, vec![two], Vec::new(), vec![three]]);
+    assert_eq!(sent_images(&model), [both, vec![two], Vec::new(), vec![three]]);
 }
 
 #[tokio::test]
-async fn what_cannot_be_answered_otherwise_is_asked_without_pictures() {
-    let wall = Wall::new();
-    let (one, two) = (wall.image(b"one").await, wall.image(b"two").await);
-    let messages = [showing("look", &[&one]), showing("and", &[&two])];
+async fn the_last_attempt_is_made_without_images() {
+    let home = ImageHome::new();
+    let (one, two) = (home.image(b"one").await, home.image(b"two").await);
+    let messages = [user_message("look", &[&one]), user_message("and", &[&two])];
     let openai =
         |code: &str| json!({"error": {"message": "no", "type": "invalid_request_error", "code": code}});
     let faults = [
-        (1, 400, openai("context_length_exceeded"), Class::ContextOverflow),
-        (1, 400, openai("content_policy_violation"), Class::ContentPolicy),
-        (3, 500, json!({"error": {"message": "oops"}}), Class::Server),
+        (1, 400, openai("context_length_exceeded"), FailureClass::ContextOverflow),
+        (1, 400, openai("content_policy_violation"), FailureClass::ContentPolicy),
+        (3, 500, json!({"error": {"message": "oops"}}), FailureClass::Server),
     ];
     for (times, status, body, class) in faults {
         let failing = || (0..times).map(|_| ScriptStep::error(status, body.clone()));
@@ -225,14 +226,14 @@ async fn what_cannot_be_answered_otherwise_is_asked_without_pictures() {
             ScriptedModel::start(failing().chain([ScriptStep::text("well"), ScriptStep::text("good")]))
                 .unwrap();
         let (client, at) = (Client::default(), endpoint(&model, Api::ChatCompletions));
-        for words in ["well", "good"] {
-            let reply = ask(&client, &at, &messages, &wall.auto()).await.unwrap();
-            assert_eq!(reply.message().text(), words);
+        for text in ["well", "good"] {
+            let reply = ask(&client, &at, &messages, &home.auto()).await.unwrap();
+            assert_eq!(reply.message().text(), text);
         }
         let expected: Vec<usize> = (0..times).map(|_| 2).chain([0, 1]).collect();
         assert_eq!(counts(&model), expected, "{class:?}");
-        // It is asked so once, and only where pictures may be left out.
-        for (sight, after) in [(wall.auto(), 1), (Sight::Native(wall.album.clone()), 0)] {
+        // That happens once, and only if images may be dropped.
+        for (sight, after) in [(home.auto(), 1), (Sight::Native(home.album.clone()), 0)] {
             let again = (0..after).map(|_| ScriptStep::error(status, body.clone()));
             let model = ScriptedModel::start(failing().chain(again)).unwrap();
             let at = endpoint(&model, Api::ChatCompletions);
@@ -244,71 +245,71 @@ async fn what_cannot_be_answered_otherwise_is_asked_without_pictures() {
 }
 
 #[tokio::test]
-async fn another_model_is_shown_what_the_first_one_cannot_answer() {
-    let wall = Wall::new();
-    let image = wall.image(b"one").await;
+async fn a_fallback_model_gets_the_images() {
+    let home = ImageHome::new();
+    let image = home.image(b"one").await;
     let refusal = json!({"error": {"message": "no", "code": "content_policy_violation"}});
     let first = ScriptedModel::start([ScriptStep::error(400, refusal)]).unwrap();
     let second = ScriptedModel::start([ScriptStep::text("I see")]).unwrap();
     let chain = [&first, &second].map(|model| endpoint(model, Api::ChatCompletions));
-    let (messages, sight) = ([showing("look", &[&image])], wall.auto());
+    let (messages, sight) = ([user_message("look", &[&image])], home.auto());
     let prompt = Prompt { sight: &sight, ..prompt(&[], &messages) };
     Client::default().complete(&chain, &prompt, &mut |_| {}).await.unwrap();
     assert_eq!([counts(&first), counts(&second)], [[1], [1]]);
 }
 
 #[tokio::test]
-async fn what_is_gone_was_not_shown() {
-    let wall = Wall::new();
-    let gone = [showing("look", &[&wall.image(b"one").await])];
-    fs::remove_dir_all(wall.home.path().join("cache")).unwrap();
+async fn an_image_whose_bytes_are_gone_counts_as_not_sent() {
+    let home = ImageHome::new();
+    let gone = [user_message("look", &[&home.image(b"one").await])];
+    fs::remove_dir_all(home.dir.path().join("cache")).unwrap();
     let refused = |message: &str| ScriptStep::error(400, json!({"error": {"message": message}}));
-    let blind = refused("image input is not supported");
+    let unsupported = refused("image input is not supported");
     let steps = [
         refused("the moon is full"),
         ScriptStep::text("well"),
-        blind,
+        unsupported,
         ScriptStep::text("well"),
         ScriptStep::text("well"),
     ];
     let model = ScriptedModel::start(steps).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
-    // The same body is not sent twice.
-    assert!(ask(&client, &endpoint, &gone, &wall.auto()).await.is_err());
+    // The same request is not sent twice.
+    assert!(ask(&client, &endpoint, &gone, &home.auto()).await.is_err());
     assert_eq!(counts(&model), [0]);
-    // An answer to it says nothing about eyes.
-    ask(&client, &endpoint, &gone, &wall.auto()).await.unwrap();
+    // A reply to it says nothing about image support.
+    ask(&client, &endpoint, &gone, &home.auto()).await.unwrap();
     for bytes in [b"two", b"six"] {
-        let messages = [showing("look", &[&wall.image(bytes).await])];
-        ask(&client, &endpoint, &messages, &wall.auto()).await.unwrap();
+        let messages = [user_message("look", &[&home.image(bytes).await])];
+        ask(&client, &endpoint, &messages, &home.auto()).await.unwrap();
     }
     assert_eq!(counts(&model), [0, 0, 1, 0, 0]);
 }
 
 #[tokio::test]
-async fn what_is_refused_for_another_reason_says_nothing_about_eyes() {
-    let wall = Wall::new();
-    let image = wall.image(b"one").await;
+async fn a_refusal_for_another_reason_says_nothing_about_images() {
+    let home = ImageHome::new();
+    let image = home.image(b"one").await;
     let refusal = || ScriptStep::error(400, json!({"error": {"message": "the moon is full"}}));
     let model = ScriptedModel::start([refusal(), refusal(), ScriptStep::text("I see")]).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
-    let messages = [showing("look", &[&image])];
-    assert!(ask(&client, &endpoint, &messages, &wall.auto()).await.is_err());
-    ask(&client, &endpoint, &messages, &wall.auto()).await.unwrap();
+    let messages = [user_message("look", &[&image])];
+    assert!(ask(&client, &endpoint, &messages, &home.auto()).await.is_err());
+    ask(&client, &endpoint, &messages, &home.auto()).await.unwrap();
     assert_eq!(counts(&model), [1, 0, 1]);
 }
 
 #[tokio::test]
-async fn where_pictures_are_insisted_on_a_refusal_is_told() {
-    let wall = Wall::new();
-    let image = wall.image(b"one").await;
+async fn with_native_images_a_refusal_is_an_error() {
+    let home = ImageHome::new();
+    let image = home.image(b"one").await;
     let refusal = json!({"error": {"message": "Invalid content type. image_url is only supported by certain models.", "type": "invalid_request_error", "param": "messages.[0].content.[1].type", "code": null}});
     let model = ScriptedModel::start([ScriptStep::error(400, refusal), ScriptStep::text("fine")]).unwrap();
     let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
-    let native = Sight::Native(wall.album.clone());
-    let failed = ask(&client, &endpoint, &[showing("look", &[&image])], &native).await.unwrap_err();
-    assert_eq!(failed.class(), Some(Class::ImagesUnsupported));
-    assert!(failed.hint().is_some_and(|hint| hint.contains("image_input_mode")));
+    let native = Sight::Native(home.album.clone());
+    let failed = ask(&client, &endpoint, &[user_message("look", &[&image])], &native).await.unwrap_err();
+    assert_eq!(failed.class(), Some(FailureClass::ImagesUnsupported));
+    assert!(failed.hints().iter().any(|hint| hint.contains("image_input_mode")));
     ask(&client, &endpoint, &[user("hi")], &native).await.unwrap();
-    assert_eq!(pictures(&model).len(), 2);
+    assert_eq!(sent_images(&model).len(), 2);
 }

@@ -1,13 +1,14 @@
-//! Tool names as models misspell them.
+//! Repairs tool names that a model misspelled.
 
 use hermes_types::ToolSpec;
 
-/// How alike two names must be to be taken for the same. With less, `edit_file` would be `write_file`.
-const ALIKE: f64 = 0.75;
+/// With a lower value, `edit_file` would match `write_file`.
+const MIN_SIMILARITY: f64 = 0.75;
 
-/// The tool that was meant, if that is beyond doubt. Tried in this order: markup that leaked into the name is cut off, then
-/// case, separators, `CamelCase`, a `tool` at the end, and at last the one name that is nearly the same.
-pub fn repair_name(name: &str, tools: &[ToolSpec]) -> Option<String> {
+/// The tool that the model meant, if that is certain. Removes markup that leaked into the name, then
+/// tries case, separators, `CamelCase`, a `tool` suffix, and finally the one name that is nearly the
+/// same.
+pub fn repair_tool_name(name: &str, tools: &[ToolSpec]) -> Option<String> {
     let known = |candidate: &str| tools.iter().any(|tool| tool.name == candidate);
     let cut = name.split(['"', '\'', '<', '>', '`']).next().unwrap_or_default().trim();
     let cut = cut.strip_prefix("functions.").unwrap_or(cut);
@@ -17,7 +18,7 @@ pub fn repair_name(name: &str, tools: &[ToolSpec]) -> Option<String> {
     };
     let lower = cut.to_lowercase();
     let joined = lower.replace(['-', ' '], "_");
-    let snake = snake(cut);
+    let snake = to_snake_case(cut);
     let candidates = [name, cut, &lower, &joined, &snake];
     if let Some(found) = candidates.into_iter().find(|candidate| known(candidate)) {
         return Some(found.to_owned());
@@ -32,10 +33,10 @@ pub fn repair_name(name: &str, tools: &[ToolSpec]) -> Option<String> {
             }
         }
     }
-    closest(&snake, tools)
+    most_similar(&snake, tools)
 }
 
-fn snake(name: &str) -> String {
+fn to_snake_case(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 4);
     let mut after_lower = false;
     for c in name.chars() {
@@ -51,19 +52,19 @@ fn snake(name: &str) -> String {
     out
 }
 
-/// The name that is most alike. If two are equally alike, neither was meant.
-fn closest(name: &str, tools: &[ToolSpec]) -> Option<String> {
-    // Comparing takes time with the square of the length.
+/// The most similar name, or none if two are equally similar.
+fn most_similar(name: &str, tools: &[ToolSpec]) -> Option<String> {
+    // The comparison is quadratic in the length.
     if name.chars().count() > 128 {
         return None;
     }
-    let mut alike: Vec<_> = tools
+    let mut similar: Vec<_> = tools
         .iter()
         .map(|tool| (strsim::normalized_damerau_levenshtein(name, &tool.name), &tool.name))
-        .filter(|(score, _)| *score >= ALIKE)
+        .filter(|(score, _)| *score >= MIN_SIMILARITY)
         .collect();
-    alike.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    match alike.as_slice() {
+    similar.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    match similar.as_slice() {
         [(first, _), (second, _), ..] if (first - second).abs() < f64::EPSILON => None,
         [(_, best), ..] => Some((*best).clone()),
         [] => None,
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tool_that_was_meant_is_found() {
+    fn the_intended_tool_is_found() {
         let tools = ["terminal", "read_file", "write_file", "todo"].map(|name| ToolSpec {
             name: name.to_owned(),
             description: String::new(),
@@ -101,8 +102,8 @@ mod tests {
             ("tool", None),
         ];
         for (name, expected) in cases {
-            assert_eq!(repair_name(name, &tools).as_deref(), expected, "{name}");
+            assert_eq!(repair_tool_name(name, &tools).as_deref(), expected, "{name}");
         }
-        assert_eq!(repair_name(&"x".repeat(1 << 20), &tools), None);
+        assert_eq!(repair_tool_name(&"x".repeat(1 << 20), &tools), None);
     }
 }
