@@ -81,7 +81,7 @@ impl ArgumentsBuilder {
             (true, false) => Value::Object(self.object.clone()).to_string(),
             _ => self.text.clone(),
         };
-        let broken = |why: &str| Arguments::Broken { text: received.clone(), why: reason.to_owned() };
+        let broken = |reason: &str| Arguments::Broken { text: received.clone(), why: reason.to_owned() };
         if self.has_contradiction {
             return broken("the same argument has two different values");
         }

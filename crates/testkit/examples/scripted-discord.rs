@@ -1,16 +1,16 @@
-//! A Discord server as a process, to try a gateway by hand: `scripted-discord` prints where it is and who is there as one line
-//! of JSON, and does what it reads, one line of JSON each, until its standard input ends.
+//! A fake Discord server as a process, to try a gateway by hand. It prints its addresses and ids as
+//! one line of JSON and then runs commands from standard input, one line of JSON each.
 //!
-//! | line | does |
+//! | command | effect |
 //! |---|---|
-//! | `{"do": "say", "text": "hi", "channel": ID, "user": ID, "mention": true, "reply_to": ID}` | only `text` is needed |
-//! | `{"do": "press", "message": ID, "button": "custom id"}` | presses a button and prints the answer |
-//! | `{"do": "invoke", "command": "help", "options": []}` | calls a command and prints the answer |
-//! | `{"do": "react", "message": ID, "emoji": "🎉"}` | reacts |
-//! | `{"do": "cut"}` | breaks the connection |
-//! | `{"do": "dump"}` | prints all messages and faults |
+//! | `{"do": "say", "text": "hi", "channel": ID, "user": ID, "mention": true, "reply_to": ID}` | sends a message; only `text` is required |
+//! | `{"do": "press", "message": ID, "button": "custom id"}` | presses a button and prints the response |
+//! | `{"do": "invoke", "command": "help", "options": []}` | invokes a command and prints the response |
+//! | `{"do": "react", "message": ID, "emoji": "🎉"}` | reacts to a message |
+//! | `{"do": "cut"}` | drops the connection |
+//! | `{"do": "dump"}` | prints all messages and violations |
 //!
-//! Ids may be texts or numbers. It fails if there was a fault.
+//! Ids may be strings or numbers. The process fails if there was a violation.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -18,51 +18,53 @@ use std::process::ExitCode;
 use hermes_testkit::discord::{DiscordServer, ServerOptions, Snowflake, UserPost};
 use serde_json::{Value, json};
 
-type Fault = Box<dyn std::error::Error>;
+type DynError = Box<dyn std::error::Error>;
 
-struct Stage {
+struct Playground {
     server: DiscordServer,
     user: Snowflake,
     channel: Snowflake,
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<ExitCode, Fault> {
+async fn main() -> Result<ExitCode, DynError> {
     let server = DiscordServer::start(ServerOptions::default()).await?;
     let user = server.add_user("ann");
-    let guild = server.add_guild("house", &[user]);
+    let guild = server.add_guild("guild", &[user]);
     let channel = server.add_channel(guild, "general");
     let (forum, private) = (server.add_forum(guild, "ideas"), server.dm_channel(user));
-    let begin = json!({
+    let start = json!({
         "api": server.api_base(), "gateway": server.gateway_url(), "token": server.token(), "bot": server.bot(),
         "user": user, "guild": guild, "channel": channel, "forum": forum, "dm": private,
     });
-    let stage = Stage { server, user, channel };
+    let playground = Playground { server, user, channel };
     let mut out = std::io::stdout();
-    writeln!(out, "{begin}")?;
+    writeln!(out, "{start}")?;
     for line in std::io::stdin().lock().lines() {
-        let told = match serde_json::from_str(&line?) {
-            Ok(order) => stage.does(&order).await.unwrap_or_else(|fault| json!({"error": fault.to_string()})),
-            Err(fault) => json!({"error": fault.to_string()}),
+        let output = match serde_json::from_str(&line?) {
+            Ok(command) => {
+                playground.run(&command).await.unwrap_or_else(|error| json!({"error": error.to_string()}))
+            }
+            Err(error) => json!({"error": error.to_string()}),
         };
-        writeln!(out, "{told}")?;
+        writeln!(out, "{output}")?;
     }
-    let faults = stage.server.violations();
-    faults.iter().try_for_each(|fault| writeln!(out, "{fault}"))?;
-    Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let violations = playground.server.violations();
+    violations.iter().try_for_each(|error| writeln!(out, "{error}"))?;
+    Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-impl Stage {
-    async fn does(&self, order: &Value) -> Result<Value, Fault> {
+impl Playground {
+    async fn run(&self, command: &Value) -> Result<Value, DynError> {
         let id = |key: &str| -> Option<Snowflake> {
-            order[key].as_u64().or_else(|| order[key].as_str()?.parse().ok())
+            command[key].as_u64().or_else(|| command[key].as_str()?.parse().ok())
         };
-        let text = |key: &str| order[key].as_str().ok_or(format!("`{key}` is missing"));
+        let text = |key: &str| command[key].as_str().ok_or(format!("`{key}` is missing"));
         let message = || id("message").ok_or("`message` is missing");
         let (user, channel) = (id("user").unwrap_or(self.user), id("channel").unwrap_or(self.channel));
-        Ok(match order["do"].as_str() {
+        Ok(match command["do"].as_str() {
             Some("say") => {
-                let mention = if order["mention"] == true {
+                let mention = if command["mention"] == true {
                     format!("<@{}> ", self.server.bot())
                 } else {
                     String::new()
@@ -76,7 +78,7 @@ impl Stage {
                 json!({"kind": reply.kind, "data": reply.data})
             }
             Some("invoke") => {
-                let options = order.get("options").cloned().unwrap_or_else(|| json!([]));
+                let options = command.get("options").cloned().unwrap_or_else(|| json!([]));
                 let reply = self.server.invoke_command(user, channel, text("command")?, options).await?;
                 json!({"kind": reply.kind, "data": reply.data})
             }
@@ -94,7 +96,7 @@ impl Stage {
     }
 
     fn dump(&self) -> Value {
-        let faults = self.server.violations();
+        let violations = self.server.violations();
         self.server.read(|world| {
             let messages = world.messages.values().filter(|message| !message.deleted).map(|message| {
                 json!({
@@ -106,7 +108,7 @@ impl Stage {
             });
             let commands = world.commands.values().map(|(_, command)| command["name"].clone());
             json!({
-                "messages": messages.collect::<Vec<_>>(), "commands": commands.collect::<Vec<_>>(), "faults": faults,
+                "messages": messages.collect::<Vec<_>>(), "commands": commands.collect::<Vec<_>>(), "violations": violations,
                 "connected": world.is_connected(), "requests": world.requests.len(),
             })
         })

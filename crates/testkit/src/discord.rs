@@ -1,7 +1,7 @@
-//! A Discord server on this machine: version 10 of its HTTP API and of its gateway.
+//! A fake Discord server: version 10 of the HTTP API and of the gateway.
 //!
-//! It knows the rules of the vendor and notes every breach: see [`Server::faults`]. A test plays the people, looks at what the
-//! client did, and can have things go wrong at any time.
+//! It enforces the vendor's rules and records every violation: see [`DiscordServer::violations`]. A
+//! test plays the users, reads what the client did, and injects faults at any time.
 
 mod gateway;
 mod injected;
@@ -25,50 +25,44 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::server_task::Aside;
-use gateway::Out;
+use crate::server_task::ServerTask;
+use gateway::SocketCommand;
 pub use injected::InjectedFault;
 pub use state::{
-    DownloadBehavior, FakeAttachment, FakeChannel, FakeChannelKind, FakeGuild, FakeInteraction, FakeMessage,
+    ChannelKind, DownloadBehavior, FakeAttachment, FakeChannel, FakeGuild, FakeInteraction, FakeMessage,
     FakeUser, RequestRecord, Snowflake, World,
 };
 pub use users::{InteractionReply, UserFile, UserPost};
 
-/// How the server is.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// The token it accepts.
     pub token: String,
     /// The name of the bot.
     pub bot: String,
-    /// How often a client must send a heartbeat.
     pub heartbeat_interval: Duration,
-    /// The privileged intents that were granted, as bits.
+    /// The granted privileged intents, as bits.
     pub privileged_intents: u64,
-    /// How many requests it takes.
-    pub rate_limits: ServerRateLimits,
-    /// How much it tells.
+    pub rate_limits: RateLimits,
     pub event_detail: EventDetail,
-    /// How long [`Server::wait_for`] waits.
+    /// The limit of [`DiscordServer::wait_for`].
     pub wait_timeout: Duration,
 }
 
-/// How many requests are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerRateLimits {
-    /// As many as the vendor takes: five messages in five seconds.
+pub enum RateLimits {
+    /// As the vendor: five messages in five seconds.
     Real,
-    /// More than a test makes; the headers are there all the same.
+    /// More than a test makes; responses still have the headers.
     Unlimited,
 }
 
-/// How much is told about what happens.
+/// How detailed gateway events are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EventDetail {
-    /// What the vendor tells.
+    /// As the vendor sends them.
     #[default]
     Full,
-    /// What nothing could be done without, and things that nobody heard of yet.
+    /// Only indispensable fields, plus one unknown field.
     Minimal,
 }
 
@@ -79,23 +73,23 @@ impl Default for ServerOptions {
             bot: "hermes".to_owned(),
             heartbeat_interval: Duration::from_millis(41_250),
             privileged_intents: u64::MAX,
-            rate_limits: ServerRateLimits::Real,
+            rate_limits: RateLimits::Real,
             event_detail: EventDetail::Full,
             wait_timeout: Duration::from_secs(30),
         }
     }
 }
 
-/// A Discord server on a port of this machine. It ends when it is dropped.
+/// A fake Discord server on a local port. It stops when it is dropped.
 #[derive(Debug)]
 pub struct DiscordServer {
     address: SocketAddr,
     bot: Snowflake,
-    shared: Arc<ServerState>,
-    _aside: Aside,
+    state: Arc<ServerState>,
+    _task: ServerTask,
 }
 
-/// What the server, its connections and the test share.
+/// Shared by the server, its connections and the test.
 #[derive(Debug)]
 struct ServerState {
     options: ServerOptions,
@@ -104,38 +98,36 @@ struct ServerState {
 }
 
 impl ServerState {
-    /// Does something with the world, and tells those who wait.
-    fn update<T>(&self, deed: impl FnOnce(&mut World) -> T) -> T {
-        let result = deed(&mut self.world.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Changes the world and notifies waiting tests.
+    fn update<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+        let result = change(&mut self.world.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.send_modify(|count| *count += 1);
         result
     }
 
-    /// Only looks.
-    fn read<T>(&self, at: impl FnOnce(&World) -> T) -> T {
-        at(&self.world.lock().unwrap_or_else(PoisonError::into_inner))
+    fn read<T>(&self, access: impl FnOnce(&World) -> T) -> T {
+        access(&self.world.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl DiscordServer {
-    /// Starts a server with nobody but the bot.
+    /// Starts a server with only the bot.
     pub async fn start(options: ServerOptions) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?.into_std()?;
         let address = listener.local_addr()?;
         let mut world =
             World { base: format!("http://{address}"), token: options.token.clone(), ..World::default() };
-        world.buckets.wide = options.rate_limits == ServerRateLimits::Unlimited;
+        world.rate_limiter.is_unlimited = options.rate_limits == RateLimits::Unlimited;
         let bot = world.next_id();
         world.bot = bot;
         world.users.insert(bot, FakeUser { id: bot, name: options.bot.clone(), bot: true });
-        let shared =
+        let state =
             Arc::new(ServerState { options, world: Mutex::new(world), changed: watch::Sender::default() });
-        let served = Arc::clone(&shared);
-        let aside = Aside::begin("discord", move || serve(listener, served))?;
-        Ok(Self { address, bot, shared, _aside: aside })
+        let served = Arc::clone(&state);
+        let task = ServerTask::spawn("discord", move || serve(listener, served))?;
+        Ok(Self { address, bot, state, _task: task })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -145,48 +137,46 @@ impl DiscordServer {
         self.read(|world| format!("{}/api/v10", world.base))
     }
 
-    /// Where the gateway is.
     pub fn gateway_url(&self) -> String {
         self.read(|world| world.base.replacen("http", "ws", 1))
     }
 
-    /// Says from now on that it is somewhere else: at what stands before it.
+    /// Announces another base address, such as that of a [`crate::tls::TlsFront`].
     pub fn set_base(&self, base: &str) {
-        self.shared.update(|world| base.clone_into(&mut world.base));
+        self.state.update(|world| base.clone_into(&mut world.base));
     }
 
-    /// The token it accepts.
     pub fn token(&self) -> &str {
-        &self.shared.options.token
+        &self.state.options.token
     }
 
-    /// The bot's own id.
     pub fn bot(&self) -> Snowflake {
         self.bot
     }
 
-    /// Looks at everything. The world stands still meanwhile, so nothing else of the server can be asked from within.
-    pub fn read<T>(&self, at: impl FnOnce(&World) -> T) -> T {
-        self.shared.read(at)
+    /// Reads the world, which is locked for that time: the closure must not call the server.
+    pub fn read<T>(&self, access: impl FnOnce(&World) -> T) -> T {
+        self.state.read(access)
     }
 
-    /// Every breach of the rules so far, its code first. A test ends by looking here.
+    /// All violations of the rules so far, each with its code. Every test ends with checking them.
     pub fn violations(&self) -> Vec<String> {
         self.read(|world| world.violations.clone())
     }
 
-    /// The next breach with this code is wanted: it is answered as always, and not noted. The code is that of the error, or of
-    /// the close of the websocket, or the status where there is no better one.
+    /// Does not record the next violation with this code. The code is that of the error or of the
+    /// websocket close, or else the HTTP status.
     pub fn expect_violation(&self, code: u64) {
-        self.shared.update(|world| world.expected_violations.push(code));
+        self.state.update(|world| world.expected_violations.push(code));
     }
 
-    /// Waits until there is what the test looks for. After the time of [`Options::patience`] it is an error with all faults.
-    pub async fn wait_for<T>(&self, look: impl Fn(&World) -> Option<T>) -> io::Result<T> {
-        let mut changes = self.shared.changed.subscribe();
+    /// Waits until `find` returns a value. After [`ServerOptions::wait_timeout`] it fails and lists all
+    /// violations.
+    pub async fn wait_for<T>(&self, find: impl Fn(&World) -> Option<T>) -> io::Result<T> {
+        let mut changes = self.state.changed.subscribe();
         let found = async {
             loop {
-                if let Some(found) = self.read(&look) {
+                if let Some(found) = self.read(&find) {
                     return found;
                 }
                 // The sender lives as long as the server.
@@ -194,121 +184,122 @@ impl DiscordServer {
             }
         };
         let late = |_| {
-            let (faults, requests) = self.read(|world| (world.violations.clone(), world.requests.len()));
-            let text = format!("waited in vain; {requests} requests, faults: {faults:?}");
+            let (violations, requests) = self.read(|world| (world.violations.clone(), world.requests.len()));
+            let text = format!("timed out; {requests} requests, violations: {violations:?}");
             io::Error::new(io::ErrorKind::TimedOut, text)
         };
-        tokio::time::timeout(self.shared.options.wait_timeout, found).await.map_err(late)
+        tokio::time::timeout(self.state.options.wait_timeout, found).await.map_err(late)
     }
 
-    /// Has something go wrong with the next calls of a route.
-    pub fn inject(&self, route: &str, times: u32, trouble: InjectedFault) {
+    /// Injects a fault into the next calls of a route.
+    pub fn inject(&self, route: &str, times: u32, fault: InjectedFault) {
         if times > 0 {
-            self.shared.update(|world| world.injected.rules.push((route.to_owned(), times, trouble)));
+            self.state.update(|world| world.injected.rules.push((route.to_owned(), times, fault)));
         }
     }
 
-    /// What was asked for by requests that broke on their way is done now.
+    /// Performs the requests that [`InjectedFault::Delay`] held back.
     pub fn deliver_delayed(&self) {
-        self.shared.update(rest::arrive_late);
+        self.state.update(rest::deliver_delayed);
     }
 
-    /// Nothing goes wrong with any route any more.
+    /// Removes all injected faults.
     pub fn clear_injected(&self) {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             world.injected.rules.clear();
-            world.buckets.release();
+            world.rate_limiter.unblock();
         });
     }
 
-    /// From now on requests and connections are taken and not answered. [`Self::recover`] ends it.
+    /// Accepts requests and connections without responding, until [`Self::recover`].
     pub fn stall(&self) {
-        self.shared.update(|world| world.injected.stalled = true);
+        self.state.update(|world| world.injected.stalled = true);
     }
 
-    /// The websockets fall silent without closing, and new ones get not a word. [`Self::recover`] ends it for new ones.
+    /// Stops sending on all websockets without closing them. [`Self::recover`] ends it for new ones.
     pub fn silence(&self) {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             world.injected.silent = true;
-            world.sessions.values().for_each(|session| session.tell(Out::Die));
+            world.sessions.values().for_each(|session| session.command(SocketCommand::GoSilent));
         });
     }
 
-    /// Neither stalls nor is silent any more. Requests that hang are broken.
+    /// Ends stalling and silence. Pending requests fail.
     pub fn recover(&self) {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             world.injected.stalled = false;
             world.injected.silent = false;
             world.pending_requests = 0;
         });
     }
 
-    /// Breaks all websockets. Their sessions stay.
+    /// Drops all websockets. Their sessions stay.
     pub fn drop_connections(&self) {
-        self.command_all(|| Out::Cut);
+        self.command_all(|| SocketCommand::Disconnect);
     }
 
     /// Closes all websockets with a code. Their sessions stay.
     pub fn close_connections(&self, code: u16) {
-        self.command_all(|| Out::Close(code));
+        self.command_all(|| SocketCommand::Close(code));
     }
 
     /// Asks the clients to reconnect.
     pub fn request_reconnect(&self) {
-        self.command_all(|| Out::Say(serde_json::json!({"op": 7, "s": null, "t": null, "d": null})));
+        self.command_all(|| {
+            SocketCommand::Send(serde_json::json!({"op": 7, "s": null, "t": null, "d": null}))
+        });
     }
 
-    /// Tells the clients that their session is broken and may be resumed.
+    /// Sends an invalid session that clients may resume.
     pub fn invalidate_resumable(&self) {
-        self.command_all(|| Out::Say(serde_json::json!({"op": 9, "s": null, "t": null, "d": true})));
+        self.command_all(|| {
+            SocketCommand::Send(serde_json::json!({"op": 9, "s": null, "t": null, "d": true}))
+        });
     }
 
-    /// Tells the clients that their session is over, and forgets it.
+    /// Sends an invalid session that clients may not resume, and forgets it.
     pub fn invalidate(&self) {
-        self.command_all(|| Out::Say(serde_json::json!({"op": 9, "s": null, "t": null, "d": false})));
+        self.command_all(|| {
+            SocketCommand::Send(serde_json::json!({"op": 9, "s": null, "t": null, "d": false}))
+        });
         self.forget_sessions();
     }
 
-    /// Forgets all sessions without a word; a client that resumes learns of it.
+    /// Forgets all sessions without telling the clients.
     pub fn forget_sessions(&self) {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             let ids: Vec<String> = std::mem::take(&mut world.sessions).into_keys().collect();
             world.forgotten_sessions.extend(ids);
         });
     }
 
-    /// Takes the permission to make threads from the bot.
+    /// Denies the bot the permission to create threads.
     pub fn forbid_threads(&self) {
-        self.shared.update(|world| world.injected.no_threads = true);
+        self.state.update(|world| world.injected.no_threads = true);
     }
 
-    /// Has threads get ids of their own, as servers may that are not the vendor's.
+    /// Gives threads ids that differ from their message, as other servers may.
     pub fn use_separate_thread_ids(&self) {
-        self.shared.update(|world| world.injected.separate_thread_ids = true);
+        self.state.update(|world| world.injected.separate_thread_ids = true);
     }
 
-    /// Gives the permission to make threads back.
-    pub fn allow_threads(&self) {
-        self.shared.update(|world| world.injected.no_threads = false);
-    }
-
-    fn command_all(&self, out: impl Fn() -> Out) {
-        self.shared.update(|world| world.sessions.values().for_each(|session| session.tell(out())));
+    fn command_all(&self, command: impl Fn() -> SocketCommand) {
+        self.state.update(|world| world.sessions.values().for_each(|session| session.command(command())));
     }
 }
 
-async fn serve(listener: std::net::TcpListener, shared: Arc<ServerState>) {
+async fn serve(listener: std::net::TcpListener, state: Arc<ServerState>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        shared.update(|world| world.connections += 1);
+        state.update(|world| world.connections += 1);
         stream.set_nodelay(true).ok();
-        let shared = Arc::clone(&shared);
+        let state = Arc::clone(&state);
         connections.spawn(async move {
-            let answer = service_fn(move |request| rest::respond(request, Arc::clone(&shared)));
+            let answer = service_fn(move |request| rest::respond(request, Arc::clone(&state)));
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
-            // A connection that ends badly is often what the test wanted.
+            // A connection often breaks because the test wants it.
             connection.with_upgrades().await.ok();
         });
     }

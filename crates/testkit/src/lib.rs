@@ -1,11 +1,11 @@
 //! Scripted models and strict fake servers. Only tests use this crate.
 //!
-//! A fake is strict: it refuses what the vendor would refuse, in the vendor's words, and remembers that it had to, so that a test
-//! which looks only at its own result still fails. That it is a good fake is shown by the vendors' own clients, which talk to it in
-//! `tests/`.
+//! A fake is strict: it rejects what the vendor would reject, in the vendor's words, and records it,
+//! so that a test can assert that there was no violation. The vendors' own clients prove in `tests/`
+//! that the fakes behave like the originals.
 //!
-//! Start with [`ScriptedModel`] and [`discord::Server`]; [`Venue`] is what all platforms have in common, and [`tls::Front`] stands before
-//! any of them.
+//! Start with [`ScriptedModel`] and [`discord::DiscordServer`]; [`FakePlatform`] is the interface of
+//! all fake platforms, and [`tls::TlsFront`] adds TLS to any server.
 
 pub mod discord;
 pub mod fake_platform;

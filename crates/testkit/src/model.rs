@@ -1,4 +1,4 @@
-//! A language model that says what a test wants, by three protocols.
+//! A scripted language model that speaks three protocols.
 
 mod anthropic;
 mod chat;
@@ -25,44 +25,40 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::server_task::Aside;
+use crate::server_task::ServerTask;
 
 pub use image::SentImage;
 pub use script::{BodyDelivery, ModelScript, ReplyItem, ScriptStep, ScriptedReply};
 
-/// The longest request that is taken.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
 
-/// A model on a port of this machine. It ends when it is dropped.
+/// A model on a local port. It stops when it is dropped.
 #[derive(Debug)]
 pub struct ScriptedModel {
     address: SocketAddr,
     state: Arc<ModelState>,
-    _aside: Aside,
+    _task: ServerTask,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReceivedRequest {
-    /// The method and the path.
+    /// Method and path.
     pub line: String,
-    /// The headers, names in lower case.
+    /// Names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body to the byte.
     pub body: Vec<u8>,
-    /// The body as JSON; null if it is none.
+    /// The body, or null if it is not JSON.
     pub json: Value,
 }
 
 impl ReceivedRequest {
-    /// The first header of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The pictures in it.
     pub fn images(&self) -> Vec<SentImage> {
-        image::all(&self.json)
+        image::find_all(&self.json)
     }
 }
 
@@ -75,12 +71,11 @@ struct ModelState {
 }
 
 impl ScriptedModel {
-    /// Starts a model that answers its first request by the first step, and so on.
+    /// Starts a model that responds to each request with the next step.
     pub fn start(steps: impl IntoIterator<Item = ScriptStep>) -> io::Result<Self> {
         Self::start_script(ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() })
     }
 
-    /// Starts a model with a whole script.
     pub fn start_script(script: ModelScript) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(script.listen.as_deref().unwrap_or("127.0.0.1:0"))?;
         listener.set_nonblocking(true)?;
@@ -92,36 +87,34 @@ impl ScriptedModel {
             failures: Mutex::default(),
         });
         let served = Arc::clone(&state);
-        let aside = Aside::begin("scripted-model", move || serve(listener, served))?;
-        Ok(Self { address, state, _aside: aside })
+        let task = ServerTask::spawn("scripted-model", move || serve(listener, served))?;
+        Ok(Self { address, state, _task: task })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The base of its address for Chat Completions and Responses.
+    /// The base URL for Chat Completions and Responses.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// The base of its address for Messages.
+    /// The base URL for Messages.
     pub fn anthropic_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// All requests so far.
     pub fn received(&self) -> Vec<ReceivedRequest> {
         locked(&self.state.received).clone()
     }
 
-    /// What was wrong with requests, and what was asked beyond the script. A test ends by looking here.
+    /// Invalid requests, and requests after the end of the script. Every test ends with checking them.
     pub fn failures(&self) -> Vec<String> {
         locked(&self.state.failures).clone()
     }
 
-    /// How many steps were not asked for.
+    /// The number of unused steps.
     pub fn steps_left(&self) -> usize {
         locked(&self.state.steps).len()
     }
@@ -139,19 +132,18 @@ async fn serve(listener: std::net::TcpListener, state: Arc<ModelState>) {
         stream.set_nodelay(true).ok();
         let state = Arc::clone(&state);
         connections.spawn(async move {
-            let answer = service_fn(move |request| {
+            let reply = service_fn(move |request| {
                 let state = Arc::clone(&state);
                 async move { Ok::<_, Infallible>(respond(request, &state).await) }
             });
-            // A connection that ends badly is often what the script wanted.
-            http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await.ok();
+            // A connection often breaks because the script wants it.
+            http1::Builder::new().serve_connection(TokioIo::new(stream), reply).await.ok();
         });
     }
 }
 
 type Body = BoxBody<Bytes, io::Error>;
 
-/// The protocols.
 #[derive(Debug, Clone, Copy)]
 enum Protocol {
     Chat,
@@ -165,52 +157,53 @@ async fn respond(request: Request<Incoming>, state: &ModelState) -> Response<Bod
     let read = Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await;
     let body = read.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
     let json: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let received = ReceivedRequest { line: line.clone(), headers: flat(&headers), body, json: json.clone() };
+    let received =
+        ReceivedRequest { line: line.clone(), headers: header_list(&headers), body, json: json.clone() };
     if !state.script.discard_requests {
         locked(&state.received).push(received.clone());
     }
-    let wire = match line.as_str() {
+    let protocol = match line.as_str() {
         "POST /v1/chat/completions" => Protocol::Chat,
         "POST /v1/messages" => Protocol::Anthropic,
         "POST /v1/responses" => Protocol::Responses,
         _ => return answer_other_route(&line, state),
     };
-    if let Err((status, why)) = check(wire, &received, state) {
+    if let Err((status, why)) = check(protocol, &received, state) {
         locked(&state.failures).push(format!("{line}: {why}"));
-        return whole(status, &[], error_body(wire, status, &why).to_string());
+        return respond_whole(status, &[], error_body(protocol, status, &why).to_string());
     }
     let step = locked(&state.steps).pop_front().or_else(|| state.script.always.clone());
     let Some(step) = step else {
         locked(&state.failures).push(format!("{line}: the script has ended"));
-        return whole(500, &[], error_body(wire, 500, "the script has ended").to_string());
+        return respond_whole(500, &[], error_body(protocol, 500, "the script has ended").to_string());
     };
     let streamed = json["stream"] == true;
     let model = json["model"].as_str().unwrap_or_default();
-    let spoken = |answer: &ScriptedReply| {
-        let (kind, text) = match (wire, streamed) {
-            (Protocol::Chat, true) => (EVENTS, chat::stream(answer, model)),
-            (Protocol::Chat, false) => (JSON, chat::whole(answer, model).to_string()),
-            (Protocol::Anthropic, true) => (EVENTS, anthropic::stream(answer, model)),
-            (Protocol::Anthropic, false) => (JSON, anthropic::whole(answer, model).to_string()),
-            (Protocol::Responses, true) => (EVENTS, responses::stream(answer, model)),
-            (Protocol::Responses, false) => (JSON, responses::whole(answer, model).to_string()),
+    let encode = |reply: &ScriptedReply| {
+        let (kind, text) = match (protocol, streamed) {
+            (Protocol::Chat, true) => (EVENTS, chat::stream(reply, model)),
+            (Protocol::Chat, false) => (JSON, chat::whole(reply, model).to_string()),
+            (Protocol::Anthropic, true) => (EVENTS, anthropic::stream(reply, model)),
+            (Protocol::Anthropic, false) => (JSON, anthropic::whole(reply, model).to_string()),
+            (Protocol::Responses, true) => (EVENTS, responses::stream(reply, model)),
+            (Protocol::Responses, false) => (JSON, responses::whole(reply, model).to_string()),
         };
-        delivered(200, &[("content-type".to_owned(), kind.to_owned())], text, answer.delivery)
+        respond_with(200, &[("content-type".to_owned(), kind.to_owned())], text, reply.delivery)
     };
     match step {
-        ScriptStep::Reply(answer) => spoken(&answer),
+        ScriptStep::Reply(reply) => encode(&reply),
         ScriptStep::Echo(before) => {
-            spoken(&ScriptedReply::text(format!("{before}{}", script::last_user_text(&json))))
+            encode(&ScriptedReply::text(format!("{before}{}", script::last_user_text(&json))))
         }
-        ScriptStep::Raw { status, headers, body, delivery } => delivered(status, &headers, body, delivery),
+        ScriptStep::Raw { status, headers, body, delivery } => respond_with(status, &headers, body, delivery),
         ScriptStep::Error { status, headers, body } => {
             let mut headers = headers;
             headers.push(("content-type".to_owned(), JSON.to_owned()));
-            delivered(status, &headers, body.to_string(), BodyDelivery::default())
+            respond_with(status, &headers, body.to_string(), BodyDelivery::default())
         }
         ScriptStep::Silence => {
             std::future::pending::<()>().await;
-            whole(500, &[], String::new())
+            respond_whole(500, &[], String::new())
         }
     }
 }
@@ -218,45 +211,45 @@ async fn respond(request: Request<Incoming>, state: &ModelState) -> Response<Bod
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 const JSON: &str = "application/json";
 
-fn flat(headers: &HeaderMap) -> Vec<(String, String)> {
+fn header_list(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &hyper::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-/// What is not the model itself: lists of models, and what local servers tell about themselves.
+/// Responds to other routes: lists of models and the information of local servers.
 fn answer_other_route(line: &str, state: &ModelState) -> Response<Body> {
     match state.script.routes.get(line) {
-        Some(answer) => whole(200, &[("content-type".to_owned(), JSON.to_owned())], answer.to_string()),
+        Some(reply) => respond_whole(200, &[("content-type".to_owned(), JSON.to_owned())], reply.to_string()),
         None => {
-            // Who only looks around may look everywhere.
+            // Clients may probe any route.
             if line.starts_with("POST") && !line.starts_with("POST /api/") {
-                locked(&state.failures).push(format!("{line}: there is no such path"));
+                locked(&state.failures).push(format!("{line}: no such route"));
             }
-            whole(404, &[], json!({"error": {"message": "Not Found"}}).to_string())
+            respond_whole(404, &[], json!({"error": {"message": "Not Found"}}).to_string())
         }
     }
 }
 
-/// What the vendor would refuse.
-fn check(wire: Protocol, received: &ReceivedRequest, state: &ModelState) -> Result<(), (u16, String)> {
+/// Rejects what the vendor would reject.
+fn check(protocol: Protocol, received: &ReceivedRequest, state: &ModelState) -> Result<(), (u16, String)> {
     let bad = |why: String| (400, why);
     if received.header("content-type").is_none_or(|kind| !kind.starts_with(JSON)) {
         return Err(bad("the content type is not application/json".to_owned()));
     }
     if let Some(key) = &state.script.key {
         let bearer = received.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-        let given = match wire {
+        let given = match protocol {
             Protocol::Anthropic => received.header("x-api-key").or(bearer),
             Protocol::Chat | Protocol::Responses => bearer,
         };
         if given != Some(key.as_str()) {
-            return Err((401, "the key is not the right one".to_owned()));
+            return Err((401, "invalid API key".to_owned()));
         }
     }
     if !received.json.is_object() {
         return Err(bad("the body is not a JSON object".to_owned()));
     }
-    let checked = match wire {
+    let checked = match protocol {
         Protocol::Chat => chat::check(&received.json),
         Protocol::Anthropic if received.header("anthropic-version").is_none() => {
             Err("anthropic-version: header is required".to_owned())
@@ -267,13 +260,13 @@ fn check(wire: Protocol, received: &ReceivedRequest, state: &ModelState) -> Resu
     checked.map_err(bad)
 }
 
-fn error_body(wire: Protocol, status: u16, why: &str) -> Value {
+fn error_body(protocol: Protocol, status: u16, why: &str) -> Value {
     let kind = match status {
         401 => "authentication_error",
         400 => "invalid_request_error",
         _ => "api_error",
     };
-    match wire {
+    match protocol {
         Protocol::Anthropic => json!({"type": "error", "error": {"type": kind, "message": why}}),
         Protocol::Chat | Protocol::Responses => {
             json!({"error": {"message": why, "type": kind, "param": null, "code": null}})
@@ -281,11 +274,11 @@ fn error_body(wire: Protocol, status: u16, why: &str) -> Value {
     }
 }
 
-fn whole(status: u16, headers: &[(String, String)], body: String) -> Response<Body> {
-    delivered(status, headers, body, BodyDelivery::default())
+fn respond_whole(status: u16, headers: &[(String, String)], body: String) -> Response<Body> {
+    respond_with(status, headers, body, BodyDelivery::default())
 }
 
-fn delivered(
+fn respond_with(
     status: u16,
     headers: &[(String, String)],
     body: String,
@@ -295,16 +288,17 @@ fn delivered(
     for (name, value) in headers {
         response = response.header(name, value);
     }
-    let body = match delivery.is_plain() {
-        true => Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed(),
-        false => BoxBody::new(StreamBody::new(pieces(body, delivery))),
+    let body = if delivery.is_plain() {
+        Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed()
+    } else {
+        BoxBody::new(StreamBody::new(chunks(body, delivery)))
     };
-    // A script with an impossible status or header gets what it deserves.
+    // A script with an invalid status or header gets an empty response.
     response.body(body).unwrap_or_default()
 }
 
-/// The body in pieces, with pauses, up to where it breaks or falls silent.
-fn pieces(
+/// The body in chunks, with pauses, up to where it breaks or goes silent.
+fn chunks(
     body: String,
     delivery: BodyDelivery,
 ) -> impl futures_util::Stream<Item = io::Result<Frame<Bytes>>> {
@@ -316,7 +310,7 @@ fn pieces(
             if delivery.silent.is_some() {
                 std::future::pending::<()>().await;
             }
-            // Whoever waits gives hyper the time to send what it has.
+            // Gives hyper the time to send its buffer.
             tokio::task::yield_now().await;
             let cut = delivery.cut.map(|_| Err(io::Error::other("cut by the script")));
             return cut.map(|error| (error, (left, BodyDelivery { cut: None, ..delivery })));
@@ -325,7 +319,7 @@ fn pieces(
             0 => tokio::task::yield_now().await,
             pause => tokio::time::sleep(Duration::from_millis(pause)).await,
         }
-        let piece = left.split_to(size.min(left.len()));
-        Some((Ok(Frame::data(piece)), (left, delivery)))
+        let chunk = left.split_to(size.min(left.len()));
+        Some((Ok(Frame::data(chunk)), (left, delivery)))
     })
 }

@@ -1,20 +1,18 @@
-//! What serves a test on a thread of its own, for as long as the test wants it.
+//! Runs a fake server on a thread of its own until it is dropped.
 
 use std::io;
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-/// A thread that serves. It ends with this.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub(crate) struct ServerTask {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Aside {
-    /// Serves from now on.
-    pub(crate) fn begin<S: Future<Output = ()>>(
+impl ServerTask {
+    pub(crate) fn spawn<S: Future<Output = ()>>(
         name: &str,
         serve: impl FnOnce() -> S + Send + 'static,
     ) -> io::Result<Self> {
@@ -32,7 +30,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for ServerTask {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
             stop.send(()).ok();

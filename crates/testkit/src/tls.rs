@@ -1,4 +1,4 @@
-//! TLS before a fake server, and what can be wrong with it.
+//! A TLS terminator in front of a fake server, with faults to inject.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,44 +13,37 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::server_task::Aside;
+use crate::server_task::ServerTask;
 
-/// How the answer to a handshake begins.
+/// The start of a handshake record.
 const TLS_RECORD_START: &[u8] = &[0x16, 0x03, 0x03];
 
-/// Who signs certificates.
 #[derive(Debug)]
 pub struct CertificateAuthority(CertifiedIssuer<'static, KeyPair>);
 
-/// How connections are taken.
+/// How a connection is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsBehavior {
-    /// As they should be.
     Valid,
-    /// With a certificate for another name.
     WrongName,
-    /// With a certificate that has expired.
     Expired,
-    /// With a certificate that is not valid yet.
     NotYetValid,
-    /// With a certificate of another authority.
     UnknownAuthority,
-    /// Without TLS.
     NoTls,
-    /// They break in the middle of the handshake.
+    /// The connection breaks during the handshake.
     BrokenHandshake,
-    /// Not a word is said.
+    /// Nothing is sent.
     Silent,
-    /// They end without the word that TLS has for it.
+    /// The connection ends without `close_notify`.
     NoCloseNotify,
 }
 
-/// What stands before a server and speaks TLS for it. It ends when it is dropped.
+/// Terminates TLS in front of a server until it is dropped.
 #[derive(Debug)]
 pub struct TlsFront {
     address: SocketAddr,
-    shared: Arc<FrontState>,
-    _aside: Aside,
+    state: Arc<FrontState>,
+    _task: ServerTask,
 }
 
 #[derive(Debug)]
@@ -59,18 +52,18 @@ struct FrontState {
     authority: Arc<CertificateAuthority>,
     names: Vec<String>,
     behavior: Mutex<TlsBehavior>,
-    /// How often a connection was made.
+    /// The number of accepted connections.
     accepted: watch::Sender<u32>,
-    /// How often all connections were cut.
+    /// Changes when all connections are dropped.
     cuts: watch::Sender<u32>,
 }
 
 impl CertificateAuthority {
-    /// A new one that nobody knows.
+    /// Creates an authority that no system trusts.
     pub fn new() -> io::Result<Arc<Self>> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let mut params = CertificateParams::default();
-        // Two of the same name would be told apart only by their signatures.
+        // Each needs a name of its own, or a client would report a bad signature.
         let name = format!("authority {}", COUNT.fetch_add(1, Ordering::Relaxed));
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -78,12 +71,12 @@ impl CertificateAuthority {
         Ok(Arc::new(Self(CertifiedIssuer::self_signed(params, key).map_err(io::Error::other)?)))
     }
 
-    /// Its certificate, as it is in files.
+    /// The certificate in PEM form.
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// What somebody trusts who trusts nobody else.
+    /// A store that trusts only this authority.
     pub fn roots(&self) -> io::Result<RootCertStore> {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).map_err(io::Error::other)?;
@@ -107,12 +100,12 @@ impl CertificateAuthority {
 }
 
 impl TlsFront {
-    /// Stands before a server, under the address it listens at and another name.
+    /// Starts in front of a server, with certificates for its own address and for `name`.
     pub fn start(server: SocketAddr, authority: &Arc<CertificateAuthority>, name: &str) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(FrontState {
+        let state = Arc::new(FrontState {
             server,
             authority: Arc::clone(authority),
             names: vec![address.ip().to_string(), name.to_owned()],
@@ -120,43 +113,41 @@ impl TlsFront {
             accepted: watch::Sender::default(),
             cuts: watch::Sender::default(),
         });
-        let served = Arc::clone(&shared);
-        let aside = Aside::begin("tls", move || serve(listener, served))?;
-        Ok(Self { address, shared, _aside: aside })
+        let served = Arc::clone(&state);
+        let task = ServerTask::spawn("tls", move || serve(listener, served))?;
+        Ok(Self { address, state, _task: task })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How connections are taken from now on.
-    pub fn set_behavior(&self, manner: TlsBehavior) {
-        *self.shared.behavior.lock().unwrap_or_else(PoisonError::into_inner) = manner;
+    /// Sets how later connections are handled.
+    pub fn set_behavior(&self, behavior: TlsBehavior) {
+        *self.state.behavior.lock().unwrap_or_else(PoisonError::into_inner) = behavior;
     }
 
-    /// Cuts all connections.
     pub fn drop_connections(&self) {
-        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+        self.state.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How often a connection was made, and when that changes.
+    /// The number of accepted connections, to watch.
     pub fn accepted(&self) -> watch::Receiver<u32> {
-        self.shared.accepted.subscribe()
+        self.state.accepted.subscribe()
     }
 }
 
-async fn serve(listener: std::net::TcpListener, shared: Arc<FrontState>) {
+async fn serve(listener: std::net::TcpListener, state: Arc<FrontState>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        shared.accepted.send_modify(|taken| *taken += 1);
-        let (shared, mut cuts) = (Arc::clone(&shared), shared.cuts.subscribe());
+        state.accepted.send_modify(|count| *count += 1);
+        let (state, mut cuts) = (Arc::clone(&state), state.cuts.subscribe());
         connections.spawn(async move {
             tokio::select! {
-                // A connection that ends badly is often what the test wanted.
-                _ended = shared.relay(client) => {}
+                // A connection often breaks because the test wants it.
+                _ended = state.relay(client) => {}
                 _cut = cuts.changed() => {}
             }
         });
@@ -165,24 +156,24 @@ async fn serve(listener: std::net::TcpListener, shared: Arc<FrontState>) {
 
 impl FrontState {
     async fn relay(&self, mut client: TcpStream) -> io::Result<()> {
-        let manner = *self.behavior.lock().unwrap_or_else(PoisonError::into_inner);
-        match manner {
+        let behavior = *self.behavior.lock().unwrap_or_else(PoisonError::into_inner);
+        match behavior {
             TlsBehavior::Silent => return std::future::pending().await,
             TlsBehavior::BrokenHandshake => {
-                // All of what it says, since what is left unread would break it in another way.
-                let heard = client.read(&mut [0; 16 * 1024]).await?;
-                return if heard > 0 { client.write_all(TLS_RECORD_START).await } else { Ok(()) };
+                // Unread data would reset the connection instead of closing it.
+                let received = client.read(&mut [0; 16 * 1024]).await?;
+                return if received > 0 { client.write_all(TLS_RECORD_START).await } else { Ok(()) };
             }
             _ => {}
         }
-        if manner == TlsBehavior::NoTls {
+        if behavior == TlsBehavior::NoTls {
             let mut server = TcpStream::connect(self.server).await?;
             return copy_bidirectional(&mut client, &mut server).await.map(drop);
         }
-        let acceptor = TlsAcceptor::from(Arc::new(self.config(manner)?));
+        let acceptor = TlsAcceptor::from(Arc::new(self.config(behavior)?));
         let mut client = acceptor.accept(client).await?;
         let mut server = TcpStream::connect(self.server).await?;
-        if manner == TlsBehavior::NoCloseNotify {
+        if behavior == TlsBehavior::NoCloseNotify {
             let (mut from_client, mut to_client) = split(client);
             let (mut from_server, mut to_server) = server.split();
             tokio::select! {
@@ -194,14 +185,14 @@ impl FrontState {
         copy_bidirectional(&mut client, &mut server).await.map(drop)
     }
 
-    fn config(&self, manner: TlsBehavior) -> io::Result<ServerConfig> {
-        let names = if manner == TlsBehavior::WrongName {
+    fn config(&self, behavior: TlsBehavior) -> io::Result<ServerConfig> {
+        let names = if behavior == TlsBehavior::WrongName {
             vec!["other.invalid".to_owned()]
         } else {
             self.names.clone()
         };
         let mut params = CertificateParams::new(names).map_err(io::Error::other)?;
-        match manner {
+        match behavior {
             TlsBehavior::Expired => params.not_after = date_time_ymd(2001, 1, 1),
             TlsBehavior::NotYetValid => params.not_before = date_time_ymd(4000, 1, 1),
             TlsBehavior::UnknownAuthority => return CertificateAuthority::new()?.sign(&params),

@@ -1,30 +1,29 @@
-//! What a test can have go wrong.
+//! Faults that a test injects.
 
 use serde_json::Value;
 
-/// Something that goes wrong with the next calls of a route.
+/// A fault in the next calls of a route.
 ///
-/// A route is a method and a path without `/api/v10`, where `*` stands for one step: `POST /channels/*/messages`.
+/// A route is a method and a path without `/api/v10`, with `*` for one segment, as in
+/// `POST /channels/*/messages`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InjectedFault {
-    /// Too many requests.
     RateLimit {
-        /// The seconds to wait.
+        /// In seconds.
         retry_after: f64,
-        /// Whether it is for all routes.
+        /// Whether it applies to all routes.
         global: bool,
     },
-    /// Nothing is done, and the status is this.
+    /// Does nothing and responds with this status.
     Fail(u16),
-    /// Everything is done, and the connection breaks before the answer.
+    /// Performs the request, but drops the connection before the response.
     LoseResponse,
-    /// Nothing is done, and the connection breaks.
+    /// Does nothing and drops the connection.
     Disconnect,
-    /// The connection breaks, and everything is done when [`super::Server::arrive_late`] says so.
+    /// Drops the connection and performs the request at [`super::DiscordServer::deliver_delayed`].
     Delay,
 }
 
-/// A request that is on its way.
 #[derive(Debug)]
 pub(super) struct DelayedRequest {
     pub(super) method: String,
@@ -32,33 +31,31 @@ pub(super) struct DelayedRequest {
     pub(super) body: Value,
 }
 
-/// All that goes wrong now.
 #[derive(Debug, Default)]
 pub(super) struct InjectedFaults {
     pub(super) rules: Vec<(String, u32, InjectedFault)>,
-    /// Requests are taken and not answered.
+    /// Requests get no response.
     pub(super) stalled: bool,
-    /// New websockets get not a word.
+    /// New websockets get no data.
     pub(super) silent: bool,
-    /// Requests that are on their way.
     pub(super) delayed: Vec<DelayedRequest>,
-    /// The bot may not make threads.
+    /// The bot may not create threads.
     pub(super) no_threads: bool,
-    /// A thread does not have the id of its message.
+    /// A thread does not get the id of its message.
     pub(super) separate_thread_ids: bool,
 }
 
 impl InjectedFaults {
-    /// What goes wrong with this call.
-    pub(super) fn next(&mut self, line: &str) -> Option<InjectedFault> {
-        let place = self.rules.iter().position(|(route, ..)| matches(route, line))?;
-        let (_, left, trouble) = self.rules.get_mut(place)?;
+    /// The fault for this call, which counts as used.
+    pub(super) fn take_next(&mut self, line: &str) -> Option<InjectedFault> {
+        let at = self.rules.iter().position(|(route, ..)| matches(route, line))?;
+        let (_, left, fault) = self.rules.get_mut(at)?;
         *left -= 1;
-        let (left, trouble) = (*left, trouble.clone());
+        let (left, fault) = (*left, fault.clone());
         if left == 0 {
-            self.rules.remove(place);
+            self.rules.remove(at);
         }
-        Some(trouble)
+        Some(fault)
     }
 }
 

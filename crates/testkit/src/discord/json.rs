@@ -1,21 +1,18 @@
-//! Things as they go over the wire.
+//! The JSON forms of the API.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::state::{
-    FakeAttachment, FakeChannel, FakeChannelKind, FakeGuild, FakeMessage, Snowflake, World, iso, made_at,
+    ChannelKind, FakeAttachment, FakeChannel, FakeGuild, FakeMessage, Snowflake, World, created_at, iso,
 };
 
-/// All that a bot may do: what an administrator may.
-const PERMISSIONS: &str = "2251799813685247";
+const ADMINISTRATOR_PERMISSIONS: &str = "2251799813685247";
 
-/// The flag of messages from which a thread was started.
 const HAS_THREAD: u64 = 1 << 5;
 
-/// The flag of forums whose posts must have a tag.
-const WANTS_TAGS: u64 = 1 << 4;
+const REQUIRES_TAG: u64 = 1 << 4;
 
 fn ids(list: impl IntoIterator<Item = Snowflake>) -> Vec<String> {
     list.into_iter().map(|id| id.to_string()).collect()
@@ -33,7 +30,6 @@ impl World {
         })
     }
 
-    /// The bot's own user.
     pub(super) fn me_json(&self) -> Value {
         let mut me = self.user_json(self.bot);
         for (key, value) in [
@@ -47,12 +43,12 @@ impl World {
         me
     }
 
-    /// A member without its user.
+    /// A member without the user.
     fn membership(&self, guild: Snowflake, user: Snowflake) -> Value {
         let none = BTreeSet::new();
         let roles = self.guilds.get(&guild).and_then(|guild| guild.members.get(&user)).unwrap_or(&none);
         json!({
-            "nick": null, "avatar": null, "banner": null, "roles": ids(roles.iter().copied()), "joined_at": iso(made_at(guild)),
+            "nick": null, "avatar": null, "banner": null, "roles": ids(roles.iter().copied()), "joined_at": iso(created_at(guild)),
             "premium_since": null, "deaf": false, "mute": false, "flags": 0, "pending": false,
             "communication_disabled_until": null,
         })
@@ -66,78 +62,80 @@ impl World {
 
     pub(super) fn thread_member_json(thread: Snowflake, user: Snowflake) -> Value {
         json!({
-            "id": thread.to_string(), "user_id": user.to_string(), "join_timestamp": iso(made_at(thread)), "flags": 0,
+            "id": thread.to_string(), "user_id": user.to_string(), "join_timestamp": iso(created_at(thread)), "flags": 0,
         })
     }
 
     pub(super) fn channel_json(&self, channel: &FakeChannel) -> Value {
         // The last message of a forum is its last thread.
-        let last = match channel.kind.is_forum() {
-            true => self.threads_of(channel.id).last().map(|thread| thread.id),
-            false => self.messages_in(channel.id).last().map(|message| message.id),
+        let last = if channel.kind.is_forum() {
+            self.threads_of(channel.id).last().map(|thread| thread.id)
+        } else {
+            self.messages_in(channel.id).last().map(|message| message.id)
         };
         let mut json = json!({
             "id": channel.id.to_string(), "type": channel.kind.number(),
-            "last_message_id": last.map(|id| id.to_string()), "flags": if channel.requires_tags { WANTS_TAGS } else { 0 },
+            "last_message_id": last.map(|id| id.to_string()), "flags": if channel.requires_tags { REQUIRES_TAG } else { 0 },
         });
-        let mut put = |key: &str, value: Value| json[key] = value;
+        let mut set = |key: &str, value: Value| json[key] = value;
         if let Some(guild) = channel.guild {
-            put("guild_id", guild.to_string().into());
-            put("name", channel.name.as_str().into());
-            put("parent_id", channel.parent.map(|id| id.to_string()).into());
-            put("rate_limit_per_user", 0.into());
+            set("guild_id", guild.to_string().into());
+            set("name", channel.name.as_str().into());
+            set("parent_id", channel.parent.map(|id| id.to_string()).into());
+            set("rate_limit_per_user", 0.into());
         }
         match channel.kind {
-            FakeChannelKind::Dm => {
+            ChannelKind::Dm => {
                 let recipient = channel.recipient.map(|user| self.user_json(user));
-                put("recipients", recipient.into_iter().collect());
+                set("recipients", recipient.into_iter().collect());
             }
-            FakeChannelKind::Text | FakeChannelKind::Forum | FakeChannelKind::Media => {
-                put("topic", channel.topic.clone().into());
-                put("position", 0.into());
-                put("nsfw", false.into());
-                put("permission_overwrites", json!([]));
-                put("default_auto_archive_duration", 1440.into());
+            ChannelKind::Text | ChannelKind::Forum | ChannelKind::Media => {
+                set("topic", channel.topic.clone().into());
+                set("position", 0.into());
+                set("nsfw", false.into());
+                set("permission_overwrites", json!([]));
+                set("default_auto_archive_duration", 1440.into());
                 if channel.kind.is_forum() {
-                    put("available_tags", json!([]));
-                    put("default_reaction_emoji", Value::Null);
-                    put("default_sort_order", Value::Null);
-                    put("default_forum_layout", 0.into());
+                    set("available_tags", json!([]));
+                    set("default_reaction_emoji", Value::Null);
+                    set("default_sort_order", Value::Null);
+                    set("default_forum_layout", 0.into());
                 }
             }
-            FakeChannelKind::Thread | FakeChannelKind::PrivateThread => {
+            ChannelKind::Thread | ChannelKind::PrivateThread => {
                 let count = self.messages_in(channel.id).len();
-                put("owner_id", channel.owner.unwrap_or_default().to_string().into());
-                put("message_count", count.into());
-                put("total_message_sent", count.into());
-                put("member_count", channel.members.len().into());
-                put(
+                set("owner_id", channel.owner.unwrap_or_default().to_string().into());
+                set("message_count", count.into());
+                set("total_message_sent", count.into());
+                set("member_count", channel.members.len().into());
+                set(
                     "thread_metadata",
                     json!({
                         "archived": channel.archived, "auto_archive_duration": channel.auto_archive,
-                        "archive_timestamp": iso(channel.archived_at.unwrap_or_else(|| made_at(channel.id))), "create_timestamp": iso(made_at(channel.id)),
+                        "archive_timestamp": iso(channel.archived_at.unwrap_or_else(|| created_at(channel.id))), "create_timestamp": iso(created_at(channel.id)),
                         "locked": channel.locked, "invitable": true,
                     }),
                 );
                 if channel.members.contains(&self.bot) {
-                    put("member", Self::thread_member_json(channel.id, self.bot));
+                    set("member", Self::thread_member_json(channel.id, self.bot));
                 }
             }
         }
         json
     }
 
-    /// A guild without what is in it.
+    /// A guild without its channels and members.
     pub(super) fn guild_json(&self, guild: &FakeGuild) -> Value {
         let role = |id: Snowflake, name: &str, position: usize| {
             json!({
                 "id": id.to_string(), "name": name, "color": 0, "hoist": false, "icon": null, "unicode_emoji": null,
                 "colors": {"primary_color": 0, "secondary_color": null, "tertiary_color": null}, "position": position,
-                "permissions": PERMISSIONS, "managed": false, "mentionable": true, "flags": 0,
+                "permissions": ADMINISTRATOR_PERMISSIONS, "managed": false, "mentionable": true, "flags": 0,
             })
         };
         let everyone = role(guild.id, "@everyone", 0);
-        let others = guild.roles.iter().enumerate().map(|(place, (id, name))| role(*id, name, place + 1));
+        let others =
+            guild.roles.iter().enumerate().map(|(position, (id, name))| role(*id, name, position + 1));
         let roles: Vec<Value> = std::iter::once(everyone).chain(others).collect();
         json!({
             "id": guild.id.to_string(), "name": guild.name, "icon": null, "splash": null, "discovery_splash": null,
@@ -151,7 +149,7 @@ impl World {
         })
     }
 
-    /// A guild with everything in it, as a session sees it first.
+    /// A complete guild, as a new session gets it.
     pub(super) fn guild_create_json(&self, guild: &FakeGuild) -> Value {
         let mut json = self.guild_json(guild);
         let of = |threads: bool| -> Vec<Value> {
@@ -164,7 +162,7 @@ impl World {
         json["threads"] = of(true).into();
         json["members"] = guild.members.keys().map(|user| self.member_json(guild.id, *user)).collect();
         json["member_count"] = guild.members.len().into();
-        json["joined_at"] = iso(made_at(guild.id)).into();
+        json["joined_at"] = iso(created_at(guild.id)).into();
         for (key, value) in [("large", json!(false)), ("unavailable", json!(false))] {
             json[key] = value;
         }
@@ -190,7 +188,7 @@ impl World {
         json
     }
 
-    /// A message, as REST gives it.
+    /// A message as the HTTP API returns it.
     pub(super) fn message_json(&self, message: &FakeMessage) -> Value {
         self.message_at_depth(message, 0)
     }
@@ -202,7 +200,7 @@ impl World {
         let files = message.attachments.iter().map(|file| self.attachment_json(message.channel, file));
         let mut json = json!({
             "id": message.id.to_string(), "channel_id": message.channel.to_string(), "type": message.kind,
-            "author": self.user_json(message.author), "content": message.content, "timestamp": iso(made_at(message.id)),
+            "author": self.user_json(message.author), "content": message.content, "timestamp": iso(created_at(message.id)),
             "edited_timestamp": message.edited.map(iso), "tts": false, "mention_everyone": message.mention_everyone,
             "mentions": message.mentions.iter().map(|user| self.mention_json(guild, *user)).collect::<Vec<_>>(),
             "mention_roles": ids(message.mention_roles.iter().copied()), "attachments": files.collect::<Vec<_>>(),
@@ -226,7 +224,7 @@ impl World {
             if let Some(guild) = guild {
                 json["message_reference"]["guild_id"] = guild.to_string().into();
             }
-            // What a quoted message quotes is not given.
+            // References are resolved only one level deep.
             if depth == 0 {
                 json["referenced_message"] =
                     there.map_or(Value::Null, |there| self.message_at_depth(there, 1));
@@ -269,7 +267,7 @@ impl World {
         emojis.into_iter().map(one).collect()
     }
 
-    /// A message, as an event tells it: with its guild and its author's membership.
+    /// A message as an event has it: with its guild and its author's membership.
     pub(super) fn message_event(&self, message: &FakeMessage) -> Value {
         let mut json = self.message_json(message);
         if let Some(channel) = self.channels.get(&message.channel) {
@@ -283,7 +281,7 @@ impl World {
     }
 }
 
-/// An emoji by its name; those of a guild are `name:id`.
+/// An emoji by name; those of a guild are `name:id`.
 pub(super) fn emoji_json(emoji: &str) -> Value {
     match emoji.split_once(':') {
         Some((name, id)) => json!({"id": id, "name": name, "animated": false}),

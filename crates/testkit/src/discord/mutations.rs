@@ -1,4 +1,4 @@
-//! What happens in the world, whoever does it, and who is told of it.
+//! Changes of the state, and the gateway events that they cause.
 
 use std::time::Instant;
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::gateway::{GUILDS, MESSAGES, REACTIONS};
 use super::json::emoji_json;
-use super::state::{FakeChannel, FakeChannelKind, FakeInteraction, FakeMessage, Snowflake, World, now_ms};
+use super::state::{ChannelKind, FakeChannel, FakeInteraction, FakeMessage, Snowflake, World, now_ms};
 use super::users::{empty_channel, empty_message};
 
-/// The flag of a message that only one person sees.
+/// The flag of a message that only one user sees.
 pub(super) const EPHEMERAL: u64 = 1 << 6;
 
 impl World {
@@ -28,14 +28,13 @@ impl World {
         id
     }
 
-    pub(super) fn dm(&mut self, user: Snowflake) -> Snowflake {
+    pub(super) fn dm_channel(&mut self, user: Snowflake) -> Snowflake {
         let known = self.channels.values().find(|channel| channel.recipient == Some(user));
         if let Some(channel) = known {
             return channel.id;
         }
-        let channel =
-            FakeChannel { recipient: Some(user), ..empty_channel(self.next_id(), FakeChannelKind::Dm) };
-        // Bots are not told of a new direct talk.
+        let channel = FakeChannel { recipient: Some(user), ..empty_channel(self.next_id(), ChannelKind::Dm) };
+        // Bots get no event for a new direct channel.
         let id = channel.id;
         self.channels.insert(id, channel);
         id
@@ -57,15 +56,14 @@ impl World {
         id
     }
 
-    /// Changes a message as an edit does.
-    pub(super) fn change(&mut self, id: Snowflake, how: impl FnOnce(&mut FakeMessage)) {
+    pub(super) fn edit_message(&mut self, id: Snowflake, change: impl FnOnce(&mut FakeMessage)) {
         let Some(message) = self.messages.get_mut(&id) else { return };
-        how(message);
+        change(message);
         message.edited = Some(now_ms());
-        self.tell_change(id);
+        self.dispatch_edit(id);
     }
 
-    pub(super) fn tell_change(&mut self, id: Snowflake) {
+    pub(super) fn dispatch_edit(&mut self, id: Snowflake) {
         let Some(message) = self.messages.get(&id).filter(|message| message.flags & EPHEMERAL == 0) else {
             return;
         };
@@ -73,7 +71,7 @@ impl World {
         self.dispatch(MESSAGES, guild, "MESSAGE_UPDATE", &json);
     }
 
-    pub(super) fn remove(&mut self, id: Snowflake) {
+    pub(super) fn delete_message(&mut self, id: Snowflake) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         message.deleted = true;
         let channel = message.channel;
@@ -85,23 +83,23 @@ impl World {
         self.dispatch(MESSAGES, guild, "MESSAGE_DELETE", &json);
     }
 
-    pub(super) fn react(&mut self, user: Snowflake, id: Snowflake, emoji: &str) {
+    pub(super) fn add_reaction(&mut self, user: Snowflake, id: Snowflake, emoji: &str) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         let reaction = (emoji.to_owned(), user);
         if message.reactions.contains(&reaction) {
             return;
         }
         message.reactions.push(reaction);
-        self.tell_reaction("MESSAGE_REACTION_ADD", user, id, emoji);
+        self.dispatch_reaction("MESSAGE_REACTION_ADD", user, id, emoji);
     }
 
-    pub(super) fn unreact(&mut self, user: Snowflake, id: Snowflake, emoji: &str) {
+    pub(super) fn remove_reaction(&mut self, user: Snowflake, id: Snowflake, emoji: &str) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         message.reactions.retain(|(known, by)| known != emoji || *by != user);
-        self.tell_reaction("MESSAGE_REACTION_REMOVE", user, id, emoji);
+        self.dispatch_reaction("MESSAGE_REACTION_REMOVE", user, id, emoji);
     }
 
-    fn tell_reaction(&mut self, event: &str, user: Snowflake, id: Snowflake, emoji: &str) {
+    fn dispatch_reaction(&mut self, event: &str, user: Snowflake, id: Snowflake, emoji: &str) {
         let Some(message) = self.messages.get(&id) else { return };
         let guild = self.guild_of(message.channel);
         let mut json = json!({
@@ -117,14 +115,14 @@ impl World {
         self.dispatch(REACTIONS, guild, event, &json);
     }
 
-    /// Starts a thread; one from a message has the message's id.
+    /// Starts a thread. One that starts from a message has the message's id.
     pub(super) fn start_thread(
         &mut self,
         user: Snowflake,
         parent: Snowflake,
         from: Option<Snowflake>,
         name: &str,
-        kind: FakeChannelKind,
+        kind: ChannelKind,
         auto_archive: u64,
     ) -> Snowflake {
         let id = from.filter(|_| !self.injected.separate_thread_ids).unwrap_or_else(|| self.next_id());
@@ -143,11 +141,11 @@ impl World {
             if let Some(message) = self.messages.get_mut(&from) {
                 message.thread = Some(id);
             }
-            self.tell_change(from);
+            self.dispatch_edit(from);
             let starter =
                 FakeMessage { kind: 21, reference: Some(from), ..empty_message(self.next_id(), id, user) };
             self.add_message(starter);
-        } else if kind == FakeChannelKind::Thread && !is_forum {
+        } else if kind == ChannelKind::Thread && !is_forum {
             let note = FakeMessage {
                 kind: 18,
                 content: name.to_owned(),
@@ -158,8 +156,8 @@ impl World {
         id
     }
 
-    /// Begins an interaction and tells the client.
-    pub(super) fn interact(
+    /// Starts an interaction and sends its event.
+    pub(super) fn start_interaction(
         &mut self,
         user: Snowflake,
         channel: Snowflake,
@@ -174,8 +172,8 @@ impl World {
             "channel_id": channel.to_string(), "token": token, "version": 1, "locale": "en-US", "entitlements": [],
             "app_permissions": "2251799813685247", "attachment_size_limit": 10_485_760,
         });
-        if let Some(place) = self.channels.get(&channel) {
-            json["channel"] = self.channel_json(place);
+        if let Some(channel) = self.channels.get(&channel) {
+            json["channel"] = self.channel_json(channel);
         }
         match self.guild_of(channel) {
             Some(guild) => {

@@ -1,4 +1,4 @@
-//! Discord, for the checks that are the same on every platform.
+//! [`FakePlatform`] for the fake Discord server.
 
 use std::io;
 use std::time::Duration;
@@ -6,14 +6,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::mutations::EPHEMERAL;
-use super::state::{FakeChannelKind, FakeMessage, Snowflake, World};
-use super::{
-    DiscordServer, DownloadBehavior, InjectedFault, ServerOptions, ServerRateLimits, UserFile, UserPost,
-};
+use super::state::{ChannelKind, FakeMessage, Snowflake, World};
+use super::{DiscordServer, DownloadBehavior, InjectedFault, RateLimits, ServerOptions, UserFile, UserPost};
 use crate::fake_platform::{BotMessage, FakePlatform, PlatformAction, Supported, UserMessage};
 
-/// How messages are sent.
-const SEND: &str = "POST /channels/*/messages";
+const SEND_ROUTE: &str = "POST /channels/*/messages";
 
 impl FakePlatform for DiscordServer {
     type Id = Snowflake;
@@ -25,12 +22,11 @@ impl FakePlatform for DiscordServer {
         text.chars().count()
     }
 
-    async fn launch(patience: Duration) -> io::Result<Self> {
-        let heartbeat = Duration::from_secs(2);
+    async fn launch(wait_timeout: Duration) -> io::Result<Self> {
         Self::start(ServerOptions {
-            rate_limits: ServerRateLimits::Unlimited,
-            heartbeat_interval: heartbeat,
-            wait_timeout: patience,
+            rate_limits: RateLimits::Unlimited,
+            heartbeat_interval: Duration::from_secs(2),
+            wait_timeout,
             ..ServerOptions::default()
         })
         .await
@@ -57,15 +53,16 @@ impl FakePlatform for DiscordServer {
         self.add_channel(guild, name)
     }
 
-    fn send(&self, person: Snowflake, chat: Snowflake, words: UserMessage<Snowflake>) -> Snowflake {
-        let text = if words.mentions_bot { format!("<@{}> {}", self.bot(), words.text) } else { words.text };
+    fn send(&self, person: Snowflake, chat: Snowflake, message: UserMessage<Snowflake>) -> Snowflake {
+        let text =
+            if message.mentions_bot { format!("<@{}> {}", self.bot(), message.text) } else { message.text };
         let files =
-            words.files.into_iter().map(|(name, bytes)| UserFile { name, bytes, ..UserFile::default() });
+            message.files.into_iter().map(|(name, bytes)| UserFile { name, bytes, ..UserFile::default() });
         let files = files.collect();
         self.send_post(
             person,
             chat,
-            UserPost { text, files, reply_to: words.reply_to, ..UserPost::default() },
+            UserPost { text, files, reply_to: message.reply_to, ..UserPost::default() },
         )
     }
 
@@ -85,18 +82,19 @@ impl FakePlatform for DiscordServer {
         self.read(|world| {
             let message = world.messages.get(&message)?;
             match world.channels.get(&message.channel)?.kind {
-                FakeChannelKind::Text | FakeChannelKind::Forum | FakeChannelKind::Media => message.thread,
-                FakeChannelKind::Dm | FakeChannelKind::Thread | FakeChannelKind::PrivateThread => {
-                    Some(message.channel)
-                }
+                ChannelKind::Text | ChannelKind::Forum | ChannelKind::Media => message.thread,
+                ChannelKind::Dm | ChannelKind::Thread | ChannelKind::PrivateThread => Some(message.channel),
             }
         })
     }
 
     fn bot_messages(&self, chat: Snowflake) -> Vec<BotMessage<Snowflake>> {
-        // What Discord itself writes in the bot's name is left out.
-        let is_meant = |said: &&FakeMessage| matches!(said.kind, 0 | 19 | 20) && said.flags & EPHEMERAL == 0;
-        self.read(|world| world.bot_messages_in(chat).into_iter().filter(is_meant).map(seen).collect())
+        // System messages have the bot as author too.
+        let is_content =
+            |message: &&FakeMessage| matches!(message.kind, 0 | 19 | 20) && message.flags & EPHEMERAL == 0;
+        self.read(|world| {
+            world.bot_messages_in(chat).into_iter().filter(is_content).map(to_bot_message).collect()
+        })
     }
 
     fn actions(&self) -> Vec<PlatformAction<Snowflake>> {
@@ -125,13 +123,14 @@ impl FakePlatform for DiscordServer {
     }
 
     fn private_notices(&self, person: Snowflake) -> Vec<String> {
-        let by = |world: &World, said: &FakeMessage| {
-            let interaction = said.interaction.and_then(|id| world.interactions.get(&id));
-            said.flags & EPHEMERAL != 0 && interaction.is_some_and(|interaction| interaction.user == person)
+        let by = |world: &World, message: &FakeMessage| {
+            let interaction = message.interaction.and_then(|id| world.interactions.get(&id));
+            message.flags & EPHEMERAL != 0
+                && interaction.is_some_and(|interaction| interaction.user == person)
         };
         self.read(|world| {
-            let said = world.messages.values().filter(|said| by(world, said));
-            said.map(|said| said.content.clone()).collect()
+            let message = world.messages.values().filter(|message| by(world, message));
+            message.map(|message| message.content.clone()).collect()
         })
     }
 
@@ -176,17 +175,17 @@ impl FakePlatform for DiscordServer {
 
     fn throttle_sends(&self, times: u32, retry_after: Duration) -> Supported {
         let retry_after = retry_after.as_secs_f64();
-        self.inject(SEND, times, InjectedFault::RateLimit { retry_after, global: false });
+        self.inject(SEND_ROUTE, times, InjectedFault::RateLimit { retry_after, global: false });
         Ok(())
     }
 
     fn fail_sends(&self, times: u32) -> Supported {
-        self.inject(SEND, times, InjectedFault::Fail(502));
+        self.inject(SEND_ROUTE, times, InjectedFault::Fail(502));
         Ok(())
     }
 
     fn lose_send_responses(&self, times: u32) -> Supported {
-        self.inject(SEND, times, InjectedFault::LoseResponse);
+        self.inject(SEND_ROUTE, times, InjectedFault::LoseResponse);
         Ok(())
     }
 
@@ -203,24 +202,23 @@ impl FakePlatform for DiscordServer {
     }
 
     fn subscribe(&self) -> watch::Receiver<u64> {
-        self.shared.changed.subscribe()
+        self.state.changed.subscribe()
     }
 }
 
-/// A message as all platforms have them.
-fn seen(said: &FakeMessage) -> BotMessage<Snowflake> {
-    let rows = said.components.as_array().into_iter().flatten();
+fn to_bot_message(message: &FakeMessage) -> BotMessage<Snowflake> {
+    let rows = message.components.as_array().into_iter().flatten();
     let buttons = rows.filter_map(|row| row["components"].as_array()).flatten();
     let word = |button: &serde_json::Value, key: &str| button[key].as_str().unwrap_or_default().to_owned();
     BotMessage {
-        id: said.id,
-        text: said.content.clone(),
-        previous_texts: said.edits.clone(),
+        id: message.id,
+        text: message.content.clone(),
+        previous_texts: message.edits.clone(),
         buttons: buttons
             .filter(|button| button["disabled"] != true)
             .map(|button| (word(button, "label"), word(button, "custom_id")))
             .collect(),
-        files: said.attachments.iter().map(|file| (file.name.clone(), file.bytes.clone())).collect(),
-        notifies_everyone: said.mention_everyone,
+        files: message.attachments.iter().map(|file| (file.name.clone(), file.bytes.clone())).collect(),
+        notifies_everyone: message.mention_everyone,
     }
 }

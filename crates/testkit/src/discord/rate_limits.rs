@@ -1,4 +1,4 @@
-//! Rate limits by bucket, with their headers.
+//! Rate limits by bucket, and their headers.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,71 +6,67 @@ use std::time::{Duration, Instant};
 
 use super::state::now_ms;
 
-/// The buckets of all routes.
 #[derive(Debug, Default)]
-pub(super) struct Buckets {
-    by_key: BTreeMap<String, Bucket>,
-    /// Until when a test has nothing come to a bucket, or with no key to any.
-    held: BTreeMap<Option<String>, Instant>,
-    /// Whether nobody is ever held up; the headers are there all the same.
-    pub(super) wide: bool,
+pub(super) struct RateLimiter {
+    by_key: BTreeMap<String, RateBucket>,
+    /// RateLimiter that a test blocks until a time; without a key, all of them.
+    blocked: BTreeMap<Option<String>, Instant>,
+    /// Without limits; responses still have the headers.
+    pub(super) is_unlimited: bool,
 }
 
 #[derive(Debug)]
-struct Bucket {
+struct RateBucket {
     left: u32,
     resets: Instant,
-    /// Set once a client was told to wait.
-    told: Option<Instant>,
+    /// Set when the limit is exceeded.
+    wait_until: Option<Instant>,
 }
 
-/// How a request fared.
-pub(super) struct Verdict {
+pub(super) struct RateDecision {
     pub(super) headers: Vec<(&'static str, String)>,
-    /// The seconds to wait, if it was one too many.
-    pub(super) wait: Option<f64>,
-    /// Whether the client had been told to wait and did not.
-    pub(super) impatient: bool,
+    /// In seconds, if the limit is exceeded.
+    pub(super) retry_after: Option<f64>,
+    /// The client did not wait although it had to.
+    pub(super) is_violation: bool,
 }
 
-impl Buckets {
-    /// Has nothing come to this bucket, or to any, for so many seconds.
-    pub(super) fn hold(&mut self, method: &str, path: &[&str], seconds: f64, global: bool) {
+impl RateLimiter {
+    /// Blocks this bucket, or all, for a number of seconds.
+    pub(super) fn block(&mut self, method: &str, path: &[&str], seconds: f64, global: bool) {
         let key = (!global).then(|| key(&template(method, path), path));
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        self.held.insert(key, Instant::now() + wait);
+        self.blocked.insert(key, Instant::now() + wait);
     }
 
-    /// Nobody has to wait any more because a test said so.
-    pub(super) fn release(&mut self) {
-        self.held.clear();
+    pub(super) fn unblock(&mut self) {
+        self.blocked.clear();
     }
 
-    /// Whether a client had been told by a test to wait, and did not.
-    pub(super) fn is_held(&self, method: &str, path: &[&str]) -> bool {
+    /// Whether a test blocks this bucket.
+    pub(super) fn is_blocked(&self, method: &str, path: &[&str]) -> bool {
         let own = Some(key(&template(method, path), path));
-        [own, None].iter().any(|key| self.held.get(key).is_some_and(|until| Instant::now() < *until))
+        [own, None].iter().any(|key| self.blocked.get(key).is_some_and(|until| Instant::now() < *until))
     }
 
-    /// Counts a request.
-    pub(super) fn count(&mut self, method: &str, path: &[&str]) -> Verdict {
+    pub(super) fn record(&mut self, method: &str, path: &[&str]) -> RateDecision {
         let route = template(method, path);
-        let (limit, window) = if self.wide { (1000, 1) } else { allowance(&route) };
+        let (limit, window) = if self.is_unlimited { (1000, 1) } else { limit_of(&route) };
         let window = Duration::from_secs(window);
         let now = Instant::now();
-        let fresh = || Bucket { left: limit, resets: now + window, told: None };
+        let fresh = || RateBucket { left: limit, resets: now + window, wait_until: None };
         let bucket = self.by_key.entry(key(&route, path)).or_insert_with(fresh);
-        let impatient = bucket.told.is_some_and(|until| now < until);
+        let is_violation = bucket.wait_until.is_some_and(|until| now < until);
         if now >= bucket.resets {
             *bucket = fresh();
         }
         let after = (bucket.resets - now).as_secs_f64();
-        let mut wait = None;
+        let mut retry_after = None;
         match bucket.left.checked_sub(1) {
             Some(left) => bucket.left = left,
             None => {
-                wait = Some(after);
-                bucket.told = Some(bucket.resets);
+                retry_after = Some(after);
+                bucket.wait_until = Some(bucket.resets);
             }
         }
         let mut hasher = DefaultHasher::new();
@@ -84,28 +80,28 @@ impl Buckets {
             ("x-ratelimit-reset-after", format!("{after:.3}")),
             ("x-ratelimit-bucket", format!("{:016x}", hasher.finish())),
         ];
-        Verdict { headers, wait, impatient }
+        RateDecision { headers, retry_after, is_violation }
     }
 }
 
-/// What a bucket is known by: its route, and what the route is about.
+/// The key of a bucket: its route and the main id of its path.
 fn key(route: &str, path: &[&str]) -> String {
     format!("{route}:{}", path.get(1).copied().unwrap_or_default())
 }
 
-/// The route without its ids.
+/// The route with `*` for ids.
 fn template(method: &str, path: &[&str]) -> String {
     let step = |step: &&str| if step.parse::<u64>().is_ok() { "*".to_owned() } else { (*step).to_owned() };
     let mut steps: Vec<String> = path.iter().map(step).collect();
-    // An emoji is no part of the bucket.
-    if let Some(place) = path.iter().position(|step| *step == "reactions") {
-        steps.truncate(place + 1);
+    // An emoji is not part of the bucket.
+    if let Some(at) = path.iter().position(|step| *step == "reactions") {
+        steps.truncate(at + 1);
     }
     format!("{method} /{}", steps.join("/"))
 }
 
-/// How many requests in how many seconds.
-fn allowance(route: &str) -> (u32, u64) {
+/// The number of requests, and the seconds in which they are allowed.
+fn limit_of(route: &str) -> (u32, u64) {
     match route {
         "POST /channels/*/messages" | "PATCH /channels/*/messages/*" | "POST /channels/*/typing" => (5, 5),
         "PUT /channels/*/messages/*/reactions" | "DELETE /channels/*/messages/*/reactions" => (4, 1),

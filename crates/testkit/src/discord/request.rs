@@ -1,23 +1,22 @@
-//! Requests taken apart, and the refusals of Discord in its own words.
+//! Parsed requests, and the errors of the API in Discord's words.
 
 use serde_json::{Value, json};
 
 use super::state::{Snowflake, World};
 
-/// A request that was taken apart.
+/// A parsed request.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct ApiCall<'a> {
     pub(super) method: &'a str,
-    /// The path in steps, without `/api/v10`.
+    /// The segments of the path, without `/api/v10`.
     pub(super) path: Vec<&'a str>,
     pub(super) query: &'a str,
     pub(super) body: Value,
-    pub(super) files: Vec<Upload>,
+    pub(super) files: Vec<UploadedFile>,
 }
 
-/// A file that came with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Upload {
+pub(super) struct UploadedFile {
     /// The number in `files[n]`.
     pub(super) number: u64,
     pub(super) name: String,
@@ -25,28 +24,27 @@ pub(super) struct Upload {
     pub(super) bytes: Vec<u8>,
 }
 
-impl Call<'_> {
-    /// The value of a parameter of the query.
+impl ApiCall<'_> {
     pub(super) fn param(&self, name: &str) -> Option<&str> {
         self.query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
     }
 }
 
-/// Why a request is not done.
+/// An error response.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Refusal {
+pub(super) struct ApiError {
     pub(super) status: u16,
     pub(super) code: u64,
     pub(super) body: Value,
-    /// Whether it is the client's fault; what a test brought about is not.
-    pub(super) fault: bool,
+    /// False if the test caused it.
+    pub(super) is_violation: bool,
 }
 
-/// The status and the body of an answer.
-pub(super) type Outcome = Result<(u16, Value), Refusal>;
+/// The status and the body of a response.
+pub(super) type ApiResult = Result<(u16, Value), ApiError>;
 
-/// A refusal by its number.
-pub(super) fn refuse(code: u64) -> Refusal {
+/// The error with this code.
+pub(super) fn api_error(code: u64) -> ApiError {
     let (status, message) = match code {
         401 => (401, "401: Unauthorized"),
         404 => (404, "404: Not Found"),
@@ -75,81 +73,81 @@ pub(super) fn refuse(code: u64) -> Refusal {
         160_004 => (400, "A thread has already been created for this message"),
         _ => (400, "General error"),
     };
-    // Refusals that are only a status have the code 0 in their body.
-    let told = if code < 1000 { 0 } else { code };
-    Refusal { status, code, body: json!({"message": message, "code": told}), fault: true }
+    // Errors that are only a status have the code 0 in their body.
+    let body_code = if code < 1000 { 0 } else { code };
+    ApiError { status, code, body: json!({"message": message, "code": body_code}), is_violation: true }
 }
 
-/// An invalid form body: what is wrong with which field.
-pub(super) fn invalid(field: &str, code: &str, message: &str) -> Refusal {
+/// The error for an invalid field of a body.
+pub(super) fn invalid_form(field: &str, code: &str, message: &str) -> ApiError {
     let mut errors = json!({"_errors": [{"code": code, "message": message}]});
     for step in field.split('.').rev() {
         errors = json!({step: errors});
     }
     let body = json!({"message": "Invalid Form Body", "code": 50_035, "errors": errors});
-    Refusal { status: 400, code: 50_035, body, fault: true }
+    ApiError { status: 400, code: 50_035, body, is_violation: true }
 }
 
-/// Every field of a body must be one that Discord knows.
-pub(super) fn only(body: &Value, at: &str, known: &[&str]) -> Result<(), Refusal> {
+/// Rejects fields that Discord does not know.
+pub(super) fn check_fields(body: &Value, at: &str, known: &[&str]) -> Result<(), ApiError> {
     let Some(fields) = body.as_object() else {
-        return Err(invalid(at, "MODEL_TYPE_CONVERT", "Only dictionaries may be used in a ModelType"));
+        return Err(invalid_form(at, "MODEL_TYPE_CONVERT", "Only dictionaries may be used in a ModelType"));
     };
     match fields.keys().find(|field| !known.contains(&field.as_str())) {
-        Some(field) => Err(invalid(&format!("{at}.{field}"), "UNKNOWN_FIELD", "This field is not known")),
+        Some(field) => {
+            Err(invalid_form(&format!("{at}.{field}"), "UNKNOWN_FIELD", "This field is not known"))
+        }
         None => Ok(()),
     }
 }
 
-/// A text of a body within its bounds, counted in characters.
-pub(super) fn text<'a>(body: &'a Value, field: &str, least: usize, most: usize) -> Result<&'a str, Refusal> {
+/// A text field whose length, in characters, is within these limits.
+pub(super) fn text<'a>(body: &'a Value, field: &str, min: usize, max: usize) -> Result<&'a str, ApiError> {
     let value = &body[field];
     let Some(text) = value.as_str() else {
-        let required = value.is_null();
-        return Err(match required {
-            true => invalid(field, "BASE_TYPE_REQUIRED", "This field is required"),
-            false => {
-                invalid(field, "STRING_TYPE_CONVERT", &format!("Could not interpret \"{value}\" as string."))
-            }
-        });
+        if value.is_null() {
+            return Err(invalid_form(field, "BASE_TYPE_REQUIRED", "This field is required"));
+        }
+        let message = format!("Could not interpret \"{value}\" as string.");
+        return Err(invalid_form(field, "STRING_TYPE_CONVERT", &message));
     };
     let length = text.chars().count();
     match length {
-        _ if length > most => {
-            let why = format!("Must be {most} or fewer in length.");
-            Err(invalid(field, "BASE_TYPE_MAX_LENGTH", &why))
+        _ if length > max => {
+            let why = format!("Must be {max} or fewer in length.");
+            Err(invalid_form(field, "BASE_TYPE_MAX_LENGTH", &why))
         }
-        _ if length < least => {
-            let why = format!("Must be between {least} and {most} in length.");
-            Err(invalid(field, "BASE_TYPE_BAD_LENGTH", &why))
+        _ if length < min => {
+            let why = format!("Must be between {min} and {max} in length.");
+            Err(invalid_form(field, "BASE_TYPE_BAD_LENGTH", &why))
         }
         _ => Ok(text),
     }
 }
 
-/// An id of a path or a body.
-pub(super) fn snowflake(text: &str) -> Result<Snowflake, Refusal> {
-    let wrong = || invalid("id", "NUMBER_TYPE_COERCE", &format!("Value \"{text}\" is not snowflake."));
+/// Parses an id of a path.
+pub(super) fn snowflake(text: &str) -> Result<Snowflake, ApiError> {
+    let wrong = || invalid_form("id", "NUMBER_TYPE_COERCE", &format!("Value \"{text}\" is not snowflake."));
     text.parse().map_err(|_| wrong())
 }
 
-/// An id in a body: text, or a number.
-pub(super) fn id_in(value: &Value) -> Option<Snowflake> {
+/// Parses an id of a body: a string or a number.
+pub(super) fn parse_id(value: &Value) -> Option<Snowflake> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// Takes the parts of a form apart: what is in `payload_json`, and the files.
-pub(super) fn multipart(body: &[u8], boundary: &str) -> Option<(Value, Vec<Upload>)> {
+/// Parses a multipart body into `payload_json` and the files.
+pub(super) fn parse_multipart(body: &[u8], boundary: &str) -> Option<(Value, Vec<UploadedFile>)> {
     let mark = format!("--{boundary}");
     let (mut payload, mut files) = (Value::Null, Vec::new());
     let mut rest = body;
-    let (_, after) = cut(rest, mark.as_bytes())?;
+    let (_, after) = split_once(rest, mark.as_bytes())?;
     rest = after;
     let end = format!("\r\n{mark}");
     while !rest.starts_with(b"--") {
-        let (part, after) = cut(rest, end.as_bytes())?;
+        let (part, after) = split_once(rest, end.as_bytes())?;
         rest = after;
-        let (head, content) = cut(part, b"\r\n\r\n")?;
+        let (head, content) = split_once(part, b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(head);
         let header = |name: &str| {
             head.lines().find_map(|line| {
@@ -172,21 +170,21 @@ pub(super) fn multipart(body: &[u8], boundary: &str) -> Option<(Value, Vec<Uploa
         }
         let number = name.strip_prefix("files[")?.strip_suffix(']')?.parse().ok()?;
         let content_type = header("content-type");
-        files.push(Upload { number, name: value("filename=")?, content_type, bytes: content.to_vec() });
+        files.push(UploadedFile { number, name: value("filename=")?, content_type, bytes: content.to_vec() });
     }
     Some((payload, files))
 }
 
-/// What is before and after the first place of a mark.
-fn cut<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
-    let place = bytes.windows(mark.len()).position(|window| window == mark)?;
-    Some((bytes.get(..place)?, bytes.get(place + mark.len()..)?))
+/// The bytes before and after the first occurrence of a mark.
+fn split_once<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = bytes.windows(mark.len()).position(|window| window == mark)?;
+    Some((bytes.get(..at)?, bytes.get(at + mark.len()..)?))
 }
 
-/// A step of a path as it was before it was quoted.
-pub(super) fn unquoted(step: &str) -> String {
+/// Decodes a segment of a path.
+pub(super) fn percent_decode(segment: &str) -> String {
     let mut bytes = Vec::new();
-    let mut left = step.bytes();
+    let mut left = segment.bytes();
     while let Some(byte) = left.next() {
         let hex =
             |digit: Option<u8>| char::from(digit?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -201,7 +199,7 @@ pub(super) fn unquoted(step: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The application in a path must be the bot's own.
-pub(super) fn own(world: &World, application: &str) -> Result<(), Refusal> {
-    if application.parse() == Ok(world.bot) { Ok(()) } else { Err(refuse(20_012)) }
+/// Checks that the application in a path is the bot's own.
+pub(super) fn check_application(world: &World, application: &str) -> Result<(), ApiError> {
+    if application.parse() == Ok(world.bot) { Ok(()) } else { Err(api_error(20_012)) }
 }

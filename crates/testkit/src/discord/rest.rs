@@ -1,4 +1,4 @@
-//! The HTTP API: who may call, how often, and which route does what.
+//! The HTTP API: authentication, rate limits and routing.
 
 mod commands;
 mod draft;
@@ -23,23 +23,22 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::injected::{DelayedRequest, InjectedFault};
-use super::request::{Call, Outcome, Refusal, multipart, refuse, snowflake, unquoted};
+use super::request::{ApiCall, ApiError, ApiResult, api_error, parse_multipart, percent_decode, snowflake};
 use super::state::{DownloadBehavior, FakeAttachment, RequestRecord, World};
 use super::{ServerState, gateway};
 
 type Body = BoxBody<Bytes, io::Error>;
 
-/// The longest request that is taken.
-const LONGEST: usize = 32 << 20;
+const MAX_REQUEST_BYTES: usize = 32 << 20;
 
-/// Answers one request; an error breaks the connection.
+/// Responds to one request; an error drops the connection.
 pub(super) async fn respond(
     request: hyper::Request<Incoming>,
     shared: Arc<ServerState>,
 ) -> io::Result<Response<Body>> {
     if shared.read(|world| world.injected.stalled) {
         shared.update(|world| world.pending_requests += 1);
-        let _hanging = Hanging(&shared);
+        let _pending = PendingRequest(&shared);
         let mut changes = shared.changed.subscribe();
         while shared.read(|world| world.injected.stalled) {
             changes.changed().await.ok();
@@ -56,43 +55,43 @@ pub(super) async fn respond(
     let method = request.method().as_str().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let headers = request.headers().clone();
-    let read = Limited::new(request.into_body(), LONGEST).collect().await;
+    let read = Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await;
     let body = read.map(|body| body.to_bytes()).map_err(io::Error::other)?;
     let Some(path) = path.strip_prefix("/api/v10/") else {
         shared.update(|world| world.record_violation(404, format!("{method} {path}: not below /api/v10")));
-        return Ok(answer(404, &[], &refuse(404).body));
+        return Ok(respond_json(404, &[], &api_error(404).body));
     };
     let line = format!("{method} /{path}");
-    let trouble = shared.update(|world| world.injected.next(&line));
+    let fault = shared.update(|world| world.injected.take_next(&line));
     let log = |status: u16, body: &Value| {
         let request = RequestRecord { line: line.clone(), query: query.clone(), body: body.clone(), status };
         shared.update(|world| world.requests.push(request));
     };
-    let broken = || io::Error::other("broken by the test");
-    let steps: Vec<String> = path.split('/').map(unquoted).collect();
+    let dropped = || io::Error::other("dropped by the test");
+    let steps: Vec<String> = path.split('/').map(percent_decode).collect();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-    // An interaction's own token is in the path, and no limit counts it.
-    let open = matches!(steps.first(), Some(&("interactions" | "webhooks")));
-    let early = || format!("{line}: came again before it should");
-    if !open && shared.read(|world| world.buckets.is_held(&method, &steps)) {
-        shared.update(|world| world.record_violation(429, early()));
+    // Interactions are authorized by the token in the path and have no rate limit.
+    let is_interaction = matches!(steps.first(), Some(&("interactions" | "webhooks")));
+    let too_early = || format!("{line}: retried too early");
+    if !is_interaction && shared.read(|world| world.rate_limiter.is_blocked(&method, &steps)) {
+        shared.update(|world| world.record_violation(429, too_early()));
     }
-    let (json, files) = match taken(&headers, &body) {
-        Ok(taken) => taken,
-        Err(refusal) => {
-            log(refusal.status, &Value::Null);
-            return Ok(refused(&refusal, &line, &[], &shared));
+    let (json, files) = match parse_body(&headers, &body) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            log(error.status, &Value::Null);
+            return Ok(error_response(&error, &line, &[], &shared));
         }
     };
-    match trouble {
+    match fault {
         Some(InjectedFault::RateLimit { retry_after, global }) => {
             log(429, &json);
-            shared.update(|world| world.buckets.hold(&method, &steps, retry_after, global));
+            shared.update(|world| world.rate_limiter.block(&method, &steps, retry_after, global));
             return Ok(too_many(retry_after, global, Vec::new()));
         }
         Some(InjectedFault::Fail(status)) => {
             log(status, &json);
-            return Ok(answer(
+            return Ok(respond_json(
                 status,
                 &[],
                 &json!({"message": format!("{status}: Server Error"), "code": 0}),
@@ -100,91 +99,94 @@ pub(super) async fn respond(
         }
         Some(InjectedFault::Disconnect) => {
             log(0, &json);
-            return Err(broken());
+            return Err(dropped());
         }
         Some(InjectedFault::Delay) => {
             log(0, &json);
             let late = DelayedRequest { method, path: path.to_owned(), body: json };
             shared.update(|world| world.injected.delayed.push(late));
-            return Err(broken());
+            return Err(dropped());
         }
         Some(InjectedFault::LoseResponse) | None => {}
     }
-    let call = Call { method: &method, path: steps, query: &query, body: json, files };
+    let call = ApiCall { method: &method, path: steps, query: &query, body: json, files };
     let mut extra = Vec::new();
-    if !open {
-        let verdict = shared.update(|world| {
-            let verdict = world.buckets.count(&method, &call.path);
-            if verdict.impatient {
-                world.record_violation(429, early());
+    if !is_interaction {
+        let decision = shared.update(|world| {
+            let decision = world.rate_limiter.record(&method, &call.path);
+            if decision.is_violation {
+                world.record_violation(429, too_early());
             }
-            verdict
+            decision
         });
-        if let Some(wait) = verdict.wait {
+        if let Some(retry_after) = decision.retry_after {
             log(429, &call.body);
-            return Ok(too_many(wait, false, verdict.headers));
+            return Ok(too_many(retry_after, false, decision.headers));
         }
-        extra = verdict.headers;
+        extra = decision.headers;
     }
-    let told = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let outcome = shared.update(|world| {
-        if !open && told != format!("Bot {}", world.token) {
-            return Err(refuse(401));
+    let authorization =
+        headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let result = shared.update(|world| {
+        if !is_interaction && authorization != format!("Bot {}", world.token) {
+            return Err(api_error(401));
         }
         route(world, &call)
     });
-    let status = match &outcome {
+    let status = match &result {
         Ok((status, _)) => *status,
-        Err(refusal) => refusal.status,
+        Err(error) => error.status,
     };
-    if trouble == Some(InjectedFault::LoseResponse) {
+    if fault == Some(InjectedFault::LoseResponse) {
         log(0, &call.body);
-        return Err(broken());
+        return Err(dropped());
     }
     log(status, &call.body);
-    Ok(match outcome {
-        Ok((status, body)) => answer(status, &extra, &body),
-        Err(refusal) => refused(&refusal, &line, &extra, &shared),
+    Ok(match result {
+        Ok((status, body)) => respond_json(status, &extra, &body),
+        Err(error) => error_response(&error, &line, &extra, &shared),
     })
 }
 
-/// Does what was asked for by requests that were on their way, oldest first.
-pub(super) fn arrive_late(world: &mut World) {
+/// Performs delayed requests, oldest first.
+pub(super) fn deliver_delayed(world: &mut World) {
     for DelayedRequest { method, path, body } in std::mem::take(&mut world.injected.delayed) {
         let path = path.split('/').collect();
-        let call = Call { method: &method, path, query: "", body, files: Vec::new() };
-        // Nobody hears what came of it.
+        let call = ApiCall { method: &method, path, query: "", body, files: Vec::new() };
+        // The client is gone, so the result does not matter.
         drop(route(world, &call));
     }
 }
 
-/// A request that is not answered. It ends with its connection, or when the server recovers.
-struct Hanging<'a>(&'a ServerState);
+/// A request without a response. It ends with its connection, or when the server recovers.
+struct PendingRequest<'a>(&'a ServerState);
 
-impl Drop for Hanging<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         self.0.update(|world| world.abandoned_requests += u32::from(world.injected.stalled));
     }
 }
 
 /// The JSON and the files of a body.
-fn taken(headers: &HeaderMap, body: &[u8]) -> Result<(Value, Vec<super::request::Upload>), Refusal> {
+fn parse_body(
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<(Value, Vec<super::request::UploadedFile>), ApiError> {
     let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if let Some(boundary) = kind.strip_prefix("multipart/form-data; boundary=") {
-        return multipart(body, boundary.trim_matches('"')).ok_or_else(|| refuse(50_109));
+        return parse_multipart(body, boundary.trim_matches('"')).ok_or_else(|| api_error(50_109));
     }
     if body.is_empty() {
         return Ok((Value::Null, Vec::new()));
     }
     if !kind.starts_with("application/json") {
-        return Err(refuse(50_109));
+        return Err(api_error(50_109));
     }
-    let json = serde_json::from_slice(body).map_err(|_| refuse(50_109))?;
+    let json = serde_json::from_slice(body).map_err(|_| api_error(50_109))?;
     Ok((json, Vec::new()))
 }
 
-/// Finds what a call wants and does it.
-fn route(world: &mut World, call: &Call<'_>) -> Outcome {
+fn route(world: &mut World, call: &ApiCall<'_>) -> ApiResult {
     match (call.method, call.path.as_slice()) {
         ("GET", ["gateway"]) => Ok((200, json!({"url": world.base.replacen("http", "ws", 1)}))),
         ("GET", ["gateway", "bot"]) => {
@@ -196,7 +198,7 @@ fn route(world: &mut World, call: &Call<'_>) -> Outcome {
         ("GET", ["users", "@me"]) => Ok((200, world.me_json())),
         ("GET", ["users", user]) => {
             let id = snowflake(user)?;
-            world.users.get(&id).ok_or_else(|| refuse(10_013))?;
+            world.users.get(&id).ok_or_else(|| api_error(10_013))?;
             Ok((200, world.user_json(id)))
         }
         ("POST", ["users", "@me", "channels"]) => threads::open_dm(world, call),
@@ -204,19 +206,20 @@ fn route(world: &mut World, call: &Call<'_>) -> Outcome {
             Ok((200, application(world)))
         }
         ("GET", ["guilds", guild]) => {
-            let guild = world.guilds.get(&snowflake(guild)?).ok_or_else(|| refuse(10_004))?;
+            let guild = world.guilds.get(&snowflake(guild)?).ok_or_else(|| api_error(10_004))?;
             Ok((200, world.guild_json(guild)))
         }
         ("GET", ["guilds", guild, "threads", "active"]) => threads::active(world, guild),
         ("GET", ["guilds", guild, "members", user]) => {
             let (guild, user) = (snowflake(guild)?, snowflake(user)?);
-            let there = world.guilds.get(&guild).ok_or_else(|| refuse(10_004))?.members.contains_key(&user);
-            if there { Ok((200, world.member_json(guild, user))) } else { Err(refuse(10_013)) }
+            let there =
+                world.guilds.get(&guild).ok_or_else(|| api_error(10_004))?.members.contains_key(&user);
+            if there { Ok((200, world.member_json(guild, user))) } else { Err(api_error(10_013)) }
         }
         (_, ["channels", ..]) => threads::route(world, call),
         (_, ["applications", application, ..]) => commands::route(world, call, application),
         (_, ["interactions" | "webhooks", ..]) => interactions::route(world, call),
-        _ => Err(refuse(404)),
+        _ => Err(api_error(404)),
     }
 }
 
@@ -235,16 +238,16 @@ fn application(world: &World) -> Value {
     })
 }
 
-fn refused(
-    refusal: &Refusal,
+fn error_response(
+    error: &ApiError,
     line: &str,
     extra: &[(&'static str, String)],
     shared: &ServerState,
 ) -> Response<Body> {
-    if refusal.fault {
-        shared.update(|world| world.record_violation(refusal.code, format!("{line}: {}", refusal.body)));
+    if error.is_violation {
+        shared.update(|world| world.record_violation(error.code, format!("{line}: {}", error.body)));
     }
-    answer(refusal.status, extra, &refusal.body)
+    respond_json(error.status, extra, &error.body)
 }
 
 fn too_many(retry_after: f64, global: bool, mut extra: Vec<(&'static str, String)>) -> Response<Body> {
@@ -255,11 +258,11 @@ fn too_many(retry_after: f64, global: bool, mut extra: Vec<(&'static str, String
     }
     let body =
         json!({"message": "You are being rate limited.", "retry_after": retry_after, "global": global});
-    answer(429, &extra, &body)
+    respond_json(429, &extra, &body)
 }
 
-fn answer(status: u16, extra: &[(&'static str, String)], body: &Value) -> Response<Body> {
-    // Clients tell Discord's own refusals from those of whatever is before it by this header.
+fn respond_json(status: u16, extra: &[(&'static str, String)], body: &Value) -> Response<Body> {
+    // By this header clients recognize responses of Discord itself.
     let mut response = Response::builder().status(status).header("via", "1.1 google");
     for (name, value) in extra {
         response = response.header(*name, value);
@@ -286,17 +289,15 @@ fn upgrade(mut request: hyper::Request<Incoming>, key: &[u8], shared: Arc<Server
     response.header("sec-websocket-accept", accept).body(Body::default()).unwrap_or_default()
 }
 
-/// A file of a message: `channel/id/name`.
+/// Sends an attachment, at `channel/id/name`.
 fn download(path: &str, shared: &ServerState) -> Response<Body> {
     let id: u64 = path.split('/').nth(1).and_then(|id| id.parse().ok()).unwrap_or_default();
     let found = |world: &World| -> Option<FakeAttachment> {
         world.messages.values().flat_map(|message| &message.attachments).find(|file| file.id == id).cloned()
     };
     let Some(file) = shared.read(found) else {
-        shared.update(|world| {
-            world.record_violation(404, format!("GET /attachments/{path}: there is no such file"))
-        });
-        return answer(404, &[], &Value::Null);
+        shared.update(|world| world.record_violation(404, format!("GET /attachments/{path}: no such file")));
+        return respond_json(404, &[], &Value::Null);
     };
     shared.update(|world| world.downloads.push(id));
     let kind = file.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
@@ -304,18 +305,18 @@ fn download(path: &str, shared: &ServerState) -> Response<Body> {
     let bytes = Bytes::from(file.bytes);
     let body = match file.download {
         DownloadBehavior::Immediate => Full::new(bytes).map_err(|never| match never {}).boxed(),
-        manner => BoxBody::new(StreamBody::new(trickle(bytes, manner))),
+        behavior => BoxBody::new(StreamBody::new(download_stream(bytes, behavior))),
     };
     response.body(body).unwrap_or_default()
 }
 
-/// A file in pieces, or without an end, or without a beginning, or broken off.
-fn trickle(
+/// The body of a slow, endless, stalled or truncated download.
+fn download_stream(
     bytes: Bytes,
-    manner: DownloadBehavior,
+    behavior: DownloadBehavior,
 ) -> impl futures_util::Stream<Item = io::Result<Frame<Bytes>>> {
     stream::unfold(bytes, move |mut left| async move {
-        match manner {
+        match behavior {
             DownloadBehavior::Stalled => std::future::pending().await,
             DownloadBehavior::Endless => {
                 tokio::task::yield_now().await;
@@ -330,7 +331,7 @@ fn trickle(
             DownloadBehavior::Truncated(size) if !left.is_empty() => {
                 Some((Ok(Frame::data(left.split_to(size.min(left.len())))), Bytes::new()))
             }
-            DownloadBehavior::Truncated(_) => Some((Err(io::Error::other("broken by the test")), left)),
+            DownloadBehavior::Truncated(_) => Some((Err(io::Error::other("dropped by the test")), left)),
             DownloadBehavior::Slow(..) | DownloadBehavior::Immediate => None,
         }
     })

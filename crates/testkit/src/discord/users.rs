@@ -1,4 +1,4 @@
-//! The people of the server, and what they do.
+//! Users of the server and their actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,77 +9,70 @@ use serde_json::{Value, json};
 use super::DiscordServer;
 use super::gateway::{GUILDS, MESSAGES};
 use super::state::{
-    DownloadBehavior, FakeAttachment, FakeChannel, FakeChannelKind, FakeGuild, FakeMessage, FakeUser,
-    Snowflake, World, now_ms,
+    ChannelKind, DownloadBehavior, FakeAttachment, FakeChannel, FakeGuild, FakeMessage, FakeUser, Snowflake,
+    World, now_ms,
 };
 
-/// What a person writes.
+/// How soon a client must respond to an interaction.
+const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
+
+/// A message of a user.
 #[derive(Debug, Clone, Default)]
 pub struct UserPost {
-    /// The text. Who is mentioned in it as `<@id>` is mentioned.
+    /// `<@id>` in it mentions a user.
     pub text: String,
-    /// The files.
     pub files: Vec<UserFile>,
-    /// The message that is answered.
     pub reply_to: Option<Snowflake>,
-    /// Who is mentioned besides, as the one who is answered.
+    /// Further mentions, such as the author of the message replied to.
     pub mentions: Vec<Snowflake>,
 }
 
-/// A file that a person sends.
 #[derive(Debug, Clone, Default)]
 pub struct UserFile {
-    /// Its name.
     pub name: String,
-    /// What it says that it is.
     pub content_type: Option<String>,
-    /// What is in it.
     pub bytes: Vec<u8>,
-    /// What it says that its size is; its real size if none.
+    /// The real size if none.
     pub claimed_size: Option<u64>,
-    /// How it is served.
     pub download: DownloadBehavior,
 }
 
-/// The client's answer to a press or a command.
+/// The client's response to a button or a command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InteractionReply {
-    /// The interaction.
     pub interaction: Snowflake,
-    /// Discord's number: 4 a message, 5 and 6 later, 7 a change of the message.
+    /// Discord's type: 4 message, 5 and 6 deferred, 7 edit of the message.
     pub kind: u64,
-    /// What came with it.
     pub data: Value,
-    /// The message that it made or changed.
+    /// The message that it created or edited.
     pub message: Option<Snowflake>,
 }
 
 impl DiscordServer {
-    /// A new person.
     pub fn add_user(&self, name: &str) -> Snowflake {
         self.insert_user(name, false)
     }
 
-    /// Another bot.
+    /// Adds another bot.
     pub fn add_bot(&self, name: &str) -> Snowflake {
         self.insert_user(name, true)
     }
 
     fn insert_user(&self, name: &str, bot: bool) -> Snowflake {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             let id = world.next_id();
             world.users.insert(id, FakeUser { id, name: name.to_owned(), bot });
             id
         })
     }
 
-    /// A new guild with the bot and these people; the first owns it.
-    pub fn add_guild(&self, name: &str, people: &[Snowflake]) -> Snowflake {
-        self.shared.update(|world| {
+    /// Adds a guild with the bot and these users; the first owns it.
+    pub fn add_guild(&self, name: &str, users: &[Snowflake]) -> Snowflake {
+        self.state.update(|world| {
             let id = world.next_id();
-            let owner = people.first().copied().unwrap_or(world.bot);
+            let owner = users.first().copied().unwrap_or(world.bot);
             let members =
-                people.iter().copied().chain([world.bot]).map(|user| (user, BTreeSet::new())).collect();
+                users.iter().copied().chain([world.bot]).map(|user| (user, BTreeSet::new())).collect();
             let guild = FakeGuild { id, name: name.to_owned(), owner, roles: BTreeMap::new(), members };
             let json = world.guild_create_json(&guild);
             world.guilds.insert(id, guild);
@@ -88,13 +81,13 @@ impl DiscordServer {
         })
     }
 
-    /// A new role in a guild, for these people.
-    pub fn add_role(&self, guild: Snowflake, name: &str, people: &[Snowflake]) -> Snowflake {
-        self.shared.update(|world| {
+    /// Adds a role to a guild and gives it to these users.
+    pub fn add_role(&self, guild: Snowflake, name: &str, users: &[Snowflake]) -> Snowflake {
+        self.state.update(|world| {
             let id = world.next_id();
             if let Some(guild) = world.guilds.get_mut(&guild) {
                 guild.roles.insert(id, name.to_owned());
-                for user in people {
+                for user in users {
                     guild.members.entry(*user).or_default().insert(id);
                 }
             }
@@ -102,34 +95,31 @@ impl DiscordServer {
         })
     }
 
-    /// A new channel.
     pub fn add_channel(&self, guild: Snowflake, name: &str) -> Snowflake {
-        self.insert_channel(guild, name, FakeChannelKind::Text)
+        self.insert_channel(guild, name, ChannelKind::Text)
     }
 
-    /// A new forum.
     pub fn add_forum(&self, guild: Snowflake, name: &str) -> Snowflake {
-        self.insert_channel(guild, name, FakeChannelKind::Forum)
+        self.insert_channel(guild, name, ChannelKind::Forum)
     }
 
-    /// A new channel for posts with files.
     pub fn add_media_channel(&self, guild: Snowflake, name: &str) -> Snowflake {
-        self.insert_channel(guild, name, FakeChannelKind::Media)
+        self.insert_channel(guild, name, ChannelKind::Media)
     }
 
-    /// From now on each post of a forum must have a tag.
+    /// Requires a tag for each new post of a forum.
     pub fn require_tags(&self, forum: Snowflake) {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             if let Some(forum) = world.channels.get_mut(&forum) {
                 forum.requires_tags = true;
             }
         });
     }
 
-    /// A person begins a post. Its first message has the id of its thread.
+    /// Starts a post as a user. Its first message has the id of its thread.
     pub fn start_forum_post(&self, user: Snowflake, forum: Snowflake, title: &str, text: &str) -> Snowflake {
-        self.shared.update(|world| {
-            let thread = world.start_thread(user, forum, None, title, FakeChannelKind::Thread, 1440);
+        self.state.update(|world| {
+            let thread = world.start_thread(user, forum, None, title, ChannelKind::Thread, 1440);
             let (mentions, mention_roles, mention_everyone) = world.parse_mentions(text);
             world.add_message(FakeMessage {
                 content: text.to_owned(),
@@ -141,8 +131,8 @@ impl DiscordServer {
         })
     }
 
-    fn insert_channel(&self, guild: Snowflake, name: &str, kind: FakeChannelKind) -> Snowflake {
-        self.shared.update(|world| {
+    fn insert_channel(&self, guild: Snowflake, name: &str, kind: ChannelKind) -> Snowflake {
+        self.state.update(|world| {
             let channel = FakeChannel {
                 guild: Some(guild),
                 name: name.to_owned(),
@@ -152,12 +142,12 @@ impl DiscordServer {
         })
     }
 
-    /// The direct talk of a person with the bot.
+    /// The direct channel of a user with the bot.
     pub fn dm_channel(&self, user: Snowflake) -> Snowflake {
-        self.shared.update(|world| world.dm(user))
+        self.state.update(|world| world.dm_channel(user))
     }
 
-    /// A thread that a person starts, in a channel or from a message of it.
+    /// Starts a thread as a user, in a channel or from one of its messages.
     pub fn start_thread(
         &self,
         user: Snowflake,
@@ -165,18 +155,17 @@ impl DiscordServer {
         from: Option<Snowflake>,
         name: &str,
     ) -> Snowflake {
-        self.shared
-            .update(|world| world.start_thread(user, channel, from, name, FakeChannelKind::Thread, 1440))
+        self.state.update(|world| world.start_thread(user, channel, from, name, ChannelKind::Thread, 1440))
     }
 
-    /// A person writes in a channel.
+    /// Sends a text as a user.
     pub fn send_text(&self, user: Snowflake, channel: Snowflake, text: &str) -> Snowflake {
         self.send_post(user, channel, UserPost { text: text.to_owned(), ..UserPost::default() })
     }
 
-    /// A person writes, with all that there is.
+    /// Sends a message as a user.
     pub fn send_post(&self, user: Snowflake, channel: Snowflake, post: UserPost) -> Snowflake {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             let (mut mentions, mention_roles, mention_everyone) = world.parse_mentions(&post.text);
             mentions.extend(post.mentions);
             let attachments = post.files.into_iter().map(|file| FakeAttachment {
@@ -203,30 +192,29 @@ impl DiscordServer {
         })
     }
 
-    /// A person changes what they wrote.
+    /// Edits a message as its author.
     pub fn edit_message(&self, message: Snowflake, text: &str) {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             let (mentions, ..) = world.parse_mentions(text);
-            world.change(message, |message| {
+            world.edit_message(message, |message| {
                 message.edits.push(std::mem::replace(&mut message.content, text.to_owned()));
                 message.mentions = mentions;
             });
         });
     }
 
-    /// Someone removes a message.
     pub fn delete_message(&self, message: Snowflake) {
-        self.shared.update(|world| world.remove(message));
+        self.state.update(|world| world.delete_message(message));
     }
 
-    /// A person reacts to a message.
+    /// Reacts to a message as a user.
     pub fn react(&self, user: Snowflake, message: Snowflake, emoji: &str) {
-        self.shared.update(|world| world.react(user, message, emoji));
+        self.state.update(|world| world.add_reaction(user, message, emoji));
     }
 
-    /// Delivers a message once more, with the same id.
+    /// Delivers a message again, with the same id.
     pub fn replay(&self, message: Snowflake) {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             if let Some(message) = world.messages.get(&message) {
                 let (json, guild) = (world.message_event(message), world.guild_of(message.channel));
                 world.dispatch(MESSAGES, guild, "MESSAGE_CREATE", &json);
@@ -234,7 +222,8 @@ impl DiscordServer {
         });
     }
 
-    /// A person presses a button. Waits for the client's answer; none within 3 s is a fault and an error.
+    /// Presses a button as a user and waits for the client's response. None within 3 s is a violation
+    /// and an error.
     pub async fn press_button(
         &self,
         user: Snowflake,
@@ -244,7 +233,7 @@ impl DiscordServer {
         let channel = self.read(|world| world.messages.get(&message).map(|message| message.channel));
         let channel = channel.ok_or(io::ErrorKind::NotFound)?;
         let button = self.read(|world| button(&world.messages.get(&message)?.components, custom_id));
-        let button = button.ok_or_else(|| io::Error::other(format!("there is no button {custom_id}")))?;
+        let button = button.ok_or_else(|| io::Error::other(format!("no button {custom_id}")))?;
         if button["disabled"] == true {
             return Err(io::Error::other(format!("the button {custom_id} is disabled")));
         }
@@ -252,9 +241,8 @@ impl DiscordServer {
         self.interact(user, channel, Some(message), 3, data).await
     }
 
-    /// A thread is closed.
     pub fn archive_thread(&self, thread: Snowflake) {
-        self.shared.update(|world| {
+        self.state.update(|world| {
             let Some(channel) = world.channels.get_mut(&thread) else { return };
             (channel.archived, channel.archived_at) = (true, Some(now_ms()));
             let (guild, channel) = (channel.guild, channel.clone());
@@ -263,7 +251,8 @@ impl DiscordServer {
         });
     }
 
-    /// A person calls a command. Options are `[{"name": …, "type": 3, "value": …}]`. Waits as [`Self::press`] does.
+    /// Invokes a command as a user, with options such as `[{"name": …, "type": 3, "value": …}]`. Waits
+    /// as [`Self::press_button`] does.
     pub async fn invoke_command(
         &self,
         user: Snowflake,
@@ -274,12 +263,12 @@ impl DiscordServer {
         let id = self.read(|world| {
             let guild = world.guild_of(channel);
             let fits = |known: &Option<Snowflake>| known.is_none() || *known == guild;
-            let named = |(_, (known, command)): &(&Snowflake, &(Option<Snowflake>, Value))| {
+            let is_named = |(_, (known, command)): &(&Snowflake, &(Option<Snowflake>, Value))| {
                 fits(known) && command["name"] == name
             };
-            world.commands.iter().find(named).map(|(id, _)| *id)
+            world.commands.iter().find(is_named).map(|(id, _)| *id)
         });
-        let id = id.ok_or_else(|| io::Error::other(format!("there is no command /{name}")))?;
+        let id = id.ok_or_else(|| io::Error::other(format!("no command /{name}")))?;
         let data = json!({"id": id.to_string(), "name": name, "type": 1, "options": options});
         self.interact(user, channel, None, 2, data).await
     }
@@ -292,32 +281,29 @@ impl DiscordServer {
         kind: u64,
         data: Value,
     ) -> io::Result<InteractionReply> {
-        let id = self.shared.update(|world| world.interact(user, channel, message, kind, &data));
+        let id = self.state.update(|world| world.start_interaction(user, channel, message, kind, &data));
         let answered = |world: &World| {
             let interaction = world.interactions.get(&id)?;
             let (kind, data) = interaction.response.clone()?;
             Some(InteractionReply { interaction: id, kind, data, message: interaction.original })
         };
-        let limit = Duration::from_secs(3);
-        match tokio::time::timeout(limit, self.wait_for(answered)).await {
+        match tokio::time::timeout(RESPONSE_LIMIT, self.wait_for(answered)).await {
             Ok(reply) => reply,
             Err(_) => {
-                let text = format!("nothing answered the interaction {id} within 3 s");
-                self.shared.update(|world| world.record_violation(10_062, text.clone()));
+                let text = format!("no response to the interaction {id} within 3 s");
+                self.state.update(|world| world.record_violation(10_062, text.clone()));
                 Err(io::Error::new(io::ErrorKind::TimedOut, text))
             }
         }
     }
 }
 
-/// The component with this id.
 fn button(components: &Value, custom_id: &str) -> Option<Value> {
     let rows = components.as_array()?.iter().filter_map(|row| row["components"].as_array());
     rows.flatten().find(|button| button["custom_id"] == custom_id).cloned()
 }
 
-/// A channel without anything special.
-pub(super) fn empty_channel(id: Snowflake, kind: FakeChannelKind) -> FakeChannel {
+pub(super) fn empty_channel(id: Snowflake, kind: ChannelKind) -> FakeChannel {
     FakeChannel {
         id,
         kind,
@@ -336,7 +322,6 @@ pub(super) fn empty_channel(id: Snowflake, kind: FakeChannelKind) -> FakeChannel
     }
 }
 
-/// A message without anything in it.
 pub(super) fn empty_message(id: Snowflake, channel: Snowflake, author: Snowflake) -> FakeMessage {
     FakeMessage {
         id,

@@ -1,4 +1,4 @@
-//! Messages: what Anthropic refuses, and what it sends.
+//! Anthropic's Messages: its checks and its replies.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,7 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
                 }
                 ("user", "image") => {
                     past_results = true;
-                    image::of_anthropic(block).map_err(|why| format!("messages.{at}: {why}"))?;
+                    image::from_anthropic(block).map_err(|why| format!("messages.{at}: {why}"))?;
                 }
                 ("assistant", "thinking")
                     if block["signature"].is_string() && block["thinking"].is_string() => {}
@@ -102,8 +102,8 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
     Ok(())
 }
 
-fn reason(answer: &ScriptedReply) -> &str {
-    match answer.finish_reason() {
+fn stop_reason(reply: &ScriptedReply) -> &str {
+    match reply.finish_reason() {
         "length" => "max_tokens",
         "tool_calls" => "tool_use",
         "content_filter" => "refusal",
@@ -112,9 +112,8 @@ fn reason(answer: &ScriptedReply) -> &str {
     }
 }
 
-/// The blocks of an answer, whole.
-fn blocks(answer: &ScriptedReply) -> Vec<Value> {
-    let block = |said: &ReplyItem| match said {
+fn blocks(reply: &ScriptedReply) -> Vec<Value> {
+    let block = |item: &ReplyItem| match item {
         ReplyItem::Text(text) => json!({"type": "text", "text": text, "citations": null}),
         ReplyItem::Reasoning(text) => {
             json!({"type": "thinking", "thinking": text, "signature": format!("signed {}", text.len())})
@@ -125,14 +124,14 @@ fn blocks(answer: &ScriptedReply) -> Vec<Value> {
             json!({"type": "tool_use", "id": id, "name": name, "input": input})
         }
     };
-    answer.items.iter().map(block).collect()
+    reply.items.iter().map(block).collect()
 }
 
 fn usage(output: u64) -> Value {
     json!({"input_tokens": 40, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 60, "output_tokens": output})
 }
 
-pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
+pub(super) fn stream(reply: &ScriptedReply, model: &str) -> String {
     let mut out = String::new();
     let mut send = |event: Value| {
         let kind = event["type"].as_str().unwrap_or_default();
@@ -144,8 +143,8 @@ pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
     });
     send(json!({"type": "message_start", "message": message}));
     send(json!({"type": "ping"}));
-    for (index, said) in answer.items.iter().enumerate() {
-        match said {
+    for (index, item) in reply.items.iter().enumerate() {
+        match item {
             ReplyItem::Text(text) => {
                 send(
                     json!({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}),
@@ -174,7 +173,7 @@ pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
         }
         send(json!({"type": "content_block_stop", "index": index}));
     }
-    let delta = json!({"stop_reason": reason(answer), "stop_sequence": null});
+    let delta = json!({"stop_reason": stop_reason(reply), "stop_sequence": null});
     send(json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 20}}));
     send(json!({"type": "message_stop"}));
     out
@@ -184,9 +183,9 @@ fn delta_of(index: usize, delta: Value) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": delta})
 }
 
-pub(super) fn whole(answer: &ScriptedReply, model: &str) -> Value {
+pub(super) fn whole(reply: &ScriptedReply, model: &str) -> Value {
     json!({
-        "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": blocks(answer),
-        "stop_reason": reason(answer), "stop_sequence": null, "usage": usage(20),
+        "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": blocks(reply),
+        "stop_reason": stop_reason(reply), "stop_sequence": null, "usage": usage(20),
     })
 }

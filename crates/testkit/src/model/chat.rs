@@ -1,4 +1,4 @@
-//! Chat Completions: what OpenAI refuses, and what it sends.
+//! Chat Completions: OpenAI's checks and its replies.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::image;
 use super::script::{ReplyItem, ScriptedReply, text_deltas};
 
-/// The fields of a request: OpenAI's, and those that other servers are known to take.
+/// The fields of OpenAI, and those that other servers accept.
 const FIELDS: &[&str] = &[
     "frequency_penalty", "logprobs", "max_completion_tokens", "max_tokens", "messages", "metadata", "model",
     "n", "options", "parallel_tool_calls", "presence_penalty", "prompt_cache_key", "provider", "reasoning",
@@ -39,7 +39,7 @@ pub(super) fn check(body: &Value) -> Result<(), String> {
     )
 }
 
-/// What every protocol wants of a tool.
+/// Checks a tool, for every protocol.
 pub(super) fn check_tool(tool: &Value) -> Result<(), String> {
     let name = tool["name"].as_str().unwrap_or_default();
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -49,12 +49,12 @@ pub(super) fn check_tool(tool: &Value) -> Result<(), String> {
     let schema = tool.get("parameters").or_else(|| tool.get("input_schema"));
     match schema {
         Some(Value::Object(schema)) if schema.get("type").is_some_and(|kind| kind == "object") => Ok(()),
-        _ => Err(format!("{name}: the schema is not one of an object")),
+        _ => Err(format!("{name}: the schema is not an object")),
     }
 }
 
 fn check_messages(messages: &[Value]) -> Result<(), String> {
-    // The calls that wait for their answers.
+    // The calls without a result.
     let mut open: BTreeSet<String> = BTreeSet::new();
     for (at, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
@@ -75,13 +75,13 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
             "user" => {
                 let parts = content.as_array().ok_or_else(|| format!("messages[{at}]: {message}"))?;
                 for part in parts.iter().filter(|part| !part["text"].is_string()) {
-                    image::of_chat(part).map_err(|why| format!("messages[{at}]: {why}"))?;
+                    image::from_chat(part).map_err(|why| format!("messages[{at}]: {why}"))?;
                 }
             }
             "assistant" => {
                 let calls = message["tool_calls"].as_array();
                 if !is_text && (calls.is_none() || !content.is_null()) {
-                    return Err(format!("messages[{at}]: content must be a text unless there are calls"));
+                    return Err(format!("messages[{at}]: content must be a string unless there are calls"));
                 }
                 if calls.is_some_and(Vec::is_empty) {
                     return Err(format!("messages[{at}].tool_calls: [] is too short"));
@@ -89,11 +89,11 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
                 for call in calls.into_iter().flatten() {
                     let id = call["id"].as_str().filter(|id| !id.is_empty()).ok_or("a call without an id")?;
                     let arguments =
-                        call["function"]["arguments"].as_str().ok_or("arguments must be a text")?;
+                        call["function"]["arguments"].as_str().ok_or("arguments must be a string")?;
                     let object =
                         serde_json::from_str::<Value>(arguments).is_ok_and(|value| value.is_object());
                     if !object || call["type"] != "function" || !call["function"]["name"].is_string() {
-                        return Err(format!("messages[{at}]: the call {id} is not one"));
+                        return Err(format!("messages[{at}]: invalid call {id}"));
                     }
                     if !open.insert(id.to_owned()) {
                         return Err(format!("messages[{at}]: the id {id} is used twice"));
@@ -111,10 +111,7 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
             _ => return Err(format!("messages[{at}]: {message}")),
         }
     }
-    match open.is_empty() {
-        true => Ok(()),
-        false => Err("the last calls have no answers".to_owned()),
-    }
+    if open.is_empty() { Ok(()) } else { Err("the last calls have no results".to_owned()) }
 }
 
 fn usage() -> Value {
@@ -125,7 +122,7 @@ fn usage() -> Value {
     })
 }
 
-pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
+pub(super) fn stream(reply: &ScriptedReply, model: &str) -> String {
     let mut out = String::new();
     let mut send = |delta: Value, finish: Value| {
         let chunk = json!({
@@ -136,13 +133,13 @@ pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
     };
     send(json!({"role": "assistant", "content": ""}), Value::Null);
     let mut index = 0;
-    for said in &answer.items {
-        match said {
-            ReplyItem::Text(words) => {
-                text_deltas(words).iter().for_each(|piece| send(json!({"content": piece}), Value::Null))
+    for item in &reply.items {
+        match item {
+            ReplyItem::Text(text) => {
+                text_deltas(text).iter().for_each(|piece| send(json!({"content": piece}), Value::Null))
             }
-            ReplyItem::Reasoning(words) => {
-                text_deltas(words)
+            ReplyItem::Reasoning(text) => {
+                text_deltas(text)
                     .iter()
                     .for_each(|piece| send(json!({"reasoning_content": piece}), Value::Null));
             }
@@ -168,7 +165,7 @@ pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
             }
         }
     }
-    send(json!({}), answer.finish_reason().into());
+    send(json!({}), reply.finish_reason().into());
     let last = json!({
         "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": model, "choices": [], "usage": usage(),
     });
@@ -176,14 +173,14 @@ pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
     out
 }
 
-pub(super) fn whole(answer: &ScriptedReply, model: &str) -> Value {
-    let mut words = String::new();
-    let mut thoughts = String::new();
+pub(super) fn whole(reply: &ScriptedReply, model: &str) -> Value {
+    let mut content = String::new();
+    let mut reasoning = String::new();
     let mut calls = Vec::new();
-    for said in &answer.items {
-        match said {
-            ReplyItem::Text(text) => words.push_str(text),
-            ReplyItem::Reasoning(text) => thoughts.push_str(text),
+    for item in &reply.items {
+        match item {
+            ReplyItem::Text(text) => content.push_str(text),
+            ReplyItem::Reasoning(text) => reasoning.push_str(text),
             ReplyItem::Call { id, name, arguments } => {
                 calls.push(
                     json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}),
@@ -191,15 +188,15 @@ pub(super) fn whole(answer: &ScriptedReply, model: &str) -> Value {
             }
         }
     }
-    let mut message = json!({"role": "assistant", "content": words, "refusal": null});
-    if !thoughts.is_empty() {
-        message["reasoning_content"] = thoughts.into();
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if !reasoning.is_empty() {
+        message["reasoning_content"] = reasoning.into();
     }
     if !calls.is_empty() {
         message["tool_calls"] = calls.into();
     }
     json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": model, "usage": usage(),
-        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": answer.finish_reason()}],
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": reply.finish_reason()}],
     })
 }

@@ -1,4 +1,4 @@
-//! Responses: what OpenAI refuses, and what it sends.
+//! Responses: OpenAI's checks and its replies.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn check_items(items: &[Value]) -> Result<(), String> {
                 let parts = item["content"].as_array().into_iter().flatten();
                 for part in parts.filter(|part| !part["text"].is_string()) {
                     match text("role") {
-                        "user" => drop(image::of_responses(part)?),
+                        "user" => drop(image::from_responses(part)?),
                         _ => return Err(format!("Invalid value: 'input[{at}].content'.")),
                     }
                 }
@@ -96,9 +96,8 @@ fn check_items(items: &[Value]) -> Result<(), String> {
     }
 }
 
-/// The finished items of an answer.
-fn items(answer: &ScriptedReply) -> Vec<Value> {
-    let item = |(at, said): (usize, &ReplyItem)| match said {
+fn items(reply: &ScriptedReply) -> Vec<Value> {
+    let encode = |(at, item): (usize, &ReplyItem)| match item {
         ReplyItem::Text(text) => json!({
             "id": format!("msg_{at}"), "type": "message", "status": "completed", "role": "assistant",
             "content": [{"type": "output_text", "text": text, "annotations": []}],
@@ -108,19 +107,19 @@ fn items(answer: &ScriptedReply) -> Vec<Value> {
             "encrypted_content": format!("sealed {}", text.len()),
         }),
         ReplyItem::Call { id, name, arguments } => {
-            // What the token limit ended says so.
-            let is_cut = answer.finish_reason() == "length" && at + 1 == answer.items.len();
+            // A call that the token limit is_done is incomplete.
+            let is_cut = reply.finish_reason() == "length" && at + 1 == reply.items.len();
             json!({
                 "id": format!("fc_{at}"), "type": "function_call", "call_id": id, "name": name,
                 "status": if is_cut { "incomplete" } else { "completed" }, "arguments": argument_text(arguments),
             })
         }
     };
-    answer.items.iter().enumerate().map(item).collect()
+    reply.items.iter().enumerate().map(encode).collect()
 }
 
-fn response(answer: &ScriptedReply, model: &str, output: Vec<Value>, ended: bool) -> Value {
-    let (status, details) = match (ended, answer.finish_reason()) {
+fn response(reply: &ScriptedReply, model: &str, output: Vec<Value>, is_done: bool) -> Value {
+    let (status, details) = match (is_done, reply.finish_reason()) {
         (false, _) => ("in_progress", Value::Null),
         (true, "length") => ("incomplete", json!({"reason": "max_output_tokens"})),
         (true, "content_filter") => ("incomplete", json!({"reason": "content_filter"})),
@@ -133,11 +132,11 @@ fn response(answer: &ScriptedReply, model: &str, output: Vec<Value>, ended: bool
     json!({
         "id": "resp_1", "object": "response", "created_at": 1_700_000_000, "status": status, "error": null, "incomplete_details": details,
         "instructions": null, "model": model, "output": output, "parallel_tool_calls": true, "tool_choice": "auto", "tools": [],
-        "temperature": 1.0, "top_p": 1.0, "metadata": {}, "usage": if ended { usage } else { Value::Null },
+        "temperature": 1.0, "top_p": 1.0, "metadata": {}, "usage": if is_done { usage } else { Value::Null },
     })
 }
 
-pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
+pub(super) fn stream(reply: &ScriptedReply, model: &str) -> String {
     let mut out = String::new();
     let mut number = 0;
     let mut send = |mut event: Value| {
@@ -146,16 +145,16 @@ pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
         let kind = event["type"].as_str().unwrap_or_default().to_owned();
         out.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
     };
-    send(json!({"type": "response.created", "response": response(answer, model, Vec::new(), false)}));
-    let items = items(answer);
-    for ((at, said), item) in answer.items.iter().enumerate().zip(&items) {
+    send(json!({"type": "response.created", "response": response(reply, model, Vec::new(), false)}));
+    let items = items(reply);
+    for ((at, reply_item), item) in reply.items.iter().enumerate().zip(&items) {
         let id = &item["id"];
-        let mut begun = item.clone();
-        match said {
+        let mut started = item.clone();
+        match reply_item {
             ReplyItem::Text(text) => {
-                begun["content"] = json!([]);
-                begun["status"] = "in_progress".into();
-                send(json!({"type": "response.output_item.added", "output_index": at, "item": begun}));
+                started["content"] = json!([]);
+                started["status"] = "in_progress".into();
+                send(json!({"type": "response.output_item.added", "output_index": at, "item": started}));
                 let empty = json!({"type": "output_text", "text": "", "annotations": []});
                 let part = json!({"type": "response.content_part.added", "item_id": id, "output_index": at, "content_index": 0, "part": empty});
                 send(part);
@@ -173,9 +172,9 @@ pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
                 );
             }
             ReplyItem::Reasoning(text) => {
-                begun["summary"] = json!([]);
-                begun["encrypted_content"] = "".into();
-                send(json!({"type": "response.output_item.added", "output_index": at, "item": begun}));
+                started["summary"] = json!([]);
+                started["encrypted_content"] = "".into();
+                send(json!({"type": "response.output_item.added", "output_index": at, "item": started}));
                 let empty = json!({"type": "summary_text", "text": ""});
                 send(
                     json!({"type": "response.reasoning_summary_part.added", "item_id": id, "output_index": at, "summary_index": 0, "part": empty}),
@@ -187,9 +186,9 @@ pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
                 }
             }
             ReplyItem::Call { arguments, .. } => {
-                begun["arguments"] = "".into();
-                begun["status"] = "in_progress".into();
-                send(json!({"type": "response.output_item.added", "output_index": at, "item": begun}));
+                started["arguments"] = "".into();
+                started["status"] = "in_progress".into();
+                send(json!({"type": "response.output_item.added", "output_index": at, "item": started}));
                 let text = argument_text(arguments);
                 for delta in text_deltas(&text) {
                     send(
@@ -203,14 +202,14 @@ pub(super) fn stream(answer: &ScriptedReply, model: &str) -> String {
         }
         send(json!({"type": "response.output_item.done", "output_index": at, "item": item}));
     }
-    let kind = match answer.finish_reason() {
+    let kind = match reply.finish_reason() {
         "length" | "content_filter" => "response.incomplete",
         _ => "response.completed",
     };
-    send(json!({"type": kind, "response": response(answer, model, items, true)}));
+    send(json!({"type": kind, "response": response(reply, model, items, true)}));
     out
 }
 
-pub(super) fn whole(answer: &ScriptedReply, model: &str) -> Value {
-    response(answer, model, items(answer), true)
+pub(super) fn whole(reply: &ScriptedReply, model: &str) -> Value {
+    response(reply, model, items(reply), true)
 }

@@ -1,4 +1,4 @@
-//! The fake, judged by the clients of the vendors it stands for.
+//! The fakes, tested with the vendors' own clients.
 #![expect(clippy::disallowed_methods, reason = "the client is a process of its own")]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop")]
 
@@ -11,9 +11,9 @@ use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, peers};
 use serde_json::{Value, json};
 
 #[test]
-fn the_vendors_own_clients_understand_it() {
+fn the_vendors_clients_understand_the_scripted_model() {
     let Some(models) = peers::models() else { return };
-    let says = || {
+    let step = || {
         let call = |id: &str, command: &str| ReplyItem::Call {
             id: id.to_owned(),
             name: "terminal".to_owned(),
@@ -28,32 +28,32 @@ fn the_vendors_own_clients_understand_it() {
     };
     let script = ModelScript {
         key: Some("sk-test".to_owned()),
-        steps: (0..6).map(|_| says()).collect(),
+        steps: (0..6).map(|_| step()).collect(),
         ..ModelScript::default()
     };
     let model = ScriptedModel::start_script(script).unwrap();
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients.py");
     let output = Command::new(models.python).arg(client).arg(model.anthropic_url()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let output: Value = serde_json::from_slice(&output.stdout).unwrap();
     let calls = json!([["c1", "terminal", {"command": "ls"}], ["c2", "terminal", {"command": "pwd"}]]);
-    let words = "I look 看 😀";
+    let text = "I look 看 😀";
     let expected = json!({
-        "chat stream": [words, calls, "tool_calls", 120],
-        "chat": [words, calls, "tool_calls", 120],
-        "responses stream": [words, calls, "completed", 120],
-        "responses": [words, calls, "completed", 120],
-        "messages stream": [words, calls, "tool_use", 20, ["signed 10"]],
-        "messages": [words, calls, "tool_use", 20, ["signed 10"]],
+        "chat stream": [text, calls, "tool_calls", 120],
+        "chat": [text, calls, "tool_calls", 120],
+        "responses stream": [text, calls, "completed", 120],
+        "responses": [text, calls, "completed", 120],
+        "messages stream": [text, calls, "tool_use", 20, ["signed 10"]],
+        "messages": [text, calls, "tool_use", 20, ["signed 10"]],
         "chat refused": 400,
         "responses refused": 400,
         "messages refused": 400,
     });
-    assert_eq!(seen, expected);
+    assert_eq!(output, expected);
     assert_eq!(model.steps_left(), 0);
-    let pictures: Vec<_> = model.received().iter().flat_map(|request| request.images()).collect();
-    let picture = SentImage { media_type: "image/gif".to_owned(), bytes: b"GIF89a".to_vec() };
-    assert_eq!(pictures, [picture.clone(), picture.clone(), picture]);
-    // Exactly the three that were wrong on purpose.
+    let images: Vec<_> = model.received().iter().flat_map(|request| request.images()).collect();
+    let image = SentImage { media_type: "image/gif".to_owned(), bytes: b"GIF89a".to_vec() };
+    assert_eq!(images, [image.clone(), image.clone(), image]);
+    // The three requests that are invalid on purpose.
     assert_eq!(model.failures().len(), 3, "{:?}", model.failures());
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::request::{Call, Outcome, Refusal, invalid, only, own, refuse, snowflake, text};
+use super::super::request::{
+    ApiCall, ApiError, ApiResult, api_error, check_application, check_fields, invalid_form, snowflake, text,
+};
 use super::super::state::{Snowflake, World};
 
 const FIELDS: &[&str] = &[
@@ -13,16 +15,16 @@ const FIELDS: &[&str] = &[
 ];
 
 /// Everything below `/applications/{id}`.
-pub(super) fn route(world: &mut World, call: &Call<'_>, application: &str) -> Outcome {
-    own(world, application)?;
+pub(super) fn route(world: &mut World, call: &ApiCall<'_>, application: &str) -> ApiResult {
+    check_application(world, application)?;
     let (guild, rest) = match call.path.get(2..).unwrap_or_default() {
         ["commands", rest @ ..] => (None, rest),
         ["guilds", guild, "commands", rest @ ..] => {
             let guild = snowflake(guild)?;
-            world.guilds.get(&guild).ok_or_else(|| refuse(10_004))?;
+            world.guilds.get(&guild).ok_or_else(|| api_error(10_004))?;
             (Some(guild), rest)
         }
-        _ => return Err(refuse(404)),
+        _ => return Err(api_error(404)),
     };
     match (call.method, rest) {
         ("GET", []) => Ok((200, all(world, guild))),
@@ -37,7 +39,7 @@ pub(super) fn route(world: &mut World, call: &Call<'_>, application: &str) -> Ou
         ("PATCH", [id]) => {
             let id = snowflake(id)?;
             let (_, mut command) = one(world, guild, id, 200)?;
-            only(&call.body, "_", FIELDS)?;
+            check_fields(&call.body, "_", FIELDS)?;
             for (key, value) in call.body.as_object().into_iter().flatten() {
                 command[key] = value.clone();
             }
@@ -51,8 +53,8 @@ pub(super) fn route(world: &mut World, call: &Call<'_>, application: &str) -> Ou
             world.commands.remove(&id);
             Ok((204, Value::Null))
         }
-        (_, [] | [_]) => Err(refuse(405)),
-        _ => Err(refuse(404)),
+        (_, [] | [_]) => Err(api_error(405)),
+        _ => Err(api_error(404)),
     }
 }
 
@@ -60,9 +62,9 @@ fn all(world: &World, guild: Option<Snowflake>) -> Value {
     world.commands.values().filter(|(known, _)| *known == guild).map(|(_, command)| command.clone()).collect()
 }
 
-fn one(world: &World, guild: Option<Snowflake>, id: Snowflake, status: u16) -> Outcome {
+fn one(world: &World, guild: Option<Snowflake>, id: Snowflake, status: u16) -> ApiResult {
     let found = world.commands.get(&id).filter(|(known, _)| *known == guild);
-    found.map(|(_, command)| (status, command.clone())).ok_or_else(|| refuse(10_063))
+    found.map(|(_, command)| (status, command.clone())).ok_or_else(|| api_error(10_063))
 }
 
 fn kind(command: &Value) -> u64 {
@@ -75,13 +77,13 @@ fn find(world: &World, guild: Option<Snowflake>, command: &Value) -> Option<Snow
     found.map(|(id, _)| *id)
 }
 
-fn replace(world: &mut World, call: &Call<'_>, guild: Option<Snowflake>) -> Outcome {
+fn replace(world: &mut World, call: &ApiCall<'_>, guild: Option<Snowflake>) -> ApiResult {
     let list = call
         .body
         .as_array()
-        .ok_or_else(|| invalid("_", "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType"))?;
+        .ok_or_else(|| invalid_form("_", "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType"))?;
     if list.iter().filter(|command| kind(command) == 1).count() > 100 {
-        return Err(invalid(
+        return Err(invalid_form(
             "_",
             "APPLICATION_COMMANDS_TOO_MANY",
             "Maximum number of application commands reached (100).",
@@ -97,7 +99,7 @@ fn replace(world: &mut World, call: &Call<'_>, guild: Option<Snowflake>) -> Outc
             > 1
         {
             let why = "Application command names must be unique";
-            return Err(invalid("_", "APPLICATION_COMMANDS_DUPLICATE_NAME", why));
+            return Err(invalid_form("_", "APPLICATION_COMMANDS_DUPLICATE_NAME", why));
         }
     }
     for command in list {
@@ -132,8 +134,8 @@ fn add(world: &mut World, guild: Option<Snowflake>, command: &Value, known: Opti
 }
 
 /// What Discord would not take as a command.
-fn check(command: &Value) -> Result<(), Refusal> {
-    only(command, "_", FIELDS)?;
+fn check(command: &Value) -> Result<(), ApiError> {
+    check_fields(command, "_", FIELDS)?;
     let name = text(command, "name", 1, 32)?;
     match kind(command) {
         1 => {
@@ -142,22 +144,22 @@ fn check(command: &Value) -> Result<(), Refusal> {
             options(&command["options"])
         }
         2 | 3 => Ok(()),
-        _ => Err(invalid("type", "BASE_TYPE_CHOICES", "Value must be one of {1, 2, 3, 4}.")),
+        _ => Err(invalid_form("type", "BASE_TYPE_CHOICES", "Value must be one of {1, 2, 3, 4}.")),
     }
 }
 
-fn named(name: &str) -> Result<(), Refusal> {
+fn named(name: &str) -> Result<(), ApiError> {
     let fits = |letter: char| letter.is_alphanumeric() && !letter.is_uppercase() || "-_'".contains(letter);
     if name.chars().all(fits) {
         return Ok(());
     }
-    Err(invalid("name", "APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid"))
+    Err(invalid_form("name", "APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid"))
 }
 
-fn options(options: &Value) -> Result<(), Refusal> {
+fn options(options: &Value) -> Result<(), ApiError> {
     let Some(options) = options.as_array() else { return Ok(()) };
     if options.len() > 25 {
-        return Err(invalid("options", "BASE_TYPE_MAX_LENGTH", "Must be 25 or fewer in length."));
+        return Err(invalid_form("options", "BASE_TYPE_MAX_LENGTH", "Must be 25 or fewer in length."));
     }
     let known = [
         "type", "name", "name_localizations", "description", "description_localizations", "required",
@@ -166,20 +168,22 @@ fn options(options: &Value) -> Result<(), Refusal> {
     ];
     let mut optional = false;
     for option in options {
-        only(option, "options.0", &known)?;
+        check_fields(option, "options.0", &known)?;
         named(text(option, "name", 1, 32)?)?;
         text(option, "description", 1, 100)?;
         let required = option["required"] == true;
         if required && optional {
             let why = "Required options must be placed before non-required options";
-            return Err(invalid("options", "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", why));
+            return Err(invalid_form("options", "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", why));
         }
         optional |= !required;
         if !matches!(option["type"].as_u64(), Some(1..=11)) {
-            return Err(invalid("options.0.type", "BASE_TYPE_CHOICES", "Value must be between 1 and 11."));
+            return Err(invalid_form(
+                "options.0.type", "BASE_TYPE_CHOICES", "Value must be between 1 and 11.",
+            ));
         }
         if option["choices"].as_array().is_some_and(|choices| choices.len() > 25) {
-            return Err(invalid(
+            return Err(invalid_form(
                 "options.0.choices", "BASE_TYPE_MAX_LENGTH", "Must be 25 or fewer in length.",
             ));
         }

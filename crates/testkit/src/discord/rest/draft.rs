@@ -1,13 +1,15 @@
-//! The body of a message, checked before anything is done with it.
+//! Validates the body of a message before it is used.
 
 use serde_json::{Value, json};
 
-use super::super::request::{Call, Refusal, Upload, id_in, invalid, only, refuse, text};
+use super::super::request::{
+    ApiCall, ApiError, UploadedFile, api_error, check_fields, invalid_form, parse_id, text,
+};
 use super::super::state::{DownloadBehavior, FakeAttachment, FakeMessage, Snowflake, World};
 
-/// What a client wants a message to be. What it did not say is none.
+/// A validated body. Fields that the client did not send are none.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct MessageDraft {
     pub(super) content: Option<String>,
     pub(super) embeds: Option<Value>,
     pub(super) components: Option<Value>,
@@ -16,71 +18,68 @@ pub(super) struct Draft {
     attachments: Option<Vec<FakeAttachment>>,
 }
 
-/// The fields that creating and editing have in common.
-const FIELDS: &[&str] =
+const COMMON_FIELDS: &[&str] =
     &["content", "embeds", "components", "flags", "allowed_mentions", "attachments", "tts", "payload_json"];
-/// Those that only a new message has.
-const NEW: &[&str] = &["nonce", "enforce_nonce", "message_reference", "sticker_ids", "poll"];
-const FLAGS: u64 = 1 << 2 | 1 << 12;
-/// Bytes of one file, where nobody paid for more.
-const LARGEST: usize = 10 << 20;
+const NEW_MESSAGE_FIELDS: &[&str] = &["nonce", "enforce_nonce", "message_reference", "sticker_ids", "poll"];
+const KNOWN_FLAGS: u64 = 1 << 2 | 1 << 12;
+/// Without a paid plan.
+const MAX_FILE_BYTES: usize = 10 << 20;
 
-/// Where a draft is from.
+/// Where a draft comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// A new message.
+pub(super) enum DraftSource {
     New,
-    /// The first message of a post in a forum.
+    /// The first message of a forum post.
     Post,
-    /// A change of one.
     Edit,
-    /// The answer to an interaction, which may be for one person only.
+    /// A response to an interaction, which may be visible to one user only.
     Interaction,
 }
 
-impl Draft {
-    /// Checks the body of a message; `kept` are the files that it already has.
+impl MessageDraft {
+    /// Validates a body; `existing` are the files that the message already has.
     pub(super) fn check(
         world: &mut World,
         body: &Value,
-        files: &[Upload],
-        kept: &[FakeAttachment],
-        source: Source,
-    ) -> Result<Self, Refusal> {
+        files: &[UploadedFile],
+        existing: &[FakeAttachment],
+        source: DraftSource,
+    ) -> Result<Self, ApiError> {
         let more: &[&str] = match source {
-            Source::New => NEW,
-            Source::Post => &["sticker_ids"],
-            Source::Edit | Source::Interaction => &[],
+            DraftSource::New => NEW_MESSAGE_FIELDS,
+            DraftSource::Post => &["sticker_ids"],
+            DraftSource::Edit | DraftSource::Interaction => &[],
         };
-        let fields = [FIELDS, more].concat();
-        only(body, "_", &fields)?;
+        let fields = [COMMON_FIELDS, more].concat();
+        check_fields(body, "_", &fields)?;
         let mut draft = Self { allowed: body["allowed_mentions"].clone(), ..Self::default() };
-        mentions(&draft.allowed)?;
+        check_mentions(&draft.allowed)?;
         if !body["content"].is_null() {
             draft.content = Some(text(body, "content", 0, 2000)?.trim().to_owned());
-        } else if source == Source::Edit && body.get("content").is_some() {
+        } else if source == DraftSource::Edit && body.get("content").is_some() {
             draft.content = Some(String::new());
         }
         if !body["embeds"].is_null() {
-            embeds(&body["embeds"])?;
+            check_embeds(&body["embeds"])?;
             draft.embeds = Some(body["embeds"].clone());
         }
         if !body["components"].is_null() {
-            rows(&body["components"])?;
+            check_rows(&body["components"])?;
             draft.components = Some(body["components"].clone());
         }
         if !body["flags"].is_null() {
-            let known = FLAGS | if source == Source::Interaction { 1 << 6 } else { 0 };
+            let known = KNOWN_FLAGS | if source == DraftSource::Interaction { 1 << 6 } else { 0 };
             let flags = body["flags"].as_u64().filter(|flags| flags & !known == 0);
-            draft.flags = Some(flags.ok_or_else(|| invalid("flags", "BASE_TYPE_CHOICES", "Invalid flags."))?);
+            draft.flags =
+                Some(flags.ok_or_else(|| invalid_form("flags", "BASE_TYPE_CHOICES", "Invalid flags."))?);
         }
         if !body["attachments"].is_null() || !files.is_empty() {
-            draft.attachments = Some(attachments(world, &body["attachments"], files, kept)?);
+            draft.attachments = Some(attachments(world, &body["attachments"], files, existing)?);
         }
         Ok(draft)
     }
 
-    /// Whether a message of it would show nothing.
+    /// Whether the message would be empty.
     pub(super) fn is_empty(&self) -> bool {
         let none = |list: &Option<Value>| list.as_ref().is_none_or(|list| list == &json!([]));
         self.content.as_ref().is_none_or(String::is_empty)
@@ -88,8 +87,8 @@ impl Draft {
             && self.attachments.as_ref().is_none_or(Vec::is_empty)
     }
 
-    /// Makes a message what the draft says.
-    pub(super) fn put(self, world: &World, message: &mut FakeMessage) {
+    /// Applies the draft to a message.
+    pub(super) fn apply(self, world: &World, message: &mut FakeMessage) {
         if let Some(content) = self.content {
             let old = std::mem::replace(&mut message.content, content);
             if message.edited.is_some() {
@@ -99,7 +98,7 @@ impl Draft {
             let may = |kind: &str| self.allowed.is_null() || has(&self.allowed["parse"], kind);
             let named = |kind: &str, id: &Snowflake| {
                 let list = self.allowed[kind].as_array();
-                list.is_some_and(|list| list.iter().any(|known| id_in(known) == Some(*id)))
+                list.is_some_and(|list| list.iter().any(|known| parse_id(known) == Some(*id)))
             };
             message.mentions = users.into_iter().filter(|id| may("users") || named("users", id)).collect();
             message.mention_roles =
@@ -123,51 +122,51 @@ fn has(list: &Value, what: &str) -> bool {
     list.as_array().is_some_and(|list| list.iter().any(|known| known == what))
 }
 
-fn mentions(allowed: &Value) -> Result<(), Refusal> {
+fn check_mentions(allowed: &Value) -> Result<(), ApiError> {
     if allowed.is_null() {
         return Ok(());
     }
-    only(allowed, "allowed_mentions", &["parse", "roles", "users", "replied_user"])?;
+    check_fields(allowed, "allowed_mentions", &["parse", "roles", "users", "replied_user"])?;
     for kind in allowed["parse"].as_array().into_iter().flatten() {
         if !["roles", "users", "everyone"].iter().any(|known| kind == known) {
             let why = "Value must be one of ('users', 'everyone', 'roles').";
-            return Err(invalid("allowed_mentions.parse.0", "BASE_TYPE_CHOICES", why));
+            return Err(invalid_form("allowed_mentions.parse.0", "BASE_TYPE_CHOICES", why));
         }
     }
     for kind in ["roles", "users"] {
         let named = allowed[kind].as_array().is_some_and(|named| !named.is_empty());
         if named && has(&allowed["parse"], kind) {
             let why = format!("parse:[\"{kind}\"] and {kind}: [ids...] are mutually exclusive.");
-            return Err(invalid("allowed_mentions", "MESSAGE_ALLOWED_MENTIONS_PARSE_EXCLUSIVE", &why));
+            return Err(invalid_form("allowed_mentions", "MESSAGE_ALLOWED_MENTIONS_PARSE_EXCLUSIVE", &why));
         }
     }
     Ok(())
 }
 
-fn embeds(list: &Value) -> Result<(), Refusal> {
-    let list = list
-        .as_array()
-        .ok_or_else(|| invalid("embeds", "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType"))?;
+fn check_embeds(list: &Value) -> Result<(), ApiError> {
+    let list = list.as_array().ok_or_else(|| {
+        invalid_form("embeds", "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType")
+    })?;
     if list.len() > 10 {
-        return Err(invalid("embeds", "BASE_TYPE_MAX_LENGTH", "Must be 10 or fewer in length."));
+        return Err(invalid_form("embeds", "BASE_TYPE_MAX_LENGTH", "Must be 10 or fewer in length."));
     }
     for embed in list {
         let known = [
             "title", "type", "description", "url", "timestamp", "color", "footer", "image", "thumbnail",
             "video", "provider", "author", "fields",
         ];
-        only(embed, "embeds.0", &known)?;
-        for (field, most) in [("title", 256), ("description", 4096)] {
+        check_fields(embed, "embeds.0", &known)?;
+        for (field, max) in [("title", 256), ("description", 4096)] {
             if !embed[field].is_null() {
-                text(embed, field, 0, most)?;
+                text(embed, field, 0, max)?;
             }
         }
     }
     Ok(())
 }
 
-fn rows(rows: &Value) -> Result<(), Refusal> {
-    let wrong = |code: &str, why: &str| invalid("components", code, why);
+fn check_rows(rows: &Value) -> Result<(), ApiError> {
+    let wrong = |code: &str, why: &str| invalid_form("components", code, why);
     let rows = rows
         .as_array()
         .ok_or_else(|| wrong("LIST_TYPE_CONVERT", "Only iterables may be used in a ListType"))?;
@@ -176,10 +175,10 @@ fn rows(rows: &Value) -> Result<(), Refusal> {
     }
     let mut seen = Vec::new();
     for row in rows {
-        only(row, "components.0", &["type", "components", "id"])?;
+        check_fields(row, "components.0", &["type", "components", "id"])?;
         let inside = row["components"].as_array().filter(|inside| (1..=5).contains(&inside.len()));
         let Some(inside) = inside.filter(|_| row["type"] == 1) else {
-            return Err(invalid(
+            return Err(invalid_form(
                 "components.0.components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 5 in length.",
             ));
         };
@@ -195,25 +194,25 @@ fn rows(rows: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks a button or a menu, and returns its id.
-fn component_id(component: &Value) -> Result<Option<String>, Refusal> {
+/// Validates a button or a menu and returns its id.
+fn component_id(component: &Value) -> Result<Option<String>, ApiError> {
     let at = "components.0.components.0";
     let own = |component: &Value| text(component, "custom_id", 1, 100).map(|id| Some(id.to_owned()));
     match component["type"].as_u64() {
         Some(2) => {
             let known = ["type", "style", "label", "emoji", "custom_id", "url", "disabled", "sku_id", "id"];
-            only(component, at, &known)?;
+            check_fields(component, at, &known)?;
             if !component["label"].is_null() {
                 text(component, "label", 0, 80)?;
             } else if component["emoji"].is_null() {
-                return Err(invalid(
+                return Err(invalid_form(
                     at, "BUTTON_COMPONENT_INVALID_EMOJI_LABEL", "A button needs a label or an emoji",
                 ));
             }
             match component["style"].as_u64() {
                 Some(1..=4) => own(component),
                 Some(5) => text(component, "url", 1, 512).map(|_| None),
-                _ => Err(invalid(
+                _ => Err(invalid_form(
                     &format!("{at}.style"),
                     "BASE_TYPE_CHOICES",
                     "Value must be one of {1, 2, 3, 4, 5, 6}.",
@@ -225,9 +224,9 @@ fn component_id(component: &Value) -> Result<Option<String>, Refusal> {
                 "type", "custom_id", "options", "channel_types", "placeholder", "default_values",
                 "min_values", "max_values", "disabled", "required", "id",
             ];
-            only(component, at, &known)?;
+            check_fields(component, at, &known)?;
             if component["options"].as_array().is_some_and(|options| options.len() > 25) {
-                return Err(invalid(
+                return Err(invalid_form(
                     &format!("{at}.options"),
                     "BASE_TYPE_BAD_LENGTH",
                     "Must be between 1 and 25 in length.",
@@ -235,7 +234,7 @@ fn component_id(component: &Value) -> Result<Option<String>, Refusal> {
             }
             own(component)
         }
-        _ => Err(invalid(
+        _ => Err(invalid_form(
             &format!("{at}.type"),
             "UNION_TYPE_CHOICES",
             "Value of field \"type\" must be one of (2, 3, 5, 6, 7, 8).",
@@ -246,9 +245,9 @@ fn component_id(component: &Value) -> Result<Option<String>, Refusal> {
 fn attachments(
     world: &mut World,
     list: &Value,
-    files: &[Upload],
-    kept: &[FakeAttachment],
-) -> Result<Vec<FakeAttachment>, Refusal> {
+    files: &[UploadedFile],
+    existing: &[FakeAttachment],
+) -> Result<Vec<FakeAttachment>, ApiError> {
     let known = [
         "id", "filename", "description", "title", "duration_secs", "waveform", "is_spoiler", "size", "url",
         "proxy_url", "content_type", "height", "width", "spoiler", "ephemeral",
@@ -256,15 +255,16 @@ fn attachments(
     let mut result = Vec::new();
     let mut listed = Vec::new();
     for entry in list.as_array().into_iter().flatten() {
-        only(entry, "attachments.0", &known)?;
-        let id = id_in(&entry["id"])
-            .ok_or_else(|| invalid("attachments.0.id", "BASE_TYPE_REQUIRED", "This field is required"))?;
-        if let Some(old) = kept.iter().find(|old| old.id == id) {
+        check_fields(entry, "attachments.0", &known)?;
+        let id = parse_id(&entry["id"]).ok_or_else(|| {
+            invalid_form("attachments.0.id", "BASE_TYPE_REQUIRED", "This field is required")
+        })?;
+        if let Some(old) = existing.iter().find(|old| old.id == id) {
             result.push(old.clone());
             continue;
         }
         let Some(file) = files.iter().find(|file| file.number == id) else {
-            return Err(invalid(
+            return Err(invalid_form(
                 "attachments.0.id",
                 "ATTACHMENT_NOT_FOUND",
                 &format!("Uploaded file {id} not found"),
@@ -279,15 +279,20 @@ fn attachments(
         result.push(uploaded(world, file, &file.name, None));
     }
     if result.len() > 10 {
-        return Err(refuse(30_015));
+        return Err(api_error(30_015));
     }
-    if files.iter().any(|file| file.bytes.len() > LARGEST) {
-        return Err(refuse(40_005));
+    if files.iter().any(|file| file.bytes.len() > MAX_FILE_BYTES) {
+        return Err(api_error(40_005));
     }
     Ok(result)
 }
 
-fn uploaded(world: &mut World, file: &Upload, name: &str, description: Option<String>) -> FakeAttachment {
+fn uploaded(
+    world: &mut World,
+    file: &UploadedFile,
+    name: &str,
+    description: Option<String>,
+) -> FakeAttachment {
     FakeAttachment {
         id: world.next_id(),
         name: name.to_owned(),
@@ -299,39 +304,39 @@ fn uploaded(world: &mut World, file: &Upload, name: &str, description: Option<St
     }
 }
 
-/// The message that a new one answers, or none if that may be missing.
+/// The message that a new one replies to, or none if it may be missing.
 pub(super) fn reference(
     world: &World,
     body: &Value,
     channel: Snowflake,
-) -> Result<Option<Snowflake>, Refusal> {
+) -> Result<Option<Snowflake>, ApiError> {
     let reference = &body["message_reference"];
     if reference.is_null() {
         return Ok(None);
     }
-    only(
+    check_fields(
         reference,
         "message_reference",
         &["message_id", "channel_id", "guild_id", "fail_if_not_exists", "type"],
     )?;
-    let target = id_in(&reference["message_id"]).and_then(|id| world.messages.get(&id));
+    let target = parse_id(&reference["message_id"]).and_then(|id| world.messages.get(&id));
     match target.filter(|target| !target.deleted && target.channel == channel) {
         Some(target) if matches!(target.kind, 0 | 19 | 20 | 23) => Ok(Some(target.id)),
         Some(_) => {
             let why = "Cannot reply to a system message";
-            Err(invalid("message_reference", "REPLIES_CANNOT_REPLY_TO_SYSTEM_MESSAGE", why))
+            Err(invalid_form("message_reference", "REPLIES_CANNOT_REPLY_TO_SYSTEM_MESSAGE", why))
         }
         None if reference["fail_if_not_exists"] == false => Ok(None),
-        None => Err(invalid("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")),
+        None => Err(invalid_form("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")),
     }
 }
 
-/// The nonce of a new message, and the message that already has it.
-pub(super) fn nonce(world: &World, call: &Call<'_>) -> Result<Option<Snowflake>, Refusal> {
+/// The message that already has the nonce of a new one.
+pub(super) fn nonce(world: &World, call: &ApiCall<'_>) -> Result<Option<Snowflake>, ApiError> {
     let nonce = &call.body["nonce"];
     let enforced = call.body["enforce_nonce"] == true;
     match nonce {
-        Value::Null if enforced => Err(invalid("nonce", "BASE_TYPE_REQUIRED", "This field is required")),
+        Value::Null if enforced => Err(invalid_form("nonce", "BASE_TYPE_REQUIRED", "This field is required")),
         Value::Null => Ok(None),
         Value::String(_) => {
             text(&call.body, "nonce", 0, 25)?;
@@ -340,6 +345,6 @@ pub(super) fn nonce(world: &World, call: &Call<'_>) -> Result<Option<Snowflake>,
         Value::Number(number) if number.is_i64() || number.is_u64() => {
             Ok(world.nonces.get(&nonce.to_string()).copied().filter(|_| enforced))
         }
-        _ => Err(invalid("nonce", "BASE_TYPE_CHOICES", "A nonce is a text or a number")),
+        _ => Err(invalid_form("nonce", "BASE_TYPE_CHOICES", "A nonce is a string or a number")),
     }
 }

@@ -1,25 +1,27 @@
-//! Answers to presses and commands.
+//! Responses to buttons and commands.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::super::mutations::EPHEMERAL;
-use super::super::request::{Call, Outcome, Refusal, invalid, only, own, refuse, snowflake};
+use super::super::request::{
+    ApiCall, ApiError, ApiResult, api_error, check_application, check_fields, invalid_form, snowflake,
+};
 use super::super::state::{FakeMessage, Snowflake, World};
 use super::super::users::empty_message;
-use super::draft::{Draft, Source};
+use super::draft::{DraftSource, MessageDraft};
 use super::messages;
 
-/// The flag of an answer that is to come.
+/// The flag of a deferred response.
 const LOADING: u64 = 1 << 7;
-/// How soon a client must answer.
-const SOON: Duration = Duration::from_secs(3);
-/// How long it may say more.
-const LATER: Duration = Duration::from_secs(15 * 60);
+/// How soon a client must respond.
+const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
+/// How long a client may send more messages.
+const FOLLOWUP_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// Everything below `/interactions` and `/webhooks`.
-pub(super) fn route(world: &mut World, call: &Call<'_>) -> Outcome {
+pub(super) fn route(world: &mut World, call: &ApiCall<'_>) -> ApiResult {
     match (call.method, call.path.as_slice()) {
         ("POST", ["interactions", id, token, "callback"]) => callback(world, call, id, token),
         ("POST", ["webhooks", application, token]) => {
@@ -34,74 +36,80 @@ pub(super) fn route(world: &mut World, call: &Call<'_>) -> Outcome {
             };
             let fits = |message: &&FakeMessage| !message.deleted && message.author == world.bot;
             let there = message.and_then(|id| world.messages.get(&id)).filter(fits);
-            let message = there.ok_or_else(|| refuse(10_008))?.id;
+            let message = there.ok_or_else(|| api_error(10_008))?.id;
             match method {
-                "GET" => shown(world, message),
+                "GET" => message_response(world, message),
                 "PATCH" => {
                     if let Some(message) = world.messages.get_mut(&message) {
                         message.flags &= !LOADING;
                     }
-                    messages::changed(world, call, &call.body, message)
+                    messages::apply_edit(world, call, &call.body, message)
                 }
                 "DELETE" => {
-                    world.remove(message);
+                    world.delete_message(message);
                     Ok((204, Value::Null))
                 }
-                _ => Err(refuse(405)),
+                _ => Err(api_error(405)),
             }
         }
-        _ => Err(refuse(404)),
+        _ => Err(api_error(404)),
     }
 }
 
-fn shown(world: &World, message: Snowflake) -> Outcome {
-    let message = world.messages.get(&message).ok_or_else(|| refuse(10_008))?;
+fn message_response(world: &World, message: Snowflake) -> ApiResult {
+    let message = world.messages.get(&message).ok_or_else(|| api_error(10_008))?;
     Ok((200, world.message_json(message)))
 }
 
-/// The interaction of a token that is answered and not too old.
-fn by_token(world: &World, application: &str, token: &str) -> Result<Snowflake, Refusal> {
-    own(world, application).map_err(|_| refuse(10_015))?;
+/// The interaction of a token that has a response and is not too old.
+fn by_token(world: &World, application: &str, token: &str) -> Result<Snowflake, ApiError> {
+    check_application(world, application).map_err(|_| api_error(10_015))?;
     let found = world.interactions.values().find(|interaction| interaction.token == token);
-    let found =
-        found.filter(|interaction| interaction.at.elapsed() < LATER && interaction.response.is_some());
-    found.map(|interaction| interaction.id).ok_or_else(|| refuse(10_015))
+    let found = found
+        .filter(|interaction| interaction.at.elapsed() < FOLLOWUP_LIMIT && interaction.response.is_some());
+    found.map(|interaction| interaction.id).ok_or_else(|| api_error(10_015))
 }
 
-fn callback(world: &mut World, call: &Call<'_>, id: &str, token: &str) -> Outcome {
+fn callback(world: &mut World, call: &ApiCall<'_>, id: &str, token: &str) -> ApiResult {
     let id = snowflake(id)?;
     let known = world.interactions.get(&id).filter(|interaction| interaction.token == token);
-    let interaction = known.ok_or_else(|| refuse(10_062))?.clone();
+    let interaction = known.ok_or_else(|| api_error(10_062))?.clone();
     if interaction.response.is_some() {
-        return Err(refuse(40_060));
+        return Err(api_error(40_060));
     }
-    if interaction.at.elapsed() > SOON {
-        return Err(refuse(10_062));
+    if interaction.at.elapsed() > RESPONSE_LIMIT {
+        return Err(api_error(10_062));
     }
-    only(&call.body, "_", &["type", "data"])?;
+    check_fields(&call.body, "_", &["type", "data"])?;
     let (data, none) = (&call.body["data"], json!({}));
     let data = if data.is_null() { &none } else { data };
     let kind = call.body["type"].as_u64().unwrap_or_default();
     let original = match (kind, interaction.message) {
-        (4, _) => Some(say(world, call, data, id, 0)?),
+        (4, _) => Some(create_message(world, call, data, id, 0)?),
         (5, _) => {
-            only(data, "data", &["flags"])?;
-            Some(say(world, call, data, id, LOADING)?)
+            check_fields(data, "data", &["flags"])?;
+            Some(create_message(world, call, data, id, LOADING)?)
         }
         (6, Some(message)) => Some(message),
         (7, Some(message)) => {
-            messages::changed(world, call, data, message)?;
+            messages::apply_edit(world, call, data, message)?;
             Some(message)
         }
         (8, _) => {
-            only(data, "data", &["choices"])?;
+            check_fields(data, "data", &["choices"])?;
             None
         }
         (9, _) => {
-            only(data, "data", &["custom_id", "title", "components"])?;
+            check_fields(data, "data", &["custom_id", "title", "components"])?;
             None
         }
-        _ => return Err(invalid("type", "BASE_TYPE_CHOICES", "The answer does not fit the interaction")),
+        _ => {
+            return Err(invalid_form(
+                "type",
+                "BASE_TYPE_CHOICES",
+                "The response does not fit the interaction",
+            ));
+        }
     };
     if let Some(interaction) = world.interactions.get_mut(&id) {
         interaction.response = Some((kind, data.clone()));
@@ -121,29 +129,29 @@ fn callback(world: &mut World, call: &Call<'_>, id: &str, token: &str) -> Outcom
     Ok((200, json))
 }
 
-/// Makes the message of an answer.
-fn say(
+/// Creates the message of a response.
+fn create_message(
     world: &mut World,
-    call: &Call<'_>,
+    call: &ApiCall<'_>,
     data: &Value,
     interaction: Snowflake,
     flag: u64,
-) -> Result<Snowflake, Refusal> {
-    let draft = Draft::check(world, data, &call.files, &[], Source::Interaction)?;
+) -> Result<Snowflake, ApiError> {
+    let draft = MessageDraft::check(world, data, &call.files, &[], DraftSource::Interaction)?;
     if draft.is_empty() && flag & LOADING == 0 {
-        return Err(refuse(50_006));
+        return Err(api_error(50_006));
     }
-    let Some(asked) = world.interactions.get(&interaction) else { return Err(refuse(10_062)) };
+    let Some(asked) = world.interactions.get(&interaction) else { return Err(api_error(10_062)) };
     let (channel, kind, bot) = (asked.channel, asked.kind, world.bot);
     let kind = if kind == 2 { 20 } else { 0 };
     let mut message =
         FakeMessage { kind, interaction: Some(interaction), ..empty_message(world.next_id(), channel, bot) };
-    draft.put(world, &mut message);
+    draft.apply(world, &mut message);
     message.flags |= flag;
     Ok(world.add_message(message))
 }
 
-fn followup(world: &mut World, call: &Call<'_>, id: Snowflake) -> Outcome {
-    let message = say(world, call, &call.body, id, 0)?;
-    shown(world, message)
+fn followup(world: &mut World, call: &ApiCall<'_>, id: Snowflake) -> ApiResult {
+    let message = create_message(world, call, &call.body, id, 0)?;
+    message_response(world, message)
 }

@@ -3,52 +3,50 @@
 use serde_json::{Value, json};
 
 use super::super::gateway::TYPING;
-use super::super::request::{Call, Outcome, Refusal, invalid, refuse, snowflake};
-use super::super::state::{FakeChannel, FakeMessage, Snowflake, World, made_at, now_ms};
+use super::super::request::{ApiCall, ApiError, ApiResult, api_error, invalid_form, snowflake};
+use super::super::state::{FakeChannel, FakeMessage, Snowflake, World, created_at, now_ms};
 use super::super::users::empty_message;
-use super::draft::{Draft, Source, nonce, reference};
+use super::draft::{DraftSource, MessageDraft, nonce, reference};
 
-/// For how long a nonce is remembered: Discord says a few minutes.
-const REMEMBERED_MS: u64 = 180_000;
+/// Discord documents a few minutes.
+const NONCE_LIFETIME_MS: u64 = 180_000;
 
-/// The channel, if messages can be in it.
-pub(super) fn channel<'a>(world: &'a World, id: &str) -> Result<&'a FakeChannel, Refusal> {
-    world.channels.get(&snowflake(id)?).ok_or_else(|| refuse(10_003))
+pub(super) fn channel<'a>(world: &'a World, id: &str) -> Result<&'a FakeChannel, ApiError> {
+    world.channels.get(&snowflake(id)?).ok_or_else(|| api_error(10_003))
 }
 
-/// The message, if it is in the channel and still there.
-pub(super) fn message<'a>(world: &'a World, place: &str, id: &str) -> Result<&'a FakeMessage, Refusal> {
-    let place = channel(world, place)?.id;
+/// The message, unless it is deleted or in another channel.
+pub(super) fn message<'a>(world: &'a World, channel_id: &str, id: &str) -> Result<&'a FakeMessage, ApiError> {
+    let channel_id = channel(world, channel_id)?.id;
     let found = world.messages.get(&snowflake(id)?);
-    found.filter(|message| message.channel == place && !message.deleted).ok_or_else(|| refuse(10_008))
+    found.filter(|message| message.channel == channel_id && !message.deleted).ok_or_else(|| api_error(10_008))
 }
 
-pub(super) fn list(world: &World, call: &Call<'_>, place: &str) -> Outcome {
-    let place = channel(world, place)?;
-    if place.kind.is_forum() {
-        return Err(refuse(50_024));
+pub(super) fn list(world: &World, call: &ApiCall<'_>, channel_id: &str) -> ApiResult {
+    let channel = channel(world, channel_id)?;
+    if channel.kind.is_forum() {
+        return Err(api_error(50_024));
     }
-    let place = place.id;
     for pair in call.query.split('&').filter(|pair| !pair.is_empty()) {
         let name = pair.split('=').next().unwrap_or_default();
         if !["limit", "before", "after", "around"].contains(&name) {
-            return Err(invalid(name, "UNKNOWN_FIELD", "This parameter is not known"));
+            return Err(invalid_form(name, "UNKNOWN_FIELD", "This parameter is not known"));
         }
     }
     let limit: usize = call.param("limit").map_or(Ok(50), str::parse).unwrap_or_default();
     if !(1..=100).contains(&limit) {
-        return Err(invalid("limit", "NUMBER_TYPE_MAX", "int value should be between 1 and 100."));
+        return Err(invalid_form("limit", "NUMBER_TYPE_MAX", "int value should be between 1 and 100."));
     }
     let bound = |name: &str| call.param(name).map(snowflake).transpose();
     let (before, after, around) = (bound("before")?, bound("after")?, bound("around")?);
     if [before, after, around].iter().flatten().count() > 1 {
-        return Err(invalid(
+        return Err(invalid_form(
             "before",
             "BASE_TYPE_CHOICES",
             "Only one of before, after and around may be set",
         ));
     }
-    let all = world.messages_in(place);
+    let all = world.messages_in(channel.id);
     let fits = |message: &&&FakeMessage| {
         before.is_none_or(|before| message.id < before) && after.is_none_or(|after| message.id > after)
     };
@@ -64,123 +62,124 @@ pub(super) fn list(world: &World, call: &Call<'_>, place: &str) -> Outcome {
     Ok((200, newest.collect()))
 }
 
-pub(super) fn create(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
+pub(super) fn create(world: &mut World, call: &ApiCall<'_>, channel_id: &str) -> ApiResult {
     let (id, kind, locked) = {
-        let channel = channel(world, place)?;
+        let channel = channel(world, channel_id)?;
         (channel.id, channel.kind, channel.locked && channel.archived)
     };
     if kind.is_forum() {
-        return Err(refuse(50_008));
+        return Err(api_error(50_008));
     }
     if locked {
-        return Err(refuse(50_083));
+        return Err(api_error(50_083));
     }
     let known = nonce(world, call)?.and_then(|id| world.messages.get(&id));
-    if let Some(known) = known.filter(|known| made_at(known.id) + REMEMBERED_MS > now_ms()) {
+    if let Some(known) = known.filter(|known| created_at(known.id) + NONCE_LIFETIME_MS > now_ms()) {
         return Ok((200, world.message_json(known)));
     }
-    let draft = check(world, call, &call.body, Source::New)?;
+    let draft = check(world, call, &call.body, DraftSource::New)?;
     let message = world.next_id();
-    Ok((200, new(world, draft, &call.body, id, message)?))
+    Ok((200, create_from(world, draft, &call.body, id, message)?))
 }
 
-/// Checks the body of a new message.
+/// Validates the body of a new message.
 pub(super) fn check(
     world: &mut World,
-    call: &Call<'_>,
+    call: &ApiCall<'_>,
     body: &Value,
-    source: Source,
-) -> Result<Draft, Refusal> {
-    let draft = Draft::check(world, body, &call.files, &[], source)?;
-    if draft.is_empty() { Err(refuse(50_006)) } else { Ok(draft) }
+    source: DraftSource,
+) -> Result<MessageDraft, ApiError> {
+    let draft = MessageDraft::check(world, body, &call.files, &[], source)?;
+    if draft.is_empty() { Err(api_error(50_006)) } else { Ok(draft) }
 }
 
-/// Makes a message of a body that was checked, in a place that is fit for it.
-pub(super) fn new(
+/// Creates a message from a validated body.
+pub(super) fn create_from(
     world: &mut World,
-    draft: Draft,
+    draft: MessageDraft,
     body: &Value,
-    place: Snowflake,
+    channel_id: Snowflake,
     id: Snowflake,
-) -> Result<Value, Refusal> {
-    let reference = reference(world, body, place)?;
+) -> Result<Value, ApiError> {
+    let reference = reference(world, body, channel_id)?;
     let bot = world.bot;
     let mut message = FakeMessage {
         kind: if reference.is_some() { 19 } else { 0 },
         reference,
         nonce: body["nonce"].clone(),
-        ..empty_message(id, place, bot)
+        ..empty_message(id, channel_id, bot)
     };
-    draft.put(world, &mut message);
+    draft.apply(world, &mut message);
     if !message.nonce.is_null() {
         world.nonces.insert(message.nonce.to_string(), message.id);
     }
-    if let Some(channel) = world.channels.get_mut(&place) {
+    if let Some(channel) = world.channels.get_mut(&channel_id) {
         channel.archived = false;
     }
     world.add_message(message);
-    world.messages.get(&id).map(|message| world.message_json(message)).ok_or_else(|| refuse(10_008))
+    world.messages.get(&id).map(|message| world.message_json(message)).ok_or_else(|| api_error(10_008))
 }
 
-pub(super) fn edit(world: &mut World, call: &Call<'_>, place: &str, id: &str) -> Outcome {
-    let message = message(world, place, id)?;
+pub(super) fn edit(world: &mut World, call: &ApiCall<'_>, channel_id: &str, id: &str) -> ApiResult {
+    let message = message(world, channel_id, id)?;
     if message.author != world.bot {
-        return Err(refuse(50_005));
+        return Err(api_error(50_005));
     }
     let id = message.id;
-    changed(world, call, &call.body, id)
+    apply_edit(world, call, &call.body, id)
 }
 
-/// Changes a message of the bot.
-pub(super) fn changed(world: &mut World, call: &Call<'_>, body: &Value, id: Snowflake) -> Outcome {
-    let Some(mut message) = world.messages.get(&id).cloned() else { return Err(refuse(10_008)) };
-    let draft = Draft::check(world, body, &call.files, &message.attachments, Source::Edit)?;
+/// Edits a message of the bot.
+pub(super) fn apply_edit(world: &mut World, call: &ApiCall<'_>, body: &Value, id: Snowflake) -> ApiResult {
+    let Some(mut message) = world.messages.get(&id).cloned() else { return Err(api_error(10_008)) };
+    let draft = MessageDraft::check(world, body, &call.files, &message.attachments, DraftSource::Edit)?;
     message.edited = Some(now_ms());
-    draft.put(world, &mut message);
-    let shows = !message.content.is_empty() || message.embeds != json!([]) || !message.attachments.is_empty();
-    if !shows {
-        return Err(refuse(50_006));
+    draft.apply(world, &mut message);
+    let has_content =
+        !message.content.is_empty() || message.embeds != json!([]) || !message.attachments.is_empty();
+    if !has_content {
+        return Err(api_error(50_006));
     }
     let json = world.message_json(&message);
     world.messages.insert(id, message);
-    world.tell_change(id);
+    world.dispatch_edit(id);
     Ok((200, json))
 }
 
-pub(super) fn delete(world: &mut World, place: &str, id: &str) -> Outcome {
-    let message = message(world, place, id)?;
+pub(super) fn delete(world: &mut World, channel_id: &str, id: &str) -> ApiResult {
+    let message = message(world, channel_id, id)?;
     let (id, others) = (message.id, message.author != world.bot);
     if others && world.guild_of(message.channel).is_none() {
-        return Err(refuse(50_003));
+        return Err(api_error(50_003));
     }
-    world.remove(id);
+    world.delete_message(id);
     Ok((204, Value::Null))
 }
 
 /// `…/reactions/{emoji}/@me` and `…/reactions/{emoji}/{user}`.
 pub(super) fn reaction(
     world: &mut World,
-    call: &Call<'_>,
+    call: &ApiCall<'_>,
     at: (&str, &str),
     emoji: &str,
     who: &str,
-) -> Outcome {
+) -> ApiResult {
     let id = message(world, at.0, at.1)?.id;
     if emoji.is_ascii() && !emoji.contains(':') {
-        return Err(refuse(10_014));
+        return Err(api_error(10_014));
     }
     let bot = world.bot;
     match (call.method, who) {
-        ("PUT", "@me") => world.react(bot, id, emoji),
-        ("DELETE", "@me") => world.unreact(bot, id, emoji),
-        ("DELETE", user) => world.unreact(snowflake(user)?, id, emoji),
-        _ => return Err(refuse(405)),
+        ("PUT", "@me") => world.add_reaction(bot, id, emoji),
+        ("DELETE", "@me") => world.remove_reaction(bot, id, emoji),
+        ("DELETE", user) => world.remove_reaction(snowflake(user)?, id, emoji),
+        _ => return Err(api_error(405)),
     }
     Ok((204, Value::Null))
 }
 
-pub(super) fn typing(world: &mut World, place: &str) -> Outcome {
-    let id = channel(world, place)?.id;
+pub(super) fn typing(world: &mut World, channel_id: &str) -> ApiResult {
+    let id = channel(world, channel_id)?.id;
     world.typing.push(id);
     let guild = world.guild_of(id);
     let mut event = json!({

@@ -1,10 +1,10 @@
-//! What the Discord server refuses, and what can go wrong with it: byte by byte, without a client that would help.
+//! The checks and injected faults of the fake Discord server, tested without a client library.
 
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use hermes_testkit::discord::{
-    DiscordServer, DownloadBehavior, InjectedFault, ServerOptions, ServerRateLimits, UserFile, UserPost,
+    DiscordServer, DownloadBehavior, InjectedFault, RateLimits, ServerOptions, UserFile, UserPost,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,7 +14,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Sends a request on a connection of its own and returns what comes back; nothing if the connection breaks.
+/// Sends a request on a new connection and returns the response, or none if the connection breaks.
 async fn raw(server: &DiscordServer, line: &str, headers: &str, body: &str) -> Option<(u16, String, String)> {
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     let length = body.len();
@@ -40,21 +40,21 @@ async fn call(server: &DiscordServer, method: &str, path: &str, body: Value) -> 
 async fn connect(server: &DiscordServer) -> Socket {
     let url = format!("{}/?v=10&encoding=json", server.gateway_url());
     let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
-    assert_eq!(hear(&mut socket).await["op"], 10);
+    assert_eq!(receive(&mut socket).await["op"], 10);
     socket
 }
 
 /// The next payload, or the code that the socket is closed with.
-async fn hear(socket: &mut Socket) -> Value {
+async fn receive(socket: &mut Socket) -> Value {
     let next = tokio::time::timeout(Duration::from_secs(20), socket.next()).await;
-    match next.expect("the gateway is silent") {
+    match next.expect("the gateway sends nothing") {
         Some(Ok(Frame::Text(text))) => serde_json::from_str(&text).unwrap(),
         Some(Ok(Frame::Close(Some(frame)))) => json!({"closed": u16::from(frame.code)}),
         _ => json!({"closed": null}),
     }
 }
 
-async fn say(socket: &mut Socket, payload: Value) {
+async fn send(socket: &mut Socket, payload: Value) {
     socket.send(Frame::text(payload.to_string())).await.unwrap();
 }
 
@@ -63,23 +63,23 @@ fn identify(token: &str, intents: u64) -> Value {
     json!({"op": 2, "d": {"token": token, "intents": intents, "properties": properties}})
 }
 
-async fn house(options: ServerOptions) -> (DiscordServer, u64, u64) {
+async fn server_with_channel(options: ServerOptions) -> (DiscordServer, u64, u64) {
     let server = DiscordServer::start(options).await.unwrap();
     let ann = server.add_user("ann");
-    let guild = server.add_guild("house", &[ann]);
-    let room = server.add_channel(guild, "general");
-    (server, ann, room)
+    let guild = server.add_guild("guild", &[ann]);
+    let channel = server.add_channel(guild, "general");
+    (server, ann, channel)
 }
 
-fn wide() -> ServerOptions {
-    ServerOptions { rate_limits: ServerRateLimits::Unlimited, ..ServerOptions::default() }
+fn unlimited() -> ServerOptions {
+    ServerOptions { rate_limits: RateLimits::Unlimited, ..ServerOptions::default() }
 }
 
 #[tokio::test]
-async fn what_discord_would_refuse_is_refused_and_noted() {
-    let (server, ann, room) = house(wide()).await;
-    let theirs = server.send_text(ann, room, "hi");
-    let messages = format!("/channels/{room}/messages");
+async fn invalid_requests_are_rejected_and_recorded() {
+    let (server, ann, channel) = server_with_channel(unlimited()).await;
+    let theirs = server.send_text(ann, channel, "hi");
+    let messages = format!("/channels/{channel}/messages");
     let button = |id: &str| json!({"type": 2, "style": 1, "label": "x", "custom_id": id});
     let row = |buttons: Vec<Value>| json!({"type": 1, "components": buttons});
     let rows = |count: usize| (0..count).map(|n| row(vec![button(&n.to_string())])).collect::<Vec<_>>();
@@ -120,7 +120,7 @@ async fn what_discord_would_refuse_is_refused_and_noted() {
         assert_eq!(server.violations().len(), number + 1);
     }
     let before = server.violations().len();
-    // The longest that is taken, and a thread that is made once.
+    // The longest text, and a thread that is created once.
     assert_eq!(call(&server, "POST", &messages, json!({"content": "é".repeat(2000)})).await.unwrap().0, 200);
     assert_eq!(call(&server, "POST", &thread, json!({"name": "x"})).await.unwrap().0, 201);
     assert_eq!(server.violations().len(), before);
@@ -134,33 +134,34 @@ async fn what_discord_would_refuse_is_refused_and_noted() {
 }
 
 #[tokio::test]
-async fn a_nonce_is_taken_once() {
-    let (server, _, room) = house(wide()).await;
-    let path = format!("/channels/{room}/messages");
+async fn a_nonce_creates_one_message() {
+    let (server, _, channel) = server_with_channel(unlimited()).await;
+    let path = format!("/channels/{channel}/messages");
     let body = json!({"content": "x", "nonce": "n1", "enforce_nonce": true});
     let first = call(&server, "POST", &path, body.clone()).await.unwrap().1;
     let again = call(&server, "POST", &path, body).await.unwrap().1;
     assert_eq!(first["id"], again["id"]);
-    assert_eq!(server.read(|world| world.bot_messages_in(room).len()), 1);
+    assert_eq!(server.read(|world| world.bot_messages_in(channel).len()), 1);
 }
 
 #[tokio::test]
-async fn calls_go_wrong_as_the_test_wants() {
-    let (server, _, room) = house(wide()).await;
-    let path = format!("/channels/{room}/messages");
+async fn injected_faults_affect_the_next_calls() {
+    let (server, _, channel) = server_with_channel(unlimited()).await;
+    let path = format!("/channels/{channel}/messages");
     let body = || json!({"content": "x"});
     server.inject("POST /channels/*/messages", 2, InjectedFault::Fail(502));
     server.inject("POST /channels/*/messages", 1, InjectedFault::Disconnect);
     server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
     assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 502);
     assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 502);
-    let said = || server.read(|world| world.bot_messages_in(room).len());
+    let said = || server.read(|world| world.bot_messages_in(channel).len());
     assert_eq!((call(&server, "POST", &path, body()).await, said()), (None, 0));
     assert_eq!((call(&server, "POST", &path, body()).await, said()), (None, 1));
     assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 200);
     server.forbid_threads();
     let thread = json!({"name": "x", "type": 11});
-    let (status, answer) = call(&server, "POST", &format!("/channels/{room}/threads"), thread).await.unwrap();
+    let (status, answer) =
+        call(&server, "POST", &format!("/channels/{channel}/threads"), thread).await.unwrap();
     assert_eq!((status, &answer["code"]), (403, &json!(50_013)));
     server.stall();
     let hangs = call(&server, "GET", "/users/@me", Value::Null);
@@ -175,15 +176,15 @@ async fn calls_go_wrong_as_the_test_wants() {
     let (status, answer) = call(&server, "POST", &path, body()).await.unwrap();
     assert_eq!((status, &answer["retry_after"], &answer["global"]), (429, &json!(60.0), &json!(true)));
     assert_eq!(server.violations(), Vec::<String>::new());
-    // Whoever does not wait is noted.
+    // A client that does not wait violates the rate limit.
     call(&server, "GET", "/users/@me", Value::Null).await.unwrap();
-    assert_eq!(server.violations(), ["429: GET /users/@me: came again before it should"]);
+    assert_eq!(server.violations(), ["429: GET /users/@me: retried too early"]);
 }
 
 #[tokio::test]
-async fn who_does_not_wait_is_noted() {
-    let (server, _, room) = house(ServerOptions::default()).await;
-    let path = format!("/channels/{room}/messages");
+async fn exceeding_a_rate_limit_twice_is_a_violation() {
+    let (server, _, channel) = server_with_channel(ServerOptions::default()).await;
+    let path = format!("/channels/{channel}/messages");
     for _ in 0..5 {
         assert_eq!(call(&server, "POST", &path, json!({"content": "x"})).await.unwrap().0, 200);
     }
@@ -195,9 +196,9 @@ async fn who_does_not_wait_is_noted() {
 }
 
 #[tokio::test]
-async fn files_are_served_slowly_or_without_an_end() {
-    let (server, ann, room) = house(wide()).await;
-    let file = |manner: DownloadBehavior| UserFile {
+async fn files_are_sent_slowly_or_without_an_end() {
+    let (server, ann, channel) = server_with_channel(unlimited()).await;
+    let file = |download: DownloadBehavior| UserFile {
         name: "a".to_owned(),
         bytes: b"abc".to_vec(),
         download,
@@ -208,10 +209,10 @@ async fn files_are_served_slowly_or_without_an_end() {
         file(DownloadBehavior::Slow(1, 5)),
         file(DownloadBehavior::Endless),
     ];
-    let message = server.send_post(ann, room, UserPost { files, ..UserPost::default() });
+    let message = server.send_post(ann, channel, UserPost { files, ..UserPost::default() });
     let ids = server
         .read(|world| world.messages[&message].attachments.iter().map(|file| file.id).collect::<Vec<_>>());
-    let path = |id: u64| format!("GET /attachments/{room}/{id}/a");
+    let path = |id: u64| format!("GET /attachments/{channel}/{id}/a");
     assert_eq!(raw(&server, &path(ids[0]), "", "").await.unwrap().2, "abc");
     let slow = raw(&server, &path(ids[1]), "", "").await.unwrap().2;
     assert_eq!(slow.chars().filter(|letter| "abc".contains(*letter)).collect::<String>(), "abc");
@@ -222,10 +223,13 @@ async fn files_are_served_slowly_or_without_an_end() {
 }
 
 #[tokio::test]
-async fn the_gateway_closes_on_whoever_breaks_its_rules() {
-    let options =
-        ServerOptions { privileged_intents: 0, heartbeat_interval: Duration::from_millis(400), ..wide() };
-    let (server, ann, room) = house(options).await;
+async fn the_gateway_closes_connections_that_violate_the_protocol() {
+    let options = ServerOptions {
+        privileged_intents: 0,
+        heartbeat_interval: Duration::from_millis(400),
+        ..unlimited()
+    };
+    let (server, ann, channel) = server_with_channel(options).await;
     let wrong = [
         (json!({"op": 3, "d": {}}), 4003),
         (json!({"op": 77, "d": {}}), 4001),
@@ -237,59 +241,60 @@ async fn the_gateway_closes_on_whoever_breaks_its_rules() {
     for (payload, code) in wrong {
         server.expect_violation(code);
         let mut socket = connect(&server).await;
-        say(&mut socket, payload.clone()).await;
-        assert_eq!(hear(&mut socket).await, json!({"closed": code}), "{payload}");
+        send(&mut socket, payload.clone()).await;
+        assert_eq!(receive(&mut socket).await, json!({"closed": code}), "{payload}");
     }
     let mut socket = connect(&server).await;
-    say(&mut socket, identify(server.token(), 1 | 1 << 9)).await;
-    let ready = hear(&mut socket).await;
+    send(&mut socket, identify(server.token(), 1 | 1 << 9)).await;
+    let ready = receive(&mut socket).await;
     assert_eq!((&ready["t"], &ready["s"]), (&json!("READY"), &json!(1)));
-    assert_eq!(hear(&mut socket).await["t"], "GUILD_CREATE");
-    // Without the intent for it, only what is for the bot has a text.
-    server.send_text(ann, room, "hidden");
+    assert_eq!(receive(&mut socket).await["t"], "GUILD_CREATE");
+    // Without the intent, only messages that mention the bot have content.
+    server.send_text(ann, channel, "hidden");
     let mention = format!("<@{}>", server.bot());
-    server.send_text(ann, room, &mention);
-    assert_eq!(hear(&mut socket).await["d"]["content"], "");
-    assert_eq!(hear(&mut socket).await["d"]["content"], mention);
+    server.send_text(ann, channel, &mention);
+    assert_eq!(receive(&mut socket).await["d"]["content"], "");
+    assert_eq!(receive(&mut socket).await["d"]["content"], mention);
     assert_eq!(server.violations(), Vec::<String>::new());
-    // Whoever sends no heartbeat is put out; whoever comes back gets what was missed, and must not know the future.
-    assert_eq!(hear(&mut socket).await, json!({"closed": 4009}));
+    // A client without heartbeats is disconnected. When it resumes, it gets the missed events; a
+    // sequence number from the future is a violation.
+    assert_eq!(receive(&mut socket).await, json!({"closed": 4009}));
     assert_eq!(server.violations().len(), 1);
-    server.send_text(ann, room, &mention);
+    server.send_text(ann, channel, &mention);
     let resume = |seq: u64| json!({"op": 6, "d": {"token": server.token(), "session_id": ready["d"]["session_id"], "seq": seq}});
     let mut socket = connect(&server).await;
-    say(&mut socket, resume(4)).await;
-    assert_eq!(hear(&mut socket).await["s"], 5);
-    assert_eq!(hear(&mut socket).await["t"], "RESUMED");
-    say(&mut socket, json!({"op": 1, "d": 6})).await;
-    assert_eq!(hear(&mut socket).await["op"], 11);
-    say(&mut socket, json!({"op": 1, "d": 60})).await;
-    assert_eq!(hear(&mut socket).await, json!({"closed": 4007}));
+    send(&mut socket, resume(4)).await;
+    assert_eq!(receive(&mut socket).await["s"], 5);
+    assert_eq!(receive(&mut socket).await["t"], "RESUMED");
+    send(&mut socket, json!({"op": 1, "d": 6})).await;
+    assert_eq!(receive(&mut socket).await["op"], 11);
+    send(&mut socket, json!({"op": 1, "d": 60})).await;
+    assert_eq!(receive(&mut socket).await, json!({"closed": 4007}));
     assert_eq!(server.violations().len(), 2);
     server.expect_violation(4007);
     let mut socket = connect(&server).await;
-    say(&mut socket, resume(99)).await;
-    assert_eq!(hear(&mut socket).await, json!({"closed": 4007}));
+    send(&mut socket, resume(99)).await;
+    assert_eq!(receive(&mut socket).await, json!({"closed": 4007}));
     server.forget_sessions();
     let mut socket = connect(&server).await;
-    say(&mut socket, resume(4)).await;
-    assert_eq!(hear(&mut socket).await, json!({"op": 9, "s": null, "t": null, "d": false}));
+    send(&mut socket, resume(4)).await;
+    assert_eq!(receive(&mut socket).await, json!({"op": 9, "s": null, "t": null, "d": false}));
     assert_eq!(server.violations().len(), 2);
 }
 
 #[tokio::test]
-async fn a_silent_gateway_says_nothing_and_stays() {
-    let (server, ann, room) = house(wide()).await;
+async fn a_silent_gateway_sends_nothing_and_stays_open() {
+    let (server, ann, channel) = server_with_channel(unlimited()).await;
     let mut socket = connect(&server).await;
-    say(&mut socket, identify(server.token(), 1 << 9)).await;
-    assert_eq!(hear(&mut socket).await["t"], "READY");
-    let first = server.send_text(ann, room, "x");
-    assert_eq!(hear(&mut socket).await["d"]["id"], first.to_string());
+    send(&mut socket, identify(server.token(), 1 << 9)).await;
+    assert_eq!(receive(&mut socket).await["t"], "READY");
+    let first = server.send_text(ann, channel, "x");
+    assert_eq!(receive(&mut socket).await["d"]["id"], first.to_string());
     server.replay(first);
-    assert_eq!(hear(&mut socket).await["d"]["id"], first.to_string());
+    assert_eq!(receive(&mut socket).await["d"]["id"], first.to_string());
     server.silence();
-    server.send_text(ann, room, "y");
-    say(&mut socket, json!({"op": 1, "d": 3})).await;
+    server.send_text(ann, channel, "y");
+    send(&mut socket, json!({"op": 1, "d": 3})).await;
     assert!(tokio::time::timeout(Duration::from_millis(300), socket.next()).await.is_err());
     server.recover();
     server.request_reconnect();
@@ -298,11 +303,11 @@ async fn a_silent_gateway_says_nothing_and_stays() {
 }
 
 #[tokio::test]
-async fn a_press_is_answered_once_and_soon() {
-    let (server, ann, room) = house(wide()).await;
+async fn an_interaction_needs_one_response_in_time() {
+    let (server, ann, channel) = server_with_channel(unlimited()).await;
     let button = json!({"type": 2, "style": 1, "label": "x", "custom_id": "x"});
     let body = json!({"content": "choose", "components": [{"type": 1, "components": [button]}]});
-    let (_, sent) = call(&server, "POST", &format!("/channels/{room}/messages"), body).await.unwrap();
+    let (_, sent) = call(&server, "POST", &format!("/channels/{channel}/messages"), body).await.unwrap();
     let message: u64 = sent["id"].as_str().unwrap().parse().unwrap();
     let answer = async |which: usize| {
         let path = server
