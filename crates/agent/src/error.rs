@@ -46,6 +46,6 @@ pub enum Error {
     ContentEncoding(String),
     #[error("cannot decompress the page: {0}")]
     Decompression(std::io::Error),
-    #[error("{0}")]
-    Tls(String),
+    #[error(transparent)]
+    Client(#[from] hermes_net::Error),
 }

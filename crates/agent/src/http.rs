@@ -14,15 +14,14 @@
 use std::fmt;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::write::MultiGzDecoder;
 use hermes_exec::proxy::{self, HostError};
-pub use hermes_model::tls;
+use hermes_net::TlsSettings;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
-use reqwest::{Client, Response, Url, redirect};
-use rustls::{ClientConfig, RootCertStore};
+use reqwest::{Client, Response, Url};
 
 use crate::Error;
 use crate::approver::BoxFuture;
@@ -47,7 +46,7 @@ pub struct FetchLimits {
 pub struct WebClient {
     resolve: ResolveHost,
     limits: FetchLimits,
-    tls: OnceLock<Result<ClientConfig, String>>,
+    tls: TlsSettings,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +82,7 @@ impl Default for WebClient {
 
 impl WebClient {
     pub fn new(reach: ResolveHost, bounds: FetchLimits) -> Self {
-        Self { resolve: reach, limits: bounds, tls: OnceLock::new() }
+        Self { resolve: reach, limits: bounds, tls: TlsSettings::default() }
     }
 
     pub async fn fetch(&self, address: &str) -> Result<FetchedPage, Error> {
@@ -122,19 +121,11 @@ impl WebClient {
 
     /// A client that knows only the checked addresses of the host.
     fn client(&self, url: &Url, host: &str, addresses: &[SocketAddr]) -> Result<Client, Error> {
-        let config = match url.scheme() {
-            "https" => self.tls.get_or_init(|| tls::client(tls::roots()?)).clone(),
-            // Loading the certificates takes longer than everything else.
-            _ => tls::client(RootCertStore::empty()),
+        let tls = match url.scheme() {
+            "https" => (*self.tls.config()?).clone(),
+            _ => hermes_net::config_without_roots()?,
         };
-        Client::builder()
-            .tls_backend_preconfigured(config.map_err(Error::Tls)?)
-            .resolve_to_addrs(host, addresses)
-            .redirect(redirect::Policy::none())
-            .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
-            .no_proxy()
-            .build()
-            .map_err(|error| connection_error(host, error))
+        Ok(hermes_net::build(hermes_net::client_builder(tls).resolve_to_addrs(host, addresses))?)
     }
 
     async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedPage, Error> {
@@ -206,7 +197,7 @@ fn header_value(headers: &HeaderMap, name: &str) -> String {
 /// Leaves out the URL, which may contain secrets.
 fn connection_error(host: &str, error: reqwest::Error) -> Error {
     let error = error.without_url();
-    Error::Connection { host: host.to_owned(), reason: tls::why(&error) }
+    Error::Connection { host: host.to_owned(), reason: hermes_net::explain(&error) }
 }
 
 struct CappedBuffer {

@@ -47,6 +47,4 @@ pub enum Error {
     CopyFile(io::Error),
     #[error("the file is empty")]
     EmptyFile,
-    #[error("{0}")]
-    InvalidProxy(String),
 }

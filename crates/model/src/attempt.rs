@@ -30,7 +30,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(20);
 const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One request to one endpoint.
-pub(crate) struct Attempt<'a> {
+pub(crate) struct ModelAttempt<'a> {
     pub(crate) transport: &'a Transport,
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) prompt: &'a Prompt<'a>,
@@ -41,10 +41,10 @@ pub(crate) struct Attempt<'a> {
 pub(crate) struct FailedAttempt {
     pub(crate) failure: RequestFailure,
     /// The reply up to the failure, if text of it was shown.
-    pub(crate) partial: Option<Box<PartialReply>>,
+    pub(crate) partial: Option<Box<InterruptedReply>>,
 }
 
-pub(crate) struct PartialReply {
+pub(crate) struct InterruptedReply {
     pub(crate) reply: Reply,
     /// A tool call was incomplete when the connection broke.
     pub(crate) has_open_call: bool,
@@ -78,7 +78,7 @@ impl ReadTimeouts {
     }
 }
 
-impl Attempt<'_> {
+impl ModelAttempt<'_> {
     pub(crate) async fn run(
         self,
         images: Pictures<'_>,
@@ -140,7 +140,7 @@ fn conclude(
     let partial = builder.has_shown_text().then(|| {
         let has_open_call = builder.has_open_call();
         let reply = builder.finish(endpoint, Finish::Dropped(failure.message.clone()));
-        Box::new(PartialReply { reply, has_open_call })
+        Box::new(InterruptedReply { reply, has_open_call })
     });
     Err(FailedAttempt { failure, partial })
 }

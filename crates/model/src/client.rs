@@ -7,7 +7,7 @@ use std::time::Duration;
 use hermes_net::EnvProxies;
 
 use crate::album::Sight;
-use crate::attempt::{Attempt, FailedAttempt};
+use crate::attempt::{FailedAttempt, ModelAttempt};
 use crate::context_window::ContextWindow;
 use crate::endpoint::{Endpoint, Retries};
 use crate::error::{Error, FailureClass, RequestFailure};
@@ -144,7 +144,7 @@ struct EndpointCall<'a> {
     partial: Option<Reply>,
 }
 
-enum NextStep {
+enum RetryDecision {
     RetryNow,
     RetryAfter { delay: Duration, reason: String },
     Finish(Result<Reply, RequestFailure>),
@@ -170,7 +170,7 @@ impl<'a> EndpointCall<'a> {
     async fn run(mut self, events: EventSink<'_>) -> Result<Reply, RequestFailure> {
         loop {
             let images = self.images.load(self.prompt.sight).await;
-            let attempt = Attempt {
+            let attempt = ModelAttempt {
                 transport: &self.client.state.transport,
                 endpoint: self.endpoint,
                 prompt: self.prompt,
@@ -193,51 +193,51 @@ impl<'a> EndpointCall<'a> {
                 }
                 self.partial.get_or_insert(partial.reply);
             }
-            match self.next_step(failure) {
-                NextStep::RetryNow => {}
-                NextStep::RetryAfter { delay, reason } => {
+            match self.decide_retry(failure) {
+                RetryDecision::RetryNow => {}
+                RetryDecision::RetryAfter { delay, reason } => {
                     events(ReplyEvent::Retrying { reason, delay, attempt: self.failures });
                     tokio::time::sleep(delay).await;
                 }
-                NextStep::Finish(result) => return result,
+                RetryDecision::Finish(result) => return result,
             }
         }
     }
 
-    fn next_step(&mut self, failure: RequestFailure) -> NextStep {
+    fn decide_retry(&mut self, failure: RequestFailure) -> RetryDecision {
         let provider = &self.endpoint.provider;
         if let Some(quirks) = recover(&self.quirks, &failure) {
             tracing::info!(provider, class = ?failure.class, %failure, "adapting the request to the server");
             self.client.remember_quirks(self.endpoint, self.prompt.session, &quirks);
             self.quirks = quirks;
-            return NextStep::RetryNow;
+            return RetryDecision::RetryNow;
         }
         let may_drop_images = matches!(self.prompt.sight, Sight::Auto(_));
         if may_drop_images && failure.may_be_about_images() && self.images.drop_some(failure.class) {
             tracing::info!(provider, %failure, "retrying with fewer images");
-            return NextStep::RetryNow;
+            return RetryDecision::RetryNow;
         }
         if failure.class == FailureClass::Dropped && self.reconnects < MAX_RECONNECTS {
             self.reconnects += 1;
-            return NextStep::RetryNow;
+            return RetryDecision::RetryNow;
         }
         if let Some(reply) = self.partial.take() {
-            return NextStep::Finish(Ok(reply));
+            return RetryDecision::Finish(Ok(reply));
         }
         self.failures += 1;
         let may_retry = failure.class.is_transient() && self.failures < self.endpoint.retries.max_attempts;
         if may_retry && (self.is_last || !failure.class.falls_back_immediately()) {
             let delay = retry_delay(&self.endpoint.retries, &failure, self.failures);
-            return NextStep::RetryAfter { delay, reason: failure.message };
+            return RetryDecision::RetryAfter { delay, reason: failure.message };
         }
         let failure = into_final(failure);
         // A fallback model may accept the images.
         let is_final = self.is_last || !failure.class.falls_back();
         if may_drop_images && is_final && failure.may_pass_without_images() && self.images.drop_all() {
             tracing::info!(provider, %failure, "retrying without images");
-            return NextStep::RetryNow;
+            return RetryDecision::RetryNow;
         }
-        NextStep::Finish(Err(failure))
+        RetryDecision::Finish(Err(failure))
     }
 }
 

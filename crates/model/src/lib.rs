@@ -36,7 +36,6 @@ pub mod reply;
 mod reply_builder;
 mod stream;
 mod text_tool_calls;
-pub mod tls;
 mod tool_names;
 mod transport;
 mod vision;

@@ -40,7 +40,7 @@ pub enum Error {
     NoRoots,
     #[error("cannot set up TLS: {0}")]
     Tls(String),
-    #[error("cannot use proxy: {0}")]
+    #[error("{0}")]
     Proxy(String),
     #[error("cannot create HTTP client: {0}")]
     Client(String),

@@ -28,7 +28,7 @@ impl EnvProxies {
     pub fn apply(&self, mut builder: ClientBuilder) -> Result<ClientBuilder, Error> {
         let proxies = [self.http.clone().map(Proxy::http), self.https.clone().map(Proxy::https)];
         for proxy in proxies.into_iter().flatten() {
-            let proxy = proxy.map_err(|error| Error::Proxy(error.to_string()))?;
+            let proxy = proxy.map_err(|error| Error::Proxy(format!("invalid proxy address: {error}")))?;
             builder = builder.proxy(proxy.no_proxy(NoProxy::from_string(&self.exceptions)));
         }
         Ok(builder)
@@ -48,20 +48,21 @@ impl ProxyServer {
     /// the proxy needs it.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let invalid = |reason: String| Error::Proxy(reason);
-        let url = Url::parse(text.trim()).map_err(|error| invalid(format!("invalid address: {error}")))?;
+        let url =
+            Url::parse(text.trim()).map_err(|error| invalid(format!("invalid proxy address: {error}")))?;
         let is_socks = match url.scheme() {
             "http" => false,
             // The proxy always resolves host names.
             "socks5" | "socks5h" => true,
             other => {
-                return Err(invalid(format!("{other}:// is not supported; use http:// or socks5://")));
+                return Err(invalid(format!("unsupported scheme {other}://; use http:// or socks5://")));
             }
         };
         let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
-            return Err(invalid("the address has no host".to_owned()));
+            return Err(invalid("the proxy address has no host".to_owned()));
         };
         if !matches!(url.path(), "" | "/") || url.query().is_some() {
-            return Err(invalid("the address must have only a host and a port".to_owned()));
+            return Err(invalid("the proxy address must have only a host and a port".to_owned()));
         }
         let credentials = match (url.username(), url.password()) {
             ("", None) => String::new(),
@@ -74,7 +75,8 @@ impl ProxyServer {
 
     pub(crate) fn apply(&self, builder: ClientBuilder) -> Result<ClientBuilder, Error> {
         // The error would show the password.
-        let proxy = Proxy::all(self.url.expose()).map_err(|_| Error::Proxy("invalid address".to_owned()))?;
+        let proxy =
+            Proxy::all(self.url.expose()).map_err(|_| Error::Proxy("invalid proxy address".to_owned()))?;
         Ok(builder.proxy(proxy))
     }
 

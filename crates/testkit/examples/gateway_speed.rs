@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_testkit::discord::{DiscordServer, RateLimits, ServerOptions, Snowflake};
+use hermes_testkit::discord::{DiscordServer, ServerOptions, ServerRateLimits, Snowflake};
 use hermes_testkit::model::ModelScript;
 use hermes_testkit::{ScriptStep, ScriptedModel};
 use serde_json::json;
@@ -73,7 +73,7 @@ async fn main() {
 impl GatewayEnv {
     async fn new(program: &Path, home: &Path, always: ScriptStep) -> Self {
         let options = ServerOptions {
-            rate_limits: RateLimits::Unlimited,
+            rate_limits: ServerRateLimits::Unlimited,
             wait_timeout: WAIT_TIMEOUT,
             ..ServerOptions::default()
         };

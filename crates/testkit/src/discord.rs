@@ -29,7 +29,7 @@ use crate::server_task::ServerTask;
 use gateway::SocketCommand;
 pub use injected::InjectedFault;
 pub use state::{
-    ChannelKind, DownloadBehavior, FakeAttachment, FakeChannel, FakeGuild, FakeInteraction, FakeMessage,
+    DownloadBehavior, FakeAttachment, FakeChannel, FakeChannelKind, FakeGuild, FakeInteraction, FakeMessage,
     FakeUser, RequestRecord, Snowflake, World,
 };
 pub use users::{InteractionReply, UserFile, UserPost};
@@ -42,14 +42,14 @@ pub struct ServerOptions {
     pub heartbeat_interval: Duration,
     /// The granted privileged intents, as bits.
     pub privileged_intents: u64,
-    pub rate_limits: RateLimits,
+    pub rate_limits: ServerRateLimits,
     pub event_detail: EventDetail,
     /// The limit of [`DiscordServer::wait_for`].
     pub wait_timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RateLimits {
+pub enum ServerRateLimits {
     /// As the vendor: five messages in five seconds.
     Real,
     /// More than a test makes; responses still have the headers.
@@ -73,7 +73,7 @@ impl Default for ServerOptions {
             bot: "hermes".to_owned(),
             heartbeat_interval: Duration::from_millis(41_250),
             privileged_intents: u64::MAX,
-            rate_limits: RateLimits::Real,
+            rate_limits: ServerRateLimits::Real,
             event_detail: EventDetail::Full,
             wait_timeout: Duration::from_secs(30),
         }
@@ -117,7 +117,7 @@ impl DiscordServer {
         let address = listener.local_addr()?;
         let mut world =
             World { base: format!("http://{address}"), token: options.token.clone(), ..World::default() };
-        world.rate_limiter.is_unlimited = options.rate_limits == RateLimits::Unlimited;
+        world.rate_limiter.is_unlimited = options.rate_limits == ServerRateLimits::Unlimited;
         let bot = world.next_id();
         world.bot = bot;
         world.users.insert(bot, FakeUser { id: bot, name: options.bot.clone(), bot: true });

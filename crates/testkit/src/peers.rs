@@ -57,6 +57,7 @@ fn named(list: &str, name: &str) -> Option<Value> {
 #[expect(clippy::disallowed_methods, reason = "`cargo xtask peers` uses the same variable")]
 fn report() -> Option<Value> {
     let configured = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
-    let directory = configured.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"));
+    let directory =
+        configured.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"));
     serde_json::from_slice(&std::fs::read(directory.join("peers.json")).ok()?).ok()
 }

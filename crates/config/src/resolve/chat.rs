@@ -67,7 +67,7 @@ fn bot(config: &Config, token: Secret) -> Result<discord::DiscordSettings, Failu
     let chosen = &config.discord;
     let channels = |list: &CommaList| list.0.iter().collect();
     let proxy = chosen.proxy.as_ref().map(|proxy| proxy.expose().trim()).filter(|proxy| !proxy.is_empty());
-    let proxy = proxy.map(discord::DiscordProxy::parse).transpose().map_err(|why| {
+    let proxy = proxy.map(hermes_net::ProxyServer::parse).transpose().map_err(|why| {
         Failure::new(Kind::Configuration, format!("discord.proxy cannot be used: {why}"))
             .hint("`http://host:port` and `socks5://host:port` can")
     })?;

@@ -19,7 +19,6 @@ mod history;
 mod inbound;
 mod outbound;
 mod payload;
-mod proxy;
 mod rate_limits;
 mod rest;
 mod rules;
@@ -46,7 +45,6 @@ use crate::channel::{
 use crate::lock::lock;
 use crate::message::{Attachment, Chat, ContextMessage, InboundMessage, InteractionToken, Platform};
 use channels::ChannelCache;
-pub use proxy::DiscordProxy;
 use rest::RestClient;
 pub use settings::{
     ChannelOverride, ChannelSet, CommandSync, CommandVisibility, DiscordSettings, MentionPolicy, ReplyMode,

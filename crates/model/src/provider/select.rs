@@ -72,7 +72,7 @@ pub struct SelectedEndpoint {
 }
 
 /// The provider or server that a choice resolves to.
-struct Target<'a> {
+struct SelectionTarget<'a> {
     name: String,
     base_url: String,
     provider: Option<&'static Provider>,
@@ -113,14 +113,18 @@ impl<'a> ProviderSettings<'a> {
         choice: &ModelChoice,
         server: Option<&'a ServerSettings>,
         model: &str,
-    ) -> Result<Target<'a>, Error> {
+    ) -> Result<SelectionTarget<'a>, Error> {
         let chosen_url = choice.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
-        let custom =
-            |base_url: String| Target { name: "custom".to_owned(), base_url, provider: None, server: None };
+        let custom = |base_url: String| SelectionTarget {
+            name: "custom".to_owned(),
+            base_url,
+            provider: None,
+            server: None,
+        };
         let known = |provider: &'static Provider| {
             let variable = || (self.variable)(provider.base_url_variable?);
             let base_url = chosen_url.map(str::to_owned).or_else(variable);
-            Target {
+            SelectionTarget {
                 name: provider.id.to_owned(),
                 base_url: base_url.unwrap_or_else(|| provider.base_url.to_owned()),
                 provider: Some(provider),
@@ -131,7 +135,12 @@ impl<'a> ProviderSettings<'a> {
         if let Some(server) = server {
             let base_url = chosen_url.map(str::to_owned).or_else(|| server.base_url.clone());
             let base_url = base_url.unwrap_or_default();
-            return Ok(Target { name: name.to_owned(), base_url, provider: None, server: Some(server) });
+            return Ok(SelectionTarget {
+                name: name.to_owned(),
+                base_url,
+                provider: None,
+                server: Some(server),
+            });
         }
         if let Some(provider) = by_name(name) {
             return Ok(known(provider));
@@ -165,7 +174,7 @@ impl<'a> ProviderSettings<'a> {
     fn credentials(
         &self,
         choice: &ModelChoice,
-        target: &Target<'_>,
+        target: &SelectionTarget<'_>,
         endpoint: &Endpoint,
     ) -> (ApiCredentials, Option<String>) {
         let key = choice.api_key.as_ref().or_else(|| target.server?.api_key.as_ref());
@@ -196,7 +205,7 @@ impl<'a> ProviderSettings<'a> {
     }
 }
 
-impl Target<'_> {
+impl SelectionTarget<'_> {
     fn api(&self, url: &Url, model: &str) -> Result<Api, Error> {
         if let Some(transport) = self.server.and_then(|server| server.transport.as_deref()) {
             return Api::parse(transport).ok_or_else(|| Error::UnknownTransport {
@@ -224,7 +233,7 @@ impl ServerSettings {
     }
 }
 
-fn parse_base_url(target: &Target<'_>) -> Result<Url, Error> {
+fn parse_base_url(target: &SelectionTarget<'_>) -> Result<Url, Error> {
     let url = target.base_url.trim().parse::<Url>().ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.ok_or_else(|| Error::InvalidBaseUrl {

@@ -146,7 +146,7 @@ enum SocketEnd {
     Disconnected,
 }
 
-struct GatewaySocket {
+struct ServerSocket {
     socket: WebSocketStream<TokioIo<Upgraded>>,
     shared: Arc<ServerState>,
     zlib: Option<Compress>,
@@ -175,7 +175,7 @@ pub(super) async fn serve(
         (Some("10"), ..) => Some(4002),
         _ => Some(4012),
     };
-    let mut connection = GatewaySocket {
+    let mut connection = ServerSocket {
         socket,
         shared,
         zlib,
@@ -193,7 +193,7 @@ pub(super) async fn serve(
     connection.finish(end).await;
 }
 
-impl GatewaySocket {
+impl ServerSocket {
     async fn run(&mut self, mut orders: UnboundedReceiver<SocketCommand>) -> SocketEnd {
         let interval = self.shared.options.heartbeat_interval;
         let hello = json!({"op": 10, "s": null, "t": null, "d": {"heartbeat_interval": millis(interval)}});

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::state::{
-    ChannelKind, FakeAttachment, FakeChannel, FakeGuild, FakeMessage, Snowflake, World, created_at, iso,
+    FakeAttachment, FakeChannel, FakeChannelKind, FakeGuild, FakeMessage, Snowflake, World, created_at, iso,
 };
 
 const ADMINISTRATOR_PERMISSIONS: &str = "2251799813685247";
@@ -85,11 +85,11 @@ impl World {
             set("rate_limit_per_user", 0.into());
         }
         match channel.kind {
-            ChannelKind::Dm => {
+            FakeChannelKind::Dm => {
                 let recipient = channel.recipient.map(|user| self.user_json(user));
                 set("recipients", recipient.into_iter().collect());
             }
-            ChannelKind::Text | ChannelKind::Forum | ChannelKind::Media => {
+            FakeChannelKind::Text | FakeChannelKind::Forum | FakeChannelKind::Media => {
                 set("topic", channel.topic.clone().into());
                 set("position", 0.into());
                 set("nsfw", false.into());
@@ -102,7 +102,7 @@ impl World {
                     set("default_forum_layout", 0.into());
                 }
             }
-            ChannelKind::Thread | ChannelKind::PrivateThread => {
+            FakeChannelKind::Thread | FakeChannelKind::PrivateThread => {
                 let count = self.messages_in(channel.id).len();
                 set("owner_id", channel.owner.unwrap_or_default().to_string().into());
                 set("message_count", count.into());

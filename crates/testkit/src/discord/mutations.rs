@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::gateway::{GUILDS, MESSAGES, REACTIONS};
 use super::json::emoji_json;
-use super::state::{ChannelKind, FakeChannel, FakeInteraction, FakeMessage, Snowflake, World, now_ms};
+use super::state::{FakeChannel, FakeChannelKind, FakeInteraction, FakeMessage, Snowflake, World, now_ms};
 use super::users::{empty_channel, empty_message};
 
 /// The flag of a message that only one user sees.
@@ -33,7 +33,8 @@ impl World {
         if let Some(channel) = known {
             return channel.id;
         }
-        let channel = FakeChannel { recipient: Some(user), ..empty_channel(self.next_id(), ChannelKind::Dm) };
+        let channel =
+            FakeChannel { recipient: Some(user), ..empty_channel(self.next_id(), FakeChannelKind::Dm) };
         // Bots get no event for a new direct channel.
         let id = channel.id;
         self.channels.insert(id, channel);
@@ -122,7 +123,7 @@ impl World {
         parent: Snowflake,
         from: Option<Snowflake>,
         name: &str,
-        kind: ChannelKind,
+        kind: FakeChannelKind,
         auto_archive: u64,
     ) -> Snowflake {
         let id = from.filter(|_| !self.injected.separate_thread_ids).unwrap_or_else(|| self.next_id());
@@ -145,7 +146,7 @@ impl World {
             let starter =
                 FakeMessage { kind: 21, reference: Some(from), ..empty_message(self.next_id(), id, user) };
             self.add_message(starter);
-        } else if kind == ChannelKind::Thread && !is_forum {
+        } else if kind == FakeChannelKind::Thread && !is_forum {
             let note = FakeMessage {
                 kind: 18,
                 content: name.to_owned(),

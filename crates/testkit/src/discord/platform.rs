@@ -6,8 +6,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::mutations::EPHEMERAL;
-use super::state::{ChannelKind, FakeMessage, Snowflake, World};
-use super::{DiscordServer, DownloadBehavior, InjectedFault, RateLimits, ServerOptions, UserFile, UserPost};
+use super::state::{FakeChannelKind, FakeMessage, Snowflake, World};
+use super::{
+    DiscordServer, DownloadBehavior, InjectedFault, ServerOptions, ServerRateLimits, UserFile, UserPost,
+};
 use crate::fake_platform::{BotMessage, FakePlatform, PlatformAction, Supported, UserMessage};
 
 const SEND_ROUTE: &str = "POST /channels/*/messages";
@@ -24,7 +26,7 @@ impl FakePlatform for DiscordServer {
 
     async fn launch(wait_timeout: Duration) -> io::Result<Self> {
         Self::start(ServerOptions {
-            rate_limits: RateLimits::Unlimited,
+            rate_limits: ServerRateLimits::Unlimited,
             heartbeat_interval: Duration::from_secs(2),
             wait_timeout,
             ..ServerOptions::default()
@@ -82,8 +84,10 @@ impl FakePlatform for DiscordServer {
         self.read(|world| {
             let message = world.messages.get(&message)?;
             match world.channels.get(&message.channel)?.kind {
-                ChannelKind::Text | ChannelKind::Forum | ChannelKind::Media => message.thread,
-                ChannelKind::Dm | ChannelKind::Thread | ChannelKind::PrivateThread => Some(message.channel),
+                FakeChannelKind::Text | FakeChannelKind::Forum | FakeChannelKind::Media => message.thread,
+                FakeChannelKind::Dm | FakeChannelKind::Thread | FakeChannelKind::PrivateThread => {
+                    Some(message.channel)
+                }
             }
         })
     }

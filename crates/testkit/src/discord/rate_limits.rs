@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::state::now_ms;
 
 #[derive(Debug, Default)]
-pub(super) struct RateLimiter {
+pub(super) struct FakeRateLimiter {
     by_key: BTreeMap<String, RateBucket>,
-    /// RateLimiter that a test blocks until a time; without a key, all of them.
+    /// FakeRateLimiter that a test blocks until a time; without a key, all of them.
     blocked: BTreeMap<Option<String>, Instant>,
     /// Without limits; responses still have the headers.
     pub(super) is_unlimited: bool,
@@ -31,7 +31,7 @@ pub(super) struct RateDecision {
     pub(super) is_violation: bool,
 }
 
-impl RateLimiter {
+impl FakeRateLimiter {
     /// Blocks this bucket, or all, for a number of seconds.
     pub(super) fn block(&mut self, method: &str, path: &[&str], seconds: f64, global: bool) {
         let key = (!global).then(|| key(&template(method, path), path));

@@ -32,7 +32,7 @@ impl ApiCall<'_> {
 
 /// An error response.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ApiError {
+pub(super) struct FakeApiError {
     pub(super) status: u16,
     pub(super) code: u64,
     pub(super) body: Value,
@@ -41,10 +41,10 @@ pub(super) struct ApiError {
 }
 
 /// The status and the body of a response.
-pub(super) type ApiResult = Result<(u16, Value), ApiError>;
+pub(super) type ApiResult = Result<(u16, Value), FakeApiError>;
 
 /// The error with this code.
-pub(super) fn api_error(code: u64) -> ApiError {
+pub(super) fn api_error(code: u64) -> FakeApiError {
     let (status, message) = match code {
         401 => (401, "401: Unauthorized"),
         404 => (404, "404: Not Found"),
@@ -75,21 +75,21 @@ pub(super) fn api_error(code: u64) -> ApiError {
     };
     // Errors that are only a status have the code 0 in their body.
     let body_code = if code < 1000 { 0 } else { code };
-    ApiError { status, code, body: json!({"message": message, "code": body_code}), is_violation: true }
+    FakeApiError { status, code, body: json!({"message": message, "code": body_code}), is_violation: true }
 }
 
 /// The error for an invalid field of a body.
-pub(super) fn invalid_form(field: &str, code: &str, message: &str) -> ApiError {
+pub(super) fn invalid_form(field: &str, code: &str, message: &str) -> FakeApiError {
     let mut errors = json!({"_errors": [{"code": code, "message": message}]});
     for step in field.split('.').rev() {
         errors = json!({step: errors});
     }
     let body = json!({"message": "Invalid Form Body", "code": 50_035, "errors": errors});
-    ApiError { status: 400, code: 50_035, body, is_violation: true }
+    FakeApiError { status: 400, code: 50_035, body, is_violation: true }
 }
 
 /// Rejects fields that Discord does not know.
-pub(super) fn check_fields(body: &Value, at: &str, known: &[&str]) -> Result<(), ApiError> {
+pub(super) fn check_fields(body: &Value, at: &str, known: &[&str]) -> Result<(), FakeApiError> {
     let Some(fields) = body.as_object() else {
         return Err(invalid_form(at, "MODEL_TYPE_CONVERT", "Only dictionaries may be used in a ModelType"));
     };
@@ -102,7 +102,12 @@ pub(super) fn check_fields(body: &Value, at: &str, known: &[&str]) -> Result<(),
 }
 
 /// A text field whose length, in characters, is within these limits.
-pub(super) fn text<'a>(body: &'a Value, field: &str, min: usize, max: usize) -> Result<&'a str, ApiError> {
+pub(super) fn text<'a>(
+    body: &'a Value,
+    field: &str,
+    min: usize,
+    max: usize,
+) -> Result<&'a str, FakeApiError> {
     let value = &body[field];
     let Some(text) = value.as_str() else {
         if value.is_null() {
@@ -126,7 +131,7 @@ pub(super) fn text<'a>(body: &'a Value, field: &str, min: usize, max: usize) -> 
 }
 
 /// Parses an id of a path.
-pub(super) fn snowflake(text: &str) -> Result<Snowflake, ApiError> {
+pub(super) fn snowflake(text: &str) -> Result<Snowflake, FakeApiError> {
     let wrong = || invalid_form("id", "NUMBER_TYPE_COERCE", &format!("Value \"{text}\" is not snowflake."));
     text.parse().map_err(|_| wrong())
 }
@@ -200,6 +205,6 @@ pub(super) fn percent_decode(segment: &str) -> String {
 }
 
 /// Checks that the application in a path is the bot's own.
-pub(super) fn check_application(world: &World, application: &str) -> Result<(), ApiError> {
+pub(super) fn check_application(world: &World, application: &str) -> Result<(), FakeApiError> {
     if application.parse() == Ok(world.bot) { Ok(()) } else { Err(api_error(20_012)) }
 }

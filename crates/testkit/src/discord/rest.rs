@@ -23,7 +23,9 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::injected::{DelayedRequest, InjectedFault};
-use super::request::{ApiCall, ApiError, ApiResult, api_error, parse_multipart, percent_decode, snowflake};
+use super::request::{
+    ApiCall, ApiResult, FakeApiError, api_error, parse_multipart, percent_decode, snowflake,
+};
 use super::state::{DownloadBehavior, FakeAttachment, RequestRecord, World};
 use super::{ServerState, gateway};
 
@@ -171,7 +173,7 @@ impl Drop for PendingRequest<'_> {
 fn parse_body(
     headers: &HeaderMap,
     body: &[u8],
-) -> Result<(Value, Vec<super::request::UploadedFile>), ApiError> {
+) -> Result<(Value, Vec<super::request::UploadedFile>), FakeApiError> {
     let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if let Some(boundary) = kind.strip_prefix("multipart/form-data; boundary=") {
         return parse_multipart(body, boundary.trim_matches('"')).ok_or_else(|| api_error(50_109));
@@ -239,7 +241,7 @@ fn application(world: &World) -> Value {
 }
 
 fn error_response(
-    error: &ApiError,
+    error: &FakeApiError,
     line: &str,
     extra: &[(&'static str, String)],
     shared: &ServerState,

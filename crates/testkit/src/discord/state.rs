@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::gateway::FakeSession;
 use super::injected::InjectedFaults;
-use super::rate_limits::RateLimiter;
+use super::rate_limits::FakeRateLimiter;
 
 /// An id of Discord, with the time in its upper bits.
 pub type Snowflake = u64;
@@ -32,7 +32,7 @@ pub struct FakeGuild {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChannelKind {
+pub enum FakeChannelKind {
     Text,
     Dm,
     /// A public thread.
@@ -43,7 +43,7 @@ pub enum ChannelKind {
     Media,
 }
 
-impl ChannelKind {
+impl FakeChannelKind {
     /// Discord's number.
     pub fn number(self) -> u64 {
         match self {
@@ -69,7 +69,7 @@ impl ChannelKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FakeChannel {
     pub id: Snowflake,
-    pub kind: ChannelKind,
+    pub kind: FakeChannelKind,
     /// None for a direct channel.
     pub guild: Option<Snowflake>,
     pub name: String,
@@ -223,7 +223,7 @@ pub struct World {
     pub(super) nonces: BTreeMap<String, Snowflake>,
     pub(super) sessions: BTreeMap<String, FakeSession>,
     pub(super) forgotten_sessions: BTreeSet<String>,
-    pub(super) rate_limiter: RateLimiter,
+    pub(super) rate_limiter: FakeRateLimiter,
     pub(super) injected: InjectedFaults,
     pub(super) last_id: Snowflake,
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::DiscordServer;
 use super::gateway::{GUILDS, MESSAGES};
 use super::state::{
-    ChannelKind, DownloadBehavior, FakeAttachment, FakeChannel, FakeGuild, FakeMessage, FakeUser, Snowflake,
-    World, now_ms,
+    DownloadBehavior, FakeAttachment, FakeChannel, FakeChannelKind, FakeGuild, FakeMessage, FakeUser,
+    Snowflake, World, now_ms,
 };
 
 /// How soon a client must respond to an interaction.
@@ -96,15 +96,15 @@ impl DiscordServer {
     }
 
     pub fn add_channel(&self, guild: Snowflake, name: &str) -> Snowflake {
-        self.insert_channel(guild, name, ChannelKind::Text)
+        self.insert_channel(guild, name, FakeChannelKind::Text)
     }
 
     pub fn add_forum(&self, guild: Snowflake, name: &str) -> Snowflake {
-        self.insert_channel(guild, name, ChannelKind::Forum)
+        self.insert_channel(guild, name, FakeChannelKind::Forum)
     }
 
     pub fn add_media_channel(&self, guild: Snowflake, name: &str) -> Snowflake {
-        self.insert_channel(guild, name, ChannelKind::Media)
+        self.insert_channel(guild, name, FakeChannelKind::Media)
     }
 
     /// Requires a tag for each new post of a forum.
@@ -119,7 +119,7 @@ impl DiscordServer {
     /// Starts a post as a user. Its first message has the id of its thread.
     pub fn start_forum_post(&self, user: Snowflake, forum: Snowflake, title: &str, text: &str) -> Snowflake {
         self.state.update(|world| {
-            let thread = world.start_thread(user, forum, None, title, ChannelKind::Thread, 1440);
+            let thread = world.start_thread(user, forum, None, title, FakeChannelKind::Thread, 1440);
             let (mentions, mention_roles, mention_everyone) = world.parse_mentions(text);
             world.add_message(FakeMessage {
                 content: text.to_owned(),
@@ -131,7 +131,7 @@ impl DiscordServer {
         })
     }
 
-    fn insert_channel(&self, guild: Snowflake, name: &str, kind: ChannelKind) -> Snowflake {
+    fn insert_channel(&self, guild: Snowflake, name: &str, kind: FakeChannelKind) -> Snowflake {
         self.state.update(|world| {
             let channel = FakeChannel {
                 guild: Some(guild),
@@ -155,7 +155,8 @@ impl DiscordServer {
         from: Option<Snowflake>,
         name: &str,
     ) -> Snowflake {
-        self.state.update(|world| world.start_thread(user, channel, from, name, ChannelKind::Thread, 1440))
+        self.state
+            .update(|world| world.start_thread(user, channel, from, name, FakeChannelKind::Thread, 1440))
     }
 
     /// Sends a text as a user.
@@ -303,7 +304,7 @@ fn button(components: &Value, custom_id: &str) -> Option<Value> {
     rows.flatten().find(|button| button["custom_id"] == custom_id).cloned()
 }
 
-pub(super) fn empty_channel(id: Snowflake, kind: ChannelKind) -> FakeChannel {
+pub(super) fn empty_channel(id: Snowflake, kind: FakeChannelKind) -> FakeChannel {
     FakeChannel {
         id,
         kind,

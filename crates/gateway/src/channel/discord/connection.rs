@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use hermes_agent::http::tls;
+use hermes_net::ConnectError;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -16,7 +16,6 @@ use super::channels::GuildCreate;
 use super::inbound::{self, DispatchEvent, parse_payload};
 use super::payload::{InteractionPayload, MessagePayload, ReadyPayload};
 use super::socket::{self, GatewaySocket, SocketEvent};
-use super::transport::ConnectError;
 use super::{Bookmark, BotIdentity, DiscordAccount, rest};
 use crate::channel::{ChannelHealth, ChannelSink, FatalError};
 use crate::lock::lock;
@@ -87,7 +86,7 @@ pub(super) async fn run(
     account
         .rest
         .transport
-        .tls()
+        .load_certificates()
         .map_err(|error| FatalError { reason: error.to_string(), hint: hint.to_owned() })?;
     sink.health.send_replace(ChannelHealth::Connecting);
     let (sender, events) = mpsc::channel(EVENT_QUEUE_CAPACITY);
@@ -184,7 +183,7 @@ impl GatewayConnection<'_> {
                     session.url = None;
                 }
                 return ConnectionEnd::Lost(
-                    self.account.rest.transport.describe_failure(&tls::why_and_remedy(&*error)),
+                    self.account.rest.transport.describe_failure(&hermes_net::explain_with_remedy(&*error)),
                 );
             }
         };

@@ -8,12 +8,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use hermes_agent::http::tls;
 use hermes_types::Secret;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::multipart::{Form, Part};
-use reqwest::{Client, Method, Response, Url, redirect};
-use rustls::ClientConfig;
+use reqwest::{Client, Method, Response, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -47,7 +45,7 @@ pub(super) struct RestClient {
     base: String,
     token: Secret,
     pub(super) transport: DiscordTransport,
-    client: OnceLock<Result<Client, ApiError>>,
+    client: OnceLock<Result<Client, hermes_net::Error>>,
     limits: Mutex<RateLimits>,
 }
 
@@ -132,17 +130,18 @@ impl RestClient {
     }
 
     pub(super) fn client(&self) -> Result<&Client, ApiError> {
-        self.client.get_or_init(|| build_client(&self.transport)).as_ref().map_err(Clone::clone)
+        let client = self.client.get_or_init(|| build_client(&self.transport)).as_ref();
+        client.map_err(|error| ApiError::Invalid(error.to_string()))
     }
 
     /// Describes a failed request without its URL, with a hint for the owner.
     fn describe_error(&self, error: reqwest::Error) -> String {
-        self.explain_error(error, tls::why_and_remedy)
+        self.explain_error(error, hermes_net::explain_with_remedy)
     }
 
     /// As `describe_error`, for the model: without a hint to change what this machine trusts.
     pub(super) fn describe_error_without_hint(&self, error: reqwest::Error) -> String {
-        self.explain_error(error, tls::why)
+        self.explain_error(error, hermes_net::explain)
     }
 
     fn explain_error(
@@ -349,18 +348,13 @@ pub(super) fn strip_token_prefix(token: &str) -> &str {
     token.strip_prefix("Bot ").unwrap_or(token).trim()
 }
 
-fn build_client(transport: &DiscordTransport) -> Result<Client, ApiError> {
-    let client = Client::builder()
-        .tls_backend_preconfigured(ClientConfig::clone(&*transport.tls()?))
-        .redirect(redirect::Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .user_agent(concat!("DiscordBot (hermes, ", env!("CARGO_PKG_VERSION"), ")"))
-        .no_proxy();
-    let client = match &transport.proxy {
-        Some(proxy) => client.proxy(proxy.to_reqwest()?),
-        None => client,
-    };
-    client.build().map_err(|error| ApiError::Invalid(error.to_string()))
+fn build_client(transport: &DiscordTransport) -> Result<Client, hermes_net::Error> {
+    let builder = transport.client_builder()?.connect_timeout(CONNECT_TIMEOUT).user_agent(concat!(
+        "DiscordBot (hermes, ",
+        env!("CARGO_PKG_VERSION"),
+        ")"
+    ));
+    hermes_net::build(builder)
 }
 
 /// The error for an unsuccessful status.
@@ -369,7 +363,7 @@ fn classify_status(status: u16, refusal: ErrorBody, after: Option<Duration>) -> 
     match status {
         429 => ApiError::Retry { after, reason: "rate limited by Discord".to_owned() },
         500.. => ApiError::Retry { after, reason: format!("Discord server error (status {status})") },
-        407 => ApiError::Retry { after, reason: describe_proxy_failure(tls::LOCKED) },
+        407 => ApiError::Retry { after, reason: describe_proxy_failure(hermes_net::PROXY_AUTH_REQUIRED) },
         401 => ApiError::Retry {
             after: Some(BAD_TOKEN_RETRY_AFTER),
             reason: "Discord rejected the bot token".to_owned(),

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hermes_net::ProxyServer;
 use hermes_types::Secret;
 use rustls::RootCertStore;
 
-use super::proxy::DiscordProxy;
 use crate::access::BotPolicy;
 
 /// Settings of the Discord adapter.
@@ -17,7 +17,7 @@ pub struct DiscordSettings {
     /// Gateway URL, if not Discord's own: `ws://127.0.0.1:8080`.
     pub gateway_url: Option<String>,
     /// Proxy for all connections.
-    pub proxy: Option<DiscordProxy>,
+    pub proxy: Option<ProxyServer>,
     /// Trusted root certificates, if not the system's.
     pub root_certificates: Option<RootCertStore>,
     /// Whether the bot must be mentioned in server channels.

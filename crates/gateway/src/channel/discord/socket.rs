@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use hermes_net::{ConnectError, NetStream};
 use http::Uri;
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_websockets::{ClientBuilder, CloseCode, Limits, Message, WebSocketStream};
 
-use super::transport::{ByteStream, ConnectError, DiscordTransport, TIMED_OUT};
-use hermes_agent::http::tls;
+use super::transport::{DiscordTransport, TIMED_OUT};
 
 const API_VERSION: &str = "10";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -21,7 +21,7 @@ const MAX_FRAME_BYTES: usize = 64 * 1024 * 1024;
 const RESUMABLE_CLOSE_CODE: u16 = 4000;
 
 pub(super) struct GatewaySocket {
-    stream: WebSocketStream<Box<dyn ByteStream>>,
+    stream: WebSocketStream<Box<dyn NetStream>>,
     heartbeat: Option<Interval>,
     /// Whether anything was received since the last heartbeat.
     has_received: bool,
@@ -84,7 +84,7 @@ impl GatewaySocket {
             let message = match message {
                 Some(Ok(message)) => message,
                 Some(Err(error)) => {
-                    return SocketEvent::Lost(format!("connection lost: {}", tls::why(&error)));
+                    return SocketEvent::Lost(format!("connection lost: {}", hermes_net::explain(&error)));
                 }
                 None => return SocketEvent::Lost("connection lost".to_owned()),
             };
@@ -110,7 +110,7 @@ impl GatewaySocket {
             tokio::time::timeout(SEND_TIMEOUT, self.stream.send(Message::text(what.to_string()))).await;
         match said {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(format!("connection lost: {}", tls::why(&error)).into()),
+            Ok(Err(error)) => Err(format!("connection lost: {}", hermes_net::explain(&error)).into()),
             Err(_) => Err("sending to Discord timed out".into()),
         }
     }

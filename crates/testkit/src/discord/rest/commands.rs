@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::request::{
-    ApiCall, ApiError, ApiResult, api_error, check_application, check_fields, invalid_form, snowflake, text,
+    ApiCall, ApiResult, FakeApiError, api_error, check_application, check_fields, invalid_form, snowflake,
+    text,
 };
 use super::super::state::{Snowflake, World};
 
@@ -134,7 +135,7 @@ fn add(world: &mut World, guild: Option<Snowflake>, command: &Value, known: Opti
 }
 
 /// What Discord would not take as a command.
-fn check(command: &Value) -> Result<(), ApiError> {
+fn check(command: &Value) -> Result<(), FakeApiError> {
     check_fields(command, "_", FIELDS)?;
     let name = text(command, "name", 1, 32)?;
     match kind(command) {
@@ -148,7 +149,7 @@ fn check(command: &Value) -> Result<(), ApiError> {
     }
 }
 
-fn named(name: &str) -> Result<(), ApiError> {
+fn named(name: &str) -> Result<(), FakeApiError> {
     let fits = |letter: char| letter.is_alphanumeric() && !letter.is_uppercase() || "-_'".contains(letter);
     if name.chars().all(fits) {
         return Ok(());
@@ -156,7 +157,7 @@ fn named(name: &str) -> Result<(), ApiError> {
     Err(invalid_form("name", "APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid"))
 }
 
-fn options(options: &Value) -> Result<(), ApiError> {
+fn options(options: &Value) -> Result<(), FakeApiError> {
     let Some(options) = options.as_array() else { return Ok(()) };
     if options.len() > 25 {
         return Err(invalid_form("options", "BASE_TYPE_MAX_LENGTH", "Must be 25 or fewer in length."));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::request::{
-    ApiCall, ApiError, UploadedFile, api_error, check_fields, invalid_form, parse_id, text,
+    ApiCall, FakeApiError, UploadedFile, api_error, check_fields, invalid_form, parse_id, text,
 };
 use super::super::state::{DownloadBehavior, FakeAttachment, FakeMessage, Snowflake, World};
 
@@ -44,7 +44,7 @@ impl MessageDraft {
         files: &[UploadedFile],
         existing: &[FakeAttachment],
         source: DraftSource,
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Self, FakeApiError> {
         let more: &[&str] = match source {
             DraftSource::New => NEW_MESSAGE_FIELDS,
             DraftSource::Post => &["sticker_ids"],
@@ -122,7 +122,7 @@ fn has(list: &Value, what: &str) -> bool {
     list.as_array().is_some_and(|list| list.iter().any(|known| known == what))
 }
 
-fn check_mentions(allowed: &Value) -> Result<(), ApiError> {
+fn check_mentions(allowed: &Value) -> Result<(), FakeApiError> {
     if allowed.is_null() {
         return Ok(());
     }
@@ -143,7 +143,7 @@ fn check_mentions(allowed: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn check_embeds(list: &Value) -> Result<(), ApiError> {
+fn check_embeds(list: &Value) -> Result<(), FakeApiError> {
     let list = list.as_array().ok_or_else(|| {
         invalid_form("embeds", "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType")
     })?;
@@ -165,7 +165,7 @@ fn check_embeds(list: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn check_rows(rows: &Value) -> Result<(), ApiError> {
+fn check_rows(rows: &Value) -> Result<(), FakeApiError> {
     let wrong = |code: &str, why: &str| invalid_form("components", code, why);
     let rows = rows
         .as_array()
@@ -195,7 +195,7 @@ fn check_rows(rows: &Value) -> Result<(), ApiError> {
 }
 
 /// Validates a button or a menu and returns its id.
-fn component_id(component: &Value) -> Result<Option<String>, ApiError> {
+fn component_id(component: &Value) -> Result<Option<String>, FakeApiError> {
     let at = "components.0.components.0";
     let own = |component: &Value| text(component, "custom_id", 1, 100).map(|id| Some(id.to_owned()));
     match component["type"].as_u64() {
@@ -247,7 +247,7 @@ fn attachments(
     list: &Value,
     files: &[UploadedFile],
     existing: &[FakeAttachment],
-) -> Result<Vec<FakeAttachment>, ApiError> {
+) -> Result<Vec<FakeAttachment>, FakeApiError> {
     let known = [
         "id", "filename", "description", "title", "duration_secs", "waveform", "is_spoiler", "size", "url",
         "proxy_url", "content_type", "height", "width", "spoiler", "ephemeral",
@@ -309,7 +309,7 @@ pub(super) fn reference(
     world: &World,
     body: &Value,
     channel: Snowflake,
-) -> Result<Option<Snowflake>, ApiError> {
+) -> Result<Option<Snowflake>, FakeApiError> {
     let reference = &body["message_reference"];
     if reference.is_null() {
         return Ok(None);
@@ -332,7 +332,7 @@ pub(super) fn reference(
 }
 
 /// The message that already has the nonce of a new one.
-pub(super) fn nonce(world: &World, call: &ApiCall<'_>) -> Result<Option<Snowflake>, ApiError> {
+pub(super) fn nonce(world: &World, call: &ApiCall<'_>) -> Result<Option<Snowflake>, FakeApiError> {
     let nonce = &call.body["nonce"];
     let enforced = call.body["enforce_nonce"] == true;
     match nonce {

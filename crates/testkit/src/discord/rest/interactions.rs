@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::mutations::EPHEMERAL;
 use super::super::request::{
-    ApiCall, ApiError, ApiResult, api_error, check_application, check_fields, invalid_form, snowflake,
+    ApiCall, ApiResult, FakeApiError, api_error, check_application, check_fields, invalid_form, snowflake,
 };
 use super::super::state::{FakeMessage, Snowflake, World};
 use super::super::users::empty_message;
@@ -62,7 +62,7 @@ fn message_response(world: &World, message: Snowflake) -> ApiResult {
 }
 
 /// The interaction of a token that has a response and is not too old.
-fn by_token(world: &World, application: &str, token: &str) -> Result<Snowflake, ApiError> {
+fn by_token(world: &World, application: &str, token: &str) -> Result<Snowflake, FakeApiError> {
     check_application(world, application).map_err(|_| api_error(10_015))?;
     let found = world.interactions.values().find(|interaction| interaction.token == token);
     let found = found
@@ -136,7 +136,7 @@ fn create_message(
     data: &Value,
     interaction: Snowflake,
     flag: u64,
-) -> Result<Snowflake, ApiError> {
+) -> Result<Snowflake, FakeApiError> {
     let draft = MessageDraft::check(world, data, &call.files, &[], DraftSource::Interaction)?;
     if draft.is_empty() && flag & LOADING == 0 {
         return Err(api_error(50_006));

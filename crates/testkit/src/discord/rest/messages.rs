@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::gateway::TYPING;
-use super::super::request::{ApiCall, ApiError, ApiResult, api_error, invalid_form, snowflake};
+use super::super::request::{ApiCall, ApiResult, FakeApiError, api_error, invalid_form, snowflake};
 use super::super::state::{FakeChannel, FakeMessage, Snowflake, World, created_at, now_ms};
 use super::super::users::empty_message;
 use super::draft::{DraftSource, MessageDraft, nonce, reference};
@@ -11,12 +11,16 @@ use super::draft::{DraftSource, MessageDraft, nonce, reference};
 /// Discord documents a few minutes.
 const NONCE_LIFETIME_MS: u64 = 180_000;
 
-pub(super) fn channel<'a>(world: &'a World, id: &str) -> Result<&'a FakeChannel, ApiError> {
+pub(super) fn channel<'a>(world: &'a World, id: &str) -> Result<&'a FakeChannel, FakeApiError> {
     world.channels.get(&snowflake(id)?).ok_or_else(|| api_error(10_003))
 }
 
 /// The message, unless it is deleted or in another channel.
-pub(super) fn message<'a>(world: &'a World, channel_id: &str, id: &str) -> Result<&'a FakeMessage, ApiError> {
+pub(super) fn message<'a>(
+    world: &'a World,
+    channel_id: &str,
+    id: &str,
+) -> Result<&'a FakeMessage, FakeApiError> {
     let channel_id = channel(world, channel_id)?.id;
     let found = world.messages.get(&snowflake(id)?);
     found.filter(|message| message.channel == channel_id && !message.deleted).ok_or_else(|| api_error(10_008))
@@ -88,7 +92,7 @@ pub(super) fn check(
     call: &ApiCall<'_>,
     body: &Value,
     source: DraftSource,
-) -> Result<MessageDraft, ApiError> {
+) -> Result<MessageDraft, FakeApiError> {
     let draft = MessageDraft::check(world, body, &call.files, &[], source)?;
     if draft.is_empty() { Err(api_error(50_006)) } else { Ok(draft) }
 }
@@ -100,7 +104,7 @@ pub(super) fn create_from(
     body: &Value,
     channel_id: Snowflake,
     id: Snowflake,
-) -> Result<Value, ApiError> {
+) -> Result<Value, FakeApiError> {
     let reference = reference(world, body, channel_id)?;
     let bot = world.bot;
     let mut message = FakeMessage {

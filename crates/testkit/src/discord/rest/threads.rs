@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::super::gateway::GUILDS;
 use super::super::request::{
-    ApiCall, ApiError, ApiResult, api_error, check_fields, invalid_form, parse_id, percent_decode, snowflake,
-    text,
+    ApiCall, ApiResult, FakeApiError, api_error, check_fields, invalid_form, parse_id, percent_decode,
+    snowflake, text,
 };
-use super::super::state::{ChannelKind, FakeChannel, Snowflake, World, created_at, iso};
+use super::super::state::{FakeChannel, FakeChannelKind, Snowflake, World, created_at, iso};
 use super::draft::DraftSource;
 use super::messages::{self, channel, message};
 
@@ -31,10 +31,10 @@ pub(super) fn route(world: &mut World, call: &ApiCall<'_>) -> ApiResult {
         ("POST", [channel_id, "messages", id, "threads"]) => start_from_message(world, call, channel_id, id),
         ("POST", [channel_id, "threads"]) => start(world, call, channel_id),
         ("GET", [channel_id, "threads", "archived", "public"]) => {
-            archived(world, call, channel_id, ChannelKind::Thread)
+            archived(world, call, channel_id, FakeChannelKind::Thread)
         }
         ("GET", [channel_id, "users", "@me", "threads", "archived", "private"]) => {
-            archived(world, call, channel_id, ChannelKind::PrivateThread)
+            archived(world, call, channel_id, FakeChannelKind::PrivateThread)
         }
         (_, [channel_id, "thread-members", "@me"]) => membership(world, call, channel_id),
         (_, [_] | [_, "messages" | "typing" | "threads"] | [_, "messages", _]) => Err(api_error(405)),
@@ -93,7 +93,7 @@ fn modify(world: &mut World, call: &ApiCall<'_>, channel_id: &str) -> ApiResult 
     Ok((status, json))
 }
 
-fn auto_archive(body: &Value) -> Result<u64, ApiError> {
+fn auto_archive(body: &Value) -> Result<u64, FakeApiError> {
     match body["auto_archive_duration"].as_u64() {
         Some(minutes @ (60 | 1440 | 4320 | 10_080)) => Ok(minutes),
         None if body["auto_archive_duration"].is_null() => Ok(1440),
@@ -105,14 +105,16 @@ fn auto_archive(body: &Value) -> Result<u64, ApiError> {
 }
 
 /// Checks that the bot may create threads in this channel.
-fn check_thread_parent(world: &World, channel_id: &str) -> Result<Snowflake, ApiError> {
+fn check_thread_parent(world: &World, channel_id: &str) -> Result<Snowflake, FakeApiError> {
     let channel = channel(world, channel_id)?;
     if world.injected.no_threads {
-        return Err(ApiError { is_violation: false, ..api_error(50_013) });
+        return Err(FakeApiError { is_violation: false, ..api_error(50_013) });
     }
     match channel.kind {
-        ChannelKind::Text | ChannelKind::Forum | ChannelKind::Media => Ok(channel.id),
-        ChannelKind::Dm | ChannelKind::Thread | ChannelKind::PrivateThread => Err(api_error(50_024)),
+        FakeChannelKind::Text | FakeChannelKind::Forum | FakeChannelKind::Media => Ok(channel.id),
+        FakeChannelKind::Dm | FakeChannelKind::Thread | FakeChannelKind::PrivateThread => {
+            Err(api_error(50_024))
+        }
     }
 }
 
@@ -130,7 +132,7 @@ fn start_from_message(world: &mut World, call: &ApiCall<'_>, channel_id: &str, i
         return Err(api_error(160_004));
     }
     let bot = world.bot;
-    let thread = world.start_thread(bot, parent, Some(from), name, ChannelKind::Thread, duration);
+    let thread = world.start_thread(bot, parent, Some(from), name, FakeChannelKind::Thread, duration);
     channel_response(world, thread, 201)
 }
 
@@ -152,10 +154,10 @@ fn start(world: &mut World, call: &ApiCall<'_>, channel_id: &str) -> ApiResult {
     let name = text(body, "name", 1, 100)?;
     let duration = auto_archive(body)?;
     let kind = match body["type"].as_u64() {
-        _ if is_forum => ChannelKind::Thread,
-        Some(11) => ChannelKind::Thread,
-        Some(12) => ChannelKind::PrivateThread,
-        None if body["type"].is_null() => ChannelKind::PrivateThread,
+        _ if is_forum => FakeChannelKind::Thread,
+        Some(11) => FakeChannelKind::Thread,
+        Some(12) => FakeChannelKind::PrivateThread,
+        None if body["type"].is_null() => FakeChannelKind::PrivateThread,
         _ => return Err(invalid_form("type", "BASE_TYPE_CHOICES", "Value must be one of {10, 11, 12}.")),
     };
     if is_forum && !body["message"].is_object() {
@@ -194,9 +196,9 @@ pub(super) fn active(world: &World, guild: &str) -> ApiResult {
 
 /// The archived public threads of a channel, the last archived one first; or the private ones that
 /// the bot has joined, the newest first.
-fn archived(world: &World, call: &ApiCall<'_>, channel_id: &str, kind: ChannelKind) -> ApiResult {
+fn archived(world: &World, call: &ApiCall<'_>, channel_id: &str, kind: FakeChannelKind) -> ApiResult {
     let channel = channel(world, channel_id)?;
-    if channel.kind.is_thread() || channel.kind == ChannelKind::Dm {
+    if channel.kind.is_thread() || channel.kind == FakeChannelKind::Dm {
         return Err(api_error(50_024));
     }
     let limit: usize = call.param("limit").map_or(Ok(50), str::parse).unwrap_or_default();
@@ -207,15 +209,15 @@ fn archived(world: &World, call: &ApiCall<'_>, channel_id: &str, kind: ChannelKi
     let since = |thread: &FakeChannel| thread.archived_at.unwrap_or_else(|| created_at(thread.id));
     let mut threads: Vec<&FakeChannel> = world.threads_of(channel.id);
     threads.retain(|thread| {
-        let is_seen = kind == ChannelKind::Thread || thread.members.contains(&world.bot);
+        let is_seen = kind == FakeChannelKind::Thread || thread.members.contains(&world.bot);
         let is_earlier = before.as_ref().is_none_or(|before| match kind {
-            ChannelKind::Thread => iso(since(thread)) < *before,
+            FakeChannelKind::Thread => iso(since(thread)) < *before,
             _ => snowflake(before).is_ok_and(|before| thread.id < before),
         });
         thread.archived && thread.kind == kind && is_seen && is_earlier
     });
     threads.sort_by_key(|thread| {
-        std::cmp::Reverse(if kind == ChannelKind::Thread { since(thread) } else { thread.id })
+        std::cmp::Reverse(if kind == FakeChannelKind::Thread { since(thread) } else { thread.id })
     });
     let has_more = threads.len() > limit;
     let threads: Vec<Value> =

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use hermes_testkit::discord::{
-    DiscordServer, DownloadBehavior, InjectedFault, RateLimits, ServerOptions, UserFile, UserPost,
+    DiscordServer, DownloadBehavior, InjectedFault, ServerOptions, ServerRateLimits, UserFile, UserPost,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -72,7 +72,7 @@ async fn server_with_channel(options: ServerOptions) -> (DiscordServer, u64, u64
 }
 
 fn unlimited() -> ServerOptions {
-    ServerOptions { rate_limits: RateLimits::Unlimited, ..ServerOptions::default() }
+    ServerOptions { rate_limits: ServerRateLimits::Unlimited, ..ServerOptions::default() }
 }
 
 #[tokio::test]
