@@ -15,7 +15,7 @@ use super::define::Visibility;
 use super::yaml::{self, Kind, Node, Position, Style};
 pub use channels::{ChannelMap, ChannelRules};
 pub use container::{Bytes, ExtraArgs, Scratch};
-pub use model::{Fallback, Fallbacks, Server, ServerModel, Servers};
+pub use model::{Fallbacks, Servers};
 
 /// A type that a key of the configuration can have.
 pub trait Setting: Sized {

@@ -111,22 +111,22 @@ fn the_owner_decides_then_the_environment_then_the_keys_there_are() {
 fn what_is_missing_is_said_with_what_to_do() {
     let cases: [(&str, Variables<'_>, &str); 6] = [
         ("", &[], "no model is configured"),
-        ("model: m\n", &[], "nobody is known who serves m: there is no key and no address"),
+        ("model: m\n", &[], "no provider for m: no API key and no base_url are configured"),
         (
             "model:\n  default: m\n  provider: anthropic\n",
             &[("OPENAI_API_KEY", "o")],
-            "there is no key for anthropic",
+            "no API key for anthropic",
         ),
-        ("model:\n  default: m\n  provider: nosuch\n", &[], "`nosuch` is no provider this version knows"),
+        ("model:\n  default: m\n  provider: nosuch\n", &[], "unknown provider `nosuch`"),
         (
             "model:\n  default: m\n  base_url: localhost:8000\n",
             &[],
-            "the address of custom, `localhost:8000`, is not one",
+            "invalid base_url for custom: `localhost:8000`",
         ),
         (
             "model:\n  default: m\n  provider: custom\n",
             &[],
-            "model.provider is custom, but there is no address",
+            "model.provider is custom, but model.base_url is not set",
         ),
     ];
     for (config, variables, expected) in cases {

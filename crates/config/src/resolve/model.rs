@@ -1,16 +1,11 @@
-//! Which model is asked, where, and with which key: from settings to endpoints.
-//!
-//! What the owner said comes first, then the environment, then whichever provider there is a key for. A provider's key goes to its
-//! own host; only a server nobody knows may get `OPENAI_API_KEY`, as Hermes Agent does it.
+//! Turns the settings of models into a chain of endpoints. The settings and keys are read here;
+//! [`hermes_model::provider`] chooses the servers.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use hermes_agent::{LoopGuardConfig, ModelConfig};
-use hermes_model::provider::{self, Provider};
-use hermes_model::{
-    Album, Api, ApiCredentials, Client, Effort, Endpoint, EnvProxies, Sight, Url, claude_code,
-};
+use hermes_model::provider::{ModelChoice, ProviderSettings};
+use hermes_model::{Album, Client, Effort, Endpoint, EnvProxies, Sight, Url, claude_code};
 use hermes_types::Secret;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +13,6 @@ use super::local;
 use crate::ConfigContext;
 use crate::failure::{Failure, Kind};
 use crate::keys::{self, Config};
-use crate::setting::{Fallback, Server};
 
 /// The models to be asked, in their order, and how.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,15 +43,24 @@ pub fn client(context: &ConfigContext) -> Client {
 /// The models of the configuration. `chosen` is what the command line says, which goes before everything.
 pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) -> Result<Models, Failure> {
     let settings = &config.model;
-    let wish = Wish {
-        provider: settings.provider.trim(),
-        model: chosen.unwrap_or(&settings.default).trim(),
-        base_url: settings.base_url.trim(),
-        api_key: settings.api_key.as_ref(),
+    let choice = ModelChoice {
+        provider: settings.provider.clone(),
+        model: chosen.unwrap_or(&settings.default).to_owned(),
+        base_url: Some(settings.base_url.clone()),
+        api_key: settings.api_key.clone(),
         key_env: None,
     };
-    let resolver = Resolver { context, config };
-    let (mut first, key_from) = resolver.resolve(&wish)?;
+    let variable = |name: &str| context.loaded.layers.filled(name);
+    let claude_code = || claude_code_file(context);
+    let providers = ProviderSettings {
+        servers: &config.general.providers.0,
+        variable: &variable,
+        claude_code: &claude_code,
+        max_attempts: u32::try_from(config.agent.api_max_retries).unwrap_or(u32::MAX),
+        openrouter_routing: routing(config),
+    };
+    let selected = providers.select(&choice).map_err(|error| fault(&error))?;
+    let (mut first, key_from) = (selected.endpoint, selected.key_source);
     let headers = settings.default_headers.0.iter().map(|(name, value)| (name.clone(), Secret::new(value)));
     first.headers.extend(headers);
     first.context_window = settings.context_length.or(first.context_window);
@@ -65,10 +68,10 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
         first.extra_fields.insert("options".to_owned(), json!({"num_ctx": num_ctx}));
     }
     let mut chain = vec![first];
-    for entry in &config.general.fallback_providers.0 {
-        match resolver.resolve(&Wish::from(entry)) {
-            Ok((endpoint, _)) => chain.push(endpoint),
-            Err(failure) => tracing::warn!("a fallback is left out: {}", failure.message),
+    for choice in &config.general.fallback_providers.0 {
+        match providers.select(choice) {
+            Ok(selected) => chain.push(selected.endpoint),
+            Err(error) => tracing::warn!(%error, "skipping a fallback model"),
         }
     }
     let effort = match config.agent.reasoning_effort {
@@ -96,231 +99,30 @@ pub fn fault(error: &hermes_model::Error) -> Failure {
     error.hints().into_iter().fold(failure, Failure::hint)
 }
 
-/// A model as somebody asked for it.
-struct Wish<'a> {
-    provider: &'a str,
-    model: &'a str,
-    base_url: &'a str,
-    api_key: Option<&'a Secret>,
-    key_env: Option<&'a str>,
+/// The credentials file of Claude Code, if it has a valid token.
+fn claude_code_file(context: &ConfigContext) -> Option<PathBuf> {
+    let path = Path::new(&local::owner_home(context)).join(".claude").join(".credentials.json");
+    std::fs::read_to_string(&path).is_ok_and(|text| claude_code::has_token(&text)).then_some(path)
 }
 
-impl<'a> From<&'a Fallback> for Wish<'a> {
-    fn from(entry: &'a Fallback) -> Self {
-        Self {
-            provider: entry.provider.trim(),
-            model: entry.model.trim(),
-            base_url: entry.base_url.as_deref().unwrap_or_default().trim(),
-            api_key: entry.api_key.as_ref(),
-            key_env: entry.key_env.as_deref(),
+/// The field `provider` of requests to OpenRouter.
+fn routing(config: &Config) -> Map<String, Value> {
+    let routing = &config.provider_routing;
+    let mut fields = Map::new();
+    for (name, list) in [("only", &routing.only), ("ignore", &routing.ignore), ("order", &routing.order)] {
+        if !list.is_empty() {
+            fields.insert(name.to_owned(), json!(list));
         }
     }
-}
-
-struct Resolver<'a> {
-    context: &'a ConfigContext,
-    config: &'a Config,
-}
-
-impl Resolver<'_> {
-    fn variable(&self, name: &str) -> Option<String> {
-        self.context.loaded.layers.filled(name)
-    }
-
-    /// The endpoint, and where its key is from.
-    fn resolve(&self, wish: &Wish<'_>) -> Result<(Endpoint, Option<String>), Failure> {
-        let servers = &self.config.general.providers.0;
-        let own = servers.get(wish.provider);
-        let model = match (wish.model, own.and_then(|server| server.default_model.as_deref())) {
-            ("", Some(model)) => model,
-            (model, _) => model,
-        };
-        if model.is_empty() {
-            return Err(no_model());
-        }
-        let known = provider::by_name(wish.provider);
-        let (name, base_url, known) = match (wish.provider, own, known) {
-            (name, Some(server), _) => {
-                let base = server.base_url.clone().filter(|_| wish.base_url.is_empty());
-                (name.to_owned(), base.unwrap_or_else(|| wish.base_url.to_owned()), None)
-            }
-            (_, None, Some(known)) => (known.id.to_owned(), self.address(wish, known), Some(known)),
-            ("auto" | "" | "custom", None, None) if !wish.base_url.is_empty() => {
-                ("custom".to_owned(), wish.base_url.to_owned(), None)
-            }
-            ("custom", None, None) => {
-                return Err(Failure::new(
-                    Kind::Configuration,
-                    "model.provider is custom, but there is no address",
-                )
-                .hint(
-                    "`hermes config set model.base_url http://localhost:8000/v1` says where the server is",
-                ));
-            }
-            ("auto" | "", None, None) => match (self.variable("OPENAI_BASE_URL"), self.keyed()) {
-                (Some(base), _) => ("custom".to_owned(), base, None),
-                (None, Some(known)) => (known.id.to_owned(), self.address(wish, known), Some(known)),
-                (None, None) => return Err(no_provider(model)),
-            },
-            (other, None, None) => return Err(unknown_provider(other, servers.keys())),
-        };
-        let url = address(&base_url, &name)?;
-        let api = match own.and_then(|server| server.transport.as_deref()) {
-            Some(word) => Api::parse(word).ok_or_else(|| {
-                Failure::new(
-                    Kind::Configuration,
-                    format!("providers.{name}.transport: `{word}` is not known"),
-                )
-                .hint("it is chat_completions, anthropic_messages or codex_responses")
-            })?,
-            None => match known.filter(|known| known.base_url != base_url) {
-                // Another address of a provider speaks as the provider does.
-                Some(known) => known.api,
-                None => provider::detect_api(&url, model),
-            },
-        };
-        let mut endpoint = Endpoint::new(name, api, url, model);
-        let (credentials, key_from) = self.credentials(wish, own, known, &endpoint);
-        endpoint.credentials = credentials;
-        endpoint.retries.max_attempts = u32::try_from(self.config.agent.api_max_retries).unwrap_or(u32::MAX);
-        if let Some(server) = own {
-            limits(&mut endpoint, server);
-        }
-        if endpoint.provider == "openrouter" {
-            let routing = self.routing();
-            if !routing.is_empty() {
-                endpoint.extra_fields.insert("provider".to_owned(), routing.into());
-            }
-        }
-        let is_open = matches!(endpoint.credentials, ApiCredentials::None);
-        match known.filter(|_| is_open && !endpoint.is_local()) {
-            Some(known) => Err(no_key(known)),
-            None => Ok((endpoint, key_from)),
+    for (name, word) in [("sort", &routing.sort), ("data_collection", &routing.data_collection)] {
+        if let Some(word) = word {
+            fields.insert(name.to_owned(), json!(word));
         }
     }
-
-    /// The first provider there is a key for.
-    fn keyed(&self) -> Option<&'static Provider> {
-        let has_key =
-            |known: &&Provider| known.key_variables.iter().any(|name| self.variable(name).is_some());
-        provider::PROVIDERS.iter().find(has_key)
+    if routing.require_parameters {
+        fields.insert("require_parameters".to_owned(), true.into());
     }
-
-    fn address(&self, wish: &Wish<'_>, known: &Provider) -> String {
-        let variable = || known.base_url_variable.and_then(|name| self.variable(name));
-        match wish.base_url {
-            "" => variable().unwrap_or_else(|| known.base_url.to_owned()),
-            said => said.to_owned(),
-        }
-    }
-
-    fn credentials(
-        &self,
-        wish: &Wish<'_>,
-        own: Option<&Server>,
-        known: Option<&Provider>,
-        endpoint: &Endpoint,
-    ) -> (ApiCredentials, Option<String>) {
-        let said = wish.api_key.or_else(|| own.and_then(|server| server.api_key.as_ref()));
-        if let Some(key) = said.filter(|key| !key.expose().trim().is_empty()) {
-            return (ApiCredentials::Key(key.clone()), Some("config.yaml".to_owned()));
-        }
-        let named = wish.key_env.or_else(|| own.and_then(|server| server.key_env.as_deref()));
-        let host = provider::by_host(&endpoint.base_url);
-        if named.is_none() && host.is_some_and(|host| host.id == "anthropic") {
-            let path = Path::new(&local::owner_home(self.context)).join(".claude").join(".credentials.json");
-            // One that has ended must not stand before a key.
-            if std::fs::read_to_string(&path).is_ok_and(|text| claude_code::has_token(&text)) {
-                let from = path.display().to_string();
-                return (ApiCredentials::ClaudeCode(path), Some(from));
-            }
-        }
-        let names: Vec<&str> = match (named, host.or(known), own) {
-            (Some(name), ..) => vec![name],
-            (None, Some(provider), _) => provider.key_variables.to_vec(),
-            (None, None, Some(_)) => Vec::new(),
-            (None, None, None) => vec!["OPENAI_API_KEY"],
-        };
-        let found = names.iter().find_map(|name| Some((self.variable(name)?, (*name).to_owned())));
-        match found {
-            Some((key, name)) => (ApiCredentials::Key(Secret::new(key)), Some(name)),
-            None => (ApiCredentials::None, None),
-        }
-    }
-
-    fn routing(&self) -> Map<String, Value> {
-        let routing = &self.config.provider_routing;
-        let mut fields = Map::new();
-        for (name, list) in [("only", &routing.only), ("ignore", &routing.ignore), ("order", &routing.order)]
-        {
-            if !list.is_empty() {
-                fields.insert(name.to_owned(), json!(list));
-            }
-        }
-        for (name, word) in [("sort", &routing.sort), ("data_collection", &routing.data_collection)] {
-            if let Some(word) = word {
-                fields.insert(name.to_owned(), json!(word));
-            }
-        }
-        if routing.require_parameters {
-            fields.insert("require_parameters".to_owned(), true.into());
-        }
-        fields
-    }
-}
-
-fn limits(endpoint: &mut Endpoint, server: &Server) {
-    let model = server.models.get(&endpoint.model).copied().unwrap_or_default();
-    if let Some(seconds) = model.timeout_seconds.or(server.request_timeout_seconds) {
-        endpoint.timeouts.total = Duration::from_secs(seconds);
-    }
-    let silence = model.stale_timeout_seconds.or(server.stale_timeout_seconds);
-    endpoint.timeouts.idle = silence.map(Duration::from_secs);
-    endpoint.context_window = model.context_length;
-}
-
-fn address(text: &str, name: &str) -> Result<Url, Failure> {
-    let url = text
-        .trim()
-        .parse::<Url>()
-        .ok()
-        .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    url.ok_or_else(|| {
-        Failure::new(Kind::Configuration, format!("the address of {name}, `{text}`, is not one"))
-            .hint("it begins with http:// or https://, such as http://localhost:8000/v1")
-    })
-}
-
-fn no_model() -> Failure {
-    Failure::new(Kind::Configuration, "no model is configured")
-        .hint("`hermes config set model.default NAME` says which one")
-        .hint("`hermes config set OPENROUTER_API_KEY -` stores the key of a provider, which may be any other")
-        .hint(
-            "`hermes config set model.base_url http://localhost:11434/v1` uses a server of your own instead",
-        )
-}
-
-fn no_provider(model: &str) -> Failure {
-    Failure::new(
-        Kind::Configuration,
-        format!("nobody is known who serves {model}: there is no key and no address"),
-    )
-    .hint("`hermes config set OPENROUTER_API_KEY -` stores the key of a provider, which may be any other")
-    .hint("`hermes config set model.base_url http://localhost:11434/v1` uses a server of your own instead")
-}
-
-fn no_key(known: &Provider) -> Failure {
-    let name = known.key_variables.first().copied().unwrap_or_default();
-    Failure::new(Kind::Configuration, format!("there is no key for {}", known.id))
-        .hint(format!("`hermes config set {name} -` stores it in the secrets file"))
-}
-
-fn unknown_provider<'n>(name: &str, own: impl Iterator<Item = &'n String>) -> Failure {
-    let mut names: Vec<&str> = provider::PROVIDERS.iter().map(|known| known.id).collect();
-    names.extend(own.map(String::as_str));
-    Failure::new(Kind::Configuration, format!("`{name}` is no provider this version knows"))
-        .hint(format!("it knows {}", names.join(", ")))
-        .hint("`providers:` in config.yaml adds servers of your own")
+    fields
 }
 
 /// Who answers.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hermes_model::provider::{ModelChoice, ServerModelSettings, ServerSettings};
 use hermes_types::Secret;
 use serde_json::{Map, Value, json};
 
@@ -10,58 +11,11 @@ use crate::yaml::{Kind, Node};
 
 /// The owner's own servers, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Servers(pub BTreeMap<String, Server>);
-
-/// One of them.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Server {
-    /// Where it is.
-    pub base_url: Option<String>,
-    /// Its key.
-    pub api_key: Option<Secret>,
-    /// The variable that holds its key.
-    pub key_env: Option<String>,
-    /// How it is spoken to: `chat_completions`, `anthropic_messages` or `codex_responses`.
-    pub transport: Option<String>,
-    /// The model, where none was chosen.
-    pub default_model: Option<String>,
-    /// Seconds for a whole request.
-    pub request_timeout_seconds: Option<u64>,
-    /// Seconds of silence.
-    pub stale_timeout_seconds: Option<u64>,
-    /// What holds for single models.
-    pub models: BTreeMap<String, ServerModel>,
-}
-
-/// What holds for one model of a server.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ServerModel {
-    /// Seconds for a whole request.
-    pub timeout_seconds: Option<u64>,
-    /// Seconds of silence.
-    pub stale_timeout_seconds: Option<u64>,
-    /// The window in tokens.
-    pub context_length: Option<u64>,
-}
+pub struct Servers(pub BTreeMap<String, ServerSettings>);
 
 /// The models that are asked when the first one fails, in their order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Fallbacks(pub Vec<Fallback>);
-
-/// One of them.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Fallback {
-    /// Who serves it.
-    pub provider: String,
-    /// The model.
-    pub model: String,
-    /// Where, if not where the provider is.
-    pub base_url: Option<String>,
-    /// The key, if not the provider's.
-    pub api_key: Option<Secret>,
-    /// The variable that holds the key.
-    pub key_env: Option<String>,
-}
+pub struct Fallbacks(pub Vec<ModelChoice>);
 
 /// A field that is text, if it is there.
 fn text<T: Setting>(node: &Node, key: &str) -> Result<Option<String>, Wrong> {
@@ -130,7 +84,7 @@ const FIELDS: &[&str] = &[
     "stale_timeout_seconds", "transport",
 ];
 
-fn server(node: &Node, notes: &mut Vec<Note>) -> Result<Server, Wrong> {
+fn server(node: &Node, notes: &mut Vec<Note>) -> Result<ServerSettings, Wrong> {
     let Kind::Map(_) = &node.kind else { return Err(wrong::<Servers>(node)) };
     unread(node, FIELDS, notes);
     let mut models = BTreeMap::new();
@@ -138,7 +92,7 @@ fn server(node: &Node, notes: &mut Vec<Note>) -> Result<Server, Wrong> {
         Some(Kind::Map(entries)) => {
             for entry in entries {
                 let one = &entry.value;
-                let model = ServerModel {
+                let model = ServerModelSettings {
                     timeout_seconds: number::<Servers>(one, "timeout_seconds", notes)?,
                     stale_timeout_seconds: number::<Servers>(one, "stale_timeout_seconds", notes)?,
                     context_length: number::<Servers>(one, "context_length", notes)?,
@@ -150,7 +104,7 @@ fn server(node: &Node, notes: &mut Vec<Note>) -> Result<Server, Wrong> {
         Some(Kind::List(_) | Kind::Null) | None => {}
         Some(Kind::Scalar { .. }) => return Err(wrong::<Servers>(node)),
     }
-    Ok(Server {
+    Ok(ServerSettings {
         base_url: text::<Servers>(node, "api")?.or(text::<Servers>(node, "base_url")?),
         api_key: text::<Servers>(node, "api_key")?.map(Secret::new),
         key_env: text::<Servers>(node, "key_env")?,
@@ -173,7 +127,7 @@ fn filled(fields: Value) -> Value {
     }
 }
 
-fn shown(server: &Server) -> Value {
+fn shown(server: &ServerSettings) -> Value {
     let models: Map<String, Value> = server
         .models
         .iter()
@@ -208,7 +162,7 @@ impl Setting for Fallbacks {
                 let missing = || Wrong { expected: format!("an entry with `{key}`"), ..wrong::<Self>(&item) };
                 text::<Self>(&item, key)?.ok_or_else(missing)
             };
-            list.push(Fallback {
+            list.push(ModelChoice {
                 provider: required("provider")?,
                 model: required("model")?,
                 base_url: text::<Self>(&item, "base_url")?,
@@ -220,7 +174,7 @@ impl Setting for Fallbacks {
     }
 
     fn show(&self) -> Value {
-        let one = |entry: &Fallback| {
+        let one = |entry: &ModelChoice| {
             filled(json!({
                 "provider": entry.provider,
                 "model": entry.model,
