@@ -185,7 +185,7 @@ async fn of_several_processes_one_approves_a_code() {
         .into_iter()
         .map(|peer| String::from_utf8(peer.wait_with_output().unwrap().stdout).unwrap())
         .collect();
-    assert_eq!(said.iter().filter(|line| line.starts_with("In(")).count(), 1, "{said:?}");
+    assert_eq!(said.iter().filter(|line| line.starts_with("Approved(")).count(), 1, "{said:?}");
     assert_eq!(said.iter().filter(|line| line.starts_with("Wrong")).count(), 3, "{said:?}");
 }
 

@@ -137,7 +137,7 @@ async fn an_answer_from_another_process_ends_the_wait() {
         move || peer.output().unwrap()
     });
     let said = said.await.unwrap();
-    assert_eq!(String::from_utf8_lossy(&said.stdout), "Counts\n", "{said:?}");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "Accepted\n", "{said:?}");
     let heard = tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
     assert!(
         matches!(heard, Some(QuestionState::Answered(Answer { choice: Choice::Session, .. }))),
