@@ -13,10 +13,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::Context;
-use crate::people::Desk;
-use crate::screen::{Format, Screen, Tone};
-use crate::stage::Stage;
-use hermes_config::failure::{Failure, Kind};
+use crate::screen::{OutputFormat, Screen, Tone};
+use crate::terminal_approver::TerminalApprover;
+use crate::turn_view::TurnView;
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
 use hermes_config::resolve;
 
@@ -102,7 +102,7 @@ pub(crate) async fn approve(
     job: Job,
     consent: Consent,
 ) -> Result<Decision, Failure> {
-    let failure = |denied: Denied| Failure::new(Kind::Failed, denied.to_string());
+    let failure = |denied: Denied| Failure::new(FailureKind::Failed, denied.to_string());
     let gate = Arc::new(resolve::gate(config));
     let person = owner();
     let attendance = Attendance::Attended(vec![person.clone()]);
@@ -114,7 +114,8 @@ pub(crate) async fn approve(
         Verdict::Deny(refusal) => return Ok(Decision::Refused(Refused::unasked(&refusal))),
         Verdict::Ask(_) => {}
     }
-    let desk = Arc::new(Desk::new(context.screen, Arc::new(Stage::plain(context.screen)), consent));
+    let desk =
+        Arc::new(TerminalApprover::new(context.screen, Arc::new(TurnView::plain(context.screen)), consent));
     let store = resolve::store::open(context).await?;
     let approvals = Approvals::new(gate, origin, store, Arc::clone(&desk) as Arc<dyn Approver>);
     let question = match approvals.judge(job).await.map_err(failure)? {
@@ -125,7 +126,7 @@ pub(crate) async fn approve(
     let asked = AskedQuestion::new(&question);
     let (call_id, stop) = (CallId::new(asked.id.clone()), CancellationToken::new());
     let call = CallContext { call_id: &call_id, stop: &stop, turn: None, observer: &|_event| {} };
-    match desk.attend(approvals.ask(*question, call), &stop).await? {
+    match desk.run_with_answers(approvals.ask(*question, call), &stop).await? {
         Ok(approval) => Ok(Decision::Allowed(approval.permit)),
         Err(Denied::Refused(Refusal::Expired)) if stop.is_cancelled() => Ok(Decision::Interrupted),
         Err(Denied::Refused(refusal)) => Ok(Decision::Refused(asked.refused(&refusal))),
@@ -135,9 +136,9 @@ pub(crate) async fn approve(
 
 /// Prints the reasons for a question.
 pub(crate) fn reasons(screen: Screen, question: &Question) {
-    let mark = screen.paint(Tone::Doubtful, "!");
+    let mark = screen.paint(Tone::Warning, "!");
     for found in question.matches() {
-        screen.aside(&format!("  {mark} {}", found.reason));
+        screen.print_stderr(&format!("  {mark} {}", found.reason));
     }
 }
 
@@ -153,15 +154,15 @@ pub(crate) fn confirm(context: &Context, prompt: &str) -> Result<bool, Failure> 
 pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, Failure> {
     let reason = &refused.reason;
     match context.screen.format {
-        Format::Json => context.screen.json(&json!({"refused": {
+        OutputFormat::Json => context.screen.json(&json!({"refused": {
             "rules": refused.rules, "reason": reason, "question": refused.question,
         }}))?,
-        Format::Text => {
+        OutputFormat::Text => {
             let word = context.screen.paint(Tone::Bad, "refused");
-            context.screen.aside(&format!("{word}: {reason}"));
+            context.screen.print_stderr(&format!("{word}: {reason}"));
         }
     }
-    Ok(Kind::Refused.code())
+    Ok(FailureKind::Refused.code())
 }
 
 /// The person at this terminal.

@@ -2,7 +2,7 @@
 
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
-use hermes_config::resolve::{self, Making, engine};
+use hermes_config::resolve::{self, ResolveMode, engine};
 use hermes_exec::health::{BackendHealth, BackendProblem};
 use hermes_types::BackendName;
 
@@ -13,7 +13,7 @@ pub(crate) fn configured(config: &Config) -> Vec<BackendName> {
     let mut names = vec![config.terminal.backend];
     let has_chats = config.discord.bot_token.is_some();
     names.extend(
-        config.gateway.terminal_backend.or_else(|| has_chats.then(|| resolve::gateway::backend(config))),
+        config.gateway.terminal_backend.or_else(|| has_chats.then(|| resolve::gateway::chat_backend(config))),
     );
     names.dedup();
     names
@@ -35,7 +35,7 @@ pub(crate) fn probe(context: &Context, config: &Config, backend: BackendName) ->
 
 fn sandbox(context: &Context, config: &Config) -> Result<BackendHealth, BackendProblem> {
     let home = context.variable("HOME").unwrap_or("/");
-    let settings = resolve::sandboxed(context, config, home).map_err(problem)?;
+    let settings = resolve::sandbox_backend(context, config, home).map_err(problem)?;
     Ok(BackendHealth::of_sandbox(&settings))
 }
 
@@ -45,7 +45,7 @@ fn docker(context: &Context, config: &Config) -> Result<BackendHealth, BackendPr
     // If only chats use the backend, their image counts.
     let image =
         config.gateway.sandbox_image.as_deref().filter(|_| config.terminal.backend != BackendName::Docker);
-    let settings = resolve::docker(context, config, image, home, Making::Never).map_err(problem)?;
+    let settings = resolve::docker(context, config, image, home, ResolveMode::Inspect).map_err(problem)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| problem(Failure::from(error)))?;
     Ok(runtime.block_on(BackendHealth::of_docker(&settings, &source)))

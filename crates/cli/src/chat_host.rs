@@ -18,23 +18,23 @@ use crate::ask::owner;
 use crate::backends;
 use crate::command::config::refuse_managed;
 use hermes_config::change;
-use hermes_config::failure::{Failure, Kind};
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::{Config, PlaceScope};
-use hermes_config::resolve::agent::{self, Stock, Visitor};
-use hermes_config::resolve::gateway::{SHARED, backend, shared, sharing};
-use hermes_config::resolve::{self, Keep, Making, PlaceRequest, Session, model};
+use hermes_config::resolve::agent::{self, Actor, SharedResources};
+use hermes_config::resolve::gateway::{SHARED_DIR, chat_backend, session_scope, shared_volume};
+use hermes_config::resolve::{self, PlaceRequest, ResolveMode, Retention, SessionChoice, model};
 
 /// The key of the model that answers where no other was chosen.
 const MODEL: &str = "model.default";
 
 /// Makes sure that commands of chats can run where they are to.
 pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
-    let backend = backend(config);
-    let Usability::Unusable(trouble) = backends::probe(context, config, backend).usability else {
+    let backend = chat_backend(config);
+    let Usability::Unusable(trouble) = backends::probe(context, config, chat_backend).usability else {
         return Ok(());
     };
     let failure = Failure::new(
-        Kind::Unavailable,
+        FailureKind::Unavailable,
         format!("commands of chats are to run on the {backend} backend, but: {}", trouble.what),
     );
     let others = [
@@ -42,7 +42,7 @@ pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
         (BackendName::Docker, "in containers"),
         (BackendName::Local, "as you, on this machine, with the gate asking"),
     ];
-    let others = others.into_iter().filter(|(other, _)| *other != backend);
+    let others = others.into_iter().filter(|(other, _)| *other != chat_backend);
     Err(others.fold(failure.hint(trouble.remedy), |failure, (other, what)| {
         failure.hint(format!("`hermes config set gateway.terminal_backend {other}` runs them {what}"))
     }))
@@ -54,7 +54,7 @@ pub(crate) struct ChatHouse {
     config: Config,
     args: PlaceRequest,
     store: Store,
-    stock: Stock,
+    stock: SharedResources,
     /// The way to the models.
     client: Client,
     /// The model that somebody chose for everybody.
@@ -71,14 +71,15 @@ impl std::fmt::Debug for ChatHouse {
 
 impl ChatHouse {
     pub(crate) fn new(context: Arc<Context>, mut config: Config, store: Store) -> Result<Self, Failure> {
-        config.terminal.docker_volumes.extend(shared(&context, &config)?);
-        let backend = backend(&config);
+        config.terminal.docker_volumes.extend(shared_volume(&context, &config)?);
+        let backend = chat_backend(&config);
         let takes_images = !matches!(backend, BackendName::Local | BackendName::Sandbox | BackendName::Ssh);
         let image = config.gateway.sandbox_image.clone().filter(|_| takes_images);
         config.terminal.lifetime_seconds = config.gateway.sandbox_lifetime;
         config.approvals.timeout = config.approvals.gateway_timeout;
-        let args = PlaceRequest { backend: Some(backend), image, session: None, audience: Audience::Others };
-        let stock = Stock::new(&context, &config);
+        let args =
+            PlaceRequest { backend: Some(chat_backend), image, session: None, audience: Audience::Others };
+        let stock = SharedResources::new(&context, &config);
         let client = model::client(&context);
         Ok(Self {
             context,
@@ -104,23 +105,24 @@ impl ChatHouse {
 
     fn setup(&self, visit: SessionRequest) -> Result<SessionConfig, Failure> {
         let place = self.place(&visit.key, &visit.chat, Some(&visit.person));
-        let session = Session { key: place, keep: Keep::Everything };
-        let plan = resolve::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
+        let session = SessionChoice { key: place, keep: Retention::All };
+        let plan =
+            resolve::resolve_place(&self.context, &self.config, &self.args, &session, ResolveMode::Create)?;
         let plan = plan.with_session(visit.key);
-        let visitor = Visitor {
+        let visitor = Actor {
             person: visit.person,
-            door: EntryPoint::Chat,
+            entry_point: EntryPoint::Chat,
             attendance: visit.attendance,
-            ask: visit.approver,
+            approver: visit.approver,
         };
-        Ok(agent::setup(&self.stock, &self.config, plan, visitor, self.store.clone()))
+        Ok(agent::session_config(&self.stock, &self.config, plan, visitor, self.store.clone()))
     }
 
     /// The key of a session's place.
     fn place(&self, key: &SessionKey, room: &Chat, person: Option<&Person>) -> SessionKey {
         let platform = room.platform.as_str();
         // Where several people speak, nobody's own place is open to the others.
-        let person = person.filter(|_| !is_shared_session(room, sharing(&self.config)));
+        let person = person.filter(|_| !is_shared_session(room, session_scope(&self.config)));
         match (self.config.gateway.sandbox_scope, person) {
             (PlaceScope::User, Some(person)) => SessionKey::new(format!("user {}", person.as_str())),
             (PlaceScope::Session | PlaceScope::User, _) => key.clone(),
@@ -131,8 +133,9 @@ impl ChatHouse {
 
     /// Removes what is left of places that are gone, from now on.
     pub(crate) fn reap(&self) -> Result<Reaper, Failure> {
-        let session = Session { key: SessionKey::new("chats"), keep: Keep::Everything };
-        let plan = resolve::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
+        let session = SessionChoice { key: SessionKey::new("chats"), keep: Retention::All };
+        let plan =
+            resolve::resolve_place(&self.context, &self.config, &self.args, &session, ResolveMode::Create)?;
         Ok(resolve::places(&self.context, &self.config).start_reaper(plan.engine_access()))
     }
 }
@@ -157,7 +160,7 @@ impl SessionHost for ChatHouse {
     }
 
     fn system_prompt(&self, setup: &SessionConfig, model: &str, room: &Chat) -> SystemPrompt {
-        let mut told = agent::opening_of(&self.context, setup, model);
+        let mut told = agent::system_prompt(&self.context, setup, model);
         let place = match room.kind {
             ChatKind::Dm => "a direct message",
             ChatKind::Group => "a group",
@@ -173,7 +176,7 @@ impl SessionHost for ChatHouse {
         ));
         if self.config.gateway.shared_home {
             told.text.push_str(&format!(
-                "\n`{SHARED}` is a directory that all chats share: what is there, others can read and change."
+                "\n`{SHARED_DIR}` is a directory that all chats share: what is there, others can read and change."
             ));
         }
         if let Some(prompt) = prompt(&self.config, room) {
@@ -222,7 +225,7 @@ impl SessionHost for ChatHouse {
         Box::pin(async move {
             let is_own = match self.config.gateway.sandbox_scope {
                 PlaceScope::Session => true,
-                PlaceScope::User => is_shared_session(room, sharing(&self.config)),
+                PlaceScope::User => is_shared_session(room, session_scope(&self.config)),
                 PlaceScope::Chat | PlaceScope::Shared => false,
             };
             if !is_own {

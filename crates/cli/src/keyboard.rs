@@ -8,14 +8,14 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// The longest line that is taken; a terminal gives no longer ones.
-const LONGEST: usize = 1 << 16;
+const MAX_LINE_BYTES: usize = 1 << 16;
 
 /// The keyboard of a terminal that edits lines by itself. Nothing is read but when somebody waits for a line, so that
 /// whoever stops waiting loses none.
 #[derive(Debug)]
 pub(crate) struct Keyboard {
     input: AsyncFd<Stdin>,
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl Keyboard {
@@ -26,7 +26,7 @@ impl Keyboard {
             reason = "its successor is unsafe code; standard input is never closed under it"
         )]
         let input = AsyncFd::with_interest(io::stdin(), Interest::READABLE)?;
-        Ok(Self { input, begun: Vec::new() })
+        Ok(Self { input, partial: Vec::new() })
     }
 
     /// The next line; none when there will be no more.
@@ -39,13 +39,13 @@ impl Keyboard {
             }
             let mut buffer = [0; 4096];
             let count = rustix::io::read(io::stdin(), &mut buffer)?;
-            self.begun.extend_from_slice(buffer.get(..count).unwrap_or_default());
-            let is_whole = self.begun.ends_with(b"\n") || self.begun.len() > LONGEST;
-            match (count, self.begun.is_empty()) {
+            self.partial.extend_from_slice(buffer.get(..count).unwrap_or_default());
+            let is_whole = self.partial.ends_with(b"\n") || self.partial.len() > MAX_LINE_BYTES;
+            match (count, self.partial.is_empty()) {
                 (0, true) => return Ok(None),
                 (1.., _) if !is_whole => {}
                 _ => {
-                    let line = std::mem::take(&mut self.begun);
+                    let line = std::mem::take(&mut self.partial);
                     return Ok(Some(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned()));
                 }
             }

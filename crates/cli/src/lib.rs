@@ -11,12 +11,12 @@ mod chat_host;
 mod command;
 mod keyboard;
 mod log;
-mod people;
 mod place;
 mod progress;
 mod screen;
-mod stage;
 mod terminal;
+mod terminal_approver;
+mod turn_view;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,12 +29,12 @@ use clap::error::ErrorKind;
 
 use args::{Args, Command, GatewayAction};
 use ask::Consent;
-use command::doctor::Depth;
+use command::doctor::DoctorMode;
 use hermes_config::ConfigContext;
-use hermes_config::failure::{Failure, Kind};
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::home::Home;
-use log::Unasked;
-use screen::{Format, Screen};
+use log::DefaultLogging;
+use screen::{OutputFormat, Screen};
 
 /// What every command gets: the configuration, through `Deref`, and the screen.
 struct Context {
@@ -55,27 +55,27 @@ pub fn run() -> ExitCode {
     let parsed = Args::try_parse().and_then(|mut args| Ok((args.take_command()?, args)));
     let (command, args) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return usage(&error),
+        Err(error) => return report_usage_error(&error),
     };
     // A name or value that is not text cannot set anything here.
     let process: BTreeMap<String, String> = environment();
-    let screen = Screen::new(if args.json { Format::Json } else { Format::Text }, &process);
+    let screen = Screen::new(if args.json { OutputFormat::Json } else { OutputFormat::Text }, &process);
     let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
         let loaded = hermes_config::load(home.path(), process, BTreeMap::new());
-        log::start(home.path(), args.verbose, unasked(&command), &loaded)?;
+        log::init(home.path(), args.verbose, default_logging(&command), &loaded)?;
         let config = ConfigContext::new(home, loaded, Arc::new(move |message| screen.warn(message)));
         dispatch(command, &Context { config, screen })
     });
     match result {
         Ok(code) => code,
-        Err(failure) => screen.fail(&failure),
+        Err(failure) => screen.report_failure(&failure),
     }
 }
 
-fn unasked(command: &Command) -> Unasked {
+fn default_logging(command: &Command) -> DefaultLogging {
     match command {
-        Command::Gateway { action: GatewayAction::Run } => Unasked::Serving,
-        _ => Unasked::Nothing,
+        Command::Gateway { action: GatewayAction::Run } => DefaultLogging::Gateway,
+        _ => DefaultLogging::Quiet,
     }
 }
 
@@ -98,9 +98,9 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
         Command::Status => command::status::run(context),
         Command::Doctor { live, yes } => {
             let depth = match (live, yes) {
-                (false, _) => Depth::Look,
-                (true, false) => Depth::Live(Consent::Nobody),
-                (true, true) => Depth::Live(Consent::Given),
+                (false, _) => DoctorMode::Offline,
+                (true, false) => DoctorMode::Live(Consent::Nobody),
+                (true, true) => DoctorMode::Live(Consent::Given),
             };
             command::doctor::run(context, depth)
         }
@@ -116,26 +116,27 @@ fn environment() -> BTreeMap<String, String> {
 }
 
 /// Help and version go to stdout and are no mistake; everything else clap refuses is one.
-fn usage(error: &clap::Error) -> ExitCode {
+fn report_usage_error(error: &clap::Error) -> ExitCode {
     let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     // Nothing was read into `Args`; what stands behind `--` belongs to the command.
     let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
     if json && !asked_for {
-        return Screen::new(Format::Json, &BTreeMap::new()).fail(&misused(&error.render().to_string()));
+        return Screen::new(OutputFormat::Json, &BTreeMap::new())
+            .report_failure(&usage_failure(&error.render().to_string()));
     }
     match error.print() {
         Ok(()) if asked_for => ExitCode::SUCCESS,
         // Whoever reads only the beginning got what they asked for.
         Err(error) if asked_for && error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        _ => Kind::Usage.code(),
+        _ => FailureKind::Usage.code(),
     }
 }
 
 /// What clap says: its first paragraph is what is wrong, and the lines of the others what to do.
-fn misused(said: &str) -> Failure {
+fn usage_failure(said: &str) -> Failure {
     let (wrong, advice) = said.split_once("\n\n").unwrap_or((said, ""));
     let words: Vec<&str> = wrong.split_whitespace().filter(|word| *word != "error:").collect();
     let lines = advice.lines().map(str::trim).filter(|line| !line.is_empty());
     let hints = lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()).collect();
-    Failure { kind: Kind::Usage, message: words.join(" "), hints }
+    Failure { kind: FailureKind::Usage, message: words.join(" "), hints }
 }

@@ -19,23 +19,28 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
-use hermes_config::Loaded;
-use hermes_config::failure::{Failure, Kind};
-use hermes_config::file::adopt;
+use hermes_config::LoadedConfig;
+use hermes_config::failure::{Failure, FailureKind};
+use hermes_config::file::match_owner;
 use hermes_config::keys::Level;
 use hermes_config::secrets::secrets;
 
 /// What is said on stderr where nobody asked for more or less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unasked {
+pub(crate) enum DefaultLogging {
     /// Nothing.
-    Nothing,
+    Quiet,
     /// How a gateway is, and whatever goes wrong: it serves for days, and nobody looks into the file before something is amiss.
-    Serving,
+    Gateway,
 }
 
 /// Starts logging. `verbose` counts the `-v` of the command line; `HERMES_LOG` holds levels by name.
-pub(crate) fn start(home: &Path, verbose: u8, unasked: Unasked, loaded: &Loaded) -> Result<(), Failure> {
+pub(crate) fn init(
+    home: &Path,
+    verbose: u8,
+    unasked: DefaultLogging,
+    loaded: &LoadedConfig,
+) -> Result<(), Failure> {
     // Whoever wants more wants to know where it comes from, too.
     let is_asked = verbose > 0 || loaded.layers.process.contains_key("HERMES_LOG");
     let stderr =
@@ -44,10 +49,10 @@ pub(crate) fn start(home: &Path, verbose: u8, unasked: Unasked, loaded: &Loaded)
             (_, 2) => Targets::new().with_default(LevelFilter::DEBUG),
             (_, 3..) => Targets::new().with_default(LevelFilter::TRACE),
             (Some(text), 0) => Targets::from_str(text).map_err(|error| {
-                Failure::new(Kind::Configuration, format!("HERMES_LOG: {error}"))
+                Failure::new(FailureKind::Configuration, format!("HERMES_LOG: {error}"))
                     .hint("it wants a level such as `debug`, or `hermes_exec=trace,info`")
             })?,
-            (None, 0) if unasked == Unasked::Serving => Targets::new()
+            (None, 0) if unasked == DefaultLogging::Gateway => Targets::new()
                 .with_default(LevelFilter::WARN)
                 .with_target("hermes_cli::command::gateway", LevelFilter::INFO)
                 .with_target("hermes_gateway::service", LevelFilter::INFO),
@@ -75,20 +80,20 @@ pub(crate) fn start(home: &Path, verbose: u8, unasked: Unasked, loaded: &Loaded)
         }
     });
     let to_file = file.map(|file| {
-        let sink = Sink { redactor: redactor.clone(), out: Out::File(file) };
-        layer().with_writer(sink).with_filter(level)
+        let sink = RedactingWriter { redactor: redactor.clone(), out: LogTarget::File(file) };
+        text_layer().with_writer(sink).with_filter(level)
     });
-    let sink = Sink { redactor, out: Out::Stderr };
-    let to_stderr = layer().with_target(is_asked).with_writer(sink).with_filter(stderr);
+    let sink = RedactingWriter { redactor, out: LogTarget::Stderr };
+    let to_stderr = text_layer().with_target(is_asked).with_writer(sink).with_filter(stderr);
     Registry::default()
         .with(to_file)
         .with(to_stderr)
         .try_init()
-        .map_err(|error| Failure::new(Kind::Failed, format!("logging cannot be started: {error}")))
+        .map_err(|error| Failure::new(FailureKind::Failed, format!("logging cannot be started: {error}")))
 }
 
 /// Lines without colors; a log that cannot be written is no reason to disturb whoever is working.
-fn layer<S>() -> fmt::Layer<S> {
+fn text_layer<S>() -> fmt::Layer<S> {
     fmt::layer().with_ansi(false).log_internal_errors(false)
 }
 
@@ -97,18 +102,18 @@ type LazyRedactor = LazyLock<Option<Redactor>, Box<dyn FnOnce() -> Option<Redact
 
 /// Where lines go, through the redactor.
 #[derive(Clone)]
-struct Sink {
+struct RedactingWriter {
     redactor: Arc<LazyRedactor>,
-    out: Out,
+    out: LogTarget,
 }
 
 #[derive(Clone)]
-enum Out {
+enum LogTarget {
     Stderr,
     File(LogFile),
 }
 
-impl MakeWriter<'_> for Sink {
+impl MakeWriter<'_> for RedactingWriter {
     type Writer = Self;
 
     fn make_writer(&self) -> Self {
@@ -116,7 +121,7 @@ impl MakeWriter<'_> for Sink {
     }
 }
 
-impl Write for Sink {
+impl Write for RedactingWriter {
     /// The formatter hands over one whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
@@ -125,8 +130,8 @@ impl Write for Sink {
             None => Cow::Borrowed(&*text),
         };
         match &self.out {
-            Out::Stderr => io::stderr().lock().write_all(text.as_bytes())?,
-            Out::File(file) => file.append(text.as_bytes())?,
+            LogTarget::Stderr => io::stderr().lock().write_all(text.as_bytes())?,
+            LogTarget::File(file) => file.append(text.as_bytes())?,
         }
         Ok(line.len())
     }
@@ -160,7 +165,7 @@ impl LogFile {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         if !folder.is_dir() {
             fs::DirBuilder::new().mode(0o700).create(folder)?;
-            adopt(&File::open(folder)?, folder.parent().unwrap_or(folder))?;
+            match_owner(&File::open(folder)?, folder.parent().unwrap_or(folder))?;
         }
         let lock = OpenOptions::new()
             .create(true)
@@ -168,19 +173,19 @@ impl LogFile {
             .write(true)
             .mode(0o600)
             .open(folder.join(".agent.log.lock"))?;
-        adopt(&lock, folder)?;
+        match_owner(&lock, folder)?;
         lock.lock()?;
         if fs::metadata(&self.path).is_ok_and(|meta| !fits(meta.size())) {
-            self.turn_over()?;
+            self.rotate()?;
         }
         let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
-        adopt(&file, folder)?;
+        match_owner(&file, folder)?;
         file.write_all(line)?;
         *open = Some(file);
         Ok(())
     }
 
-    fn turn_over(&self) -> io::Result<()> {
+    fn rotate(&self) -> io::Result<()> {
         let numbered = |number: u64| PathBuf::from(format!("{}.{number}", self.path.display()));
         for number in (1..self.keep).rev().filter(|number| numbered(*number).exists()) {
             fs::rename(numbered(number), numbered(number + 1))?;

@@ -8,14 +8,14 @@ use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::layers::Source;
 use hermes_config::resolve::image::{credentials_warning, pull_settings};
-use hermes_config::resolve::{self, Keep, Making, PlaceRequest, Session};
+use hermes_config::resolve::{self, PlaceRequest, ResolveMode, Retention, SessionChoice};
 use hermes_exec::backend::docker::NO_DISK_LIMIT;
 use hermes_exec::backend::docker::pull::PullEvent;
 use hermes_exec::{OpenPlace, ResolvedPlace, TreeStatus};
 
 use crate::Context;
 use crate::command::{fill_pool, keep_proxy};
-use crate::progress::{Plain, Watched};
+use crate::progress::{PlainOutput, PullView};
 
 /// Opens a place. A missing image is pulled first, with progress for the user.
 pub(crate) async fn open(
@@ -23,20 +23,20 @@ pub(crate) async fn open(
     config: &Config,
     plan: &ResolvedPlace,
 ) -> Result<OpenPlace, Failure> {
-    let mut progress: Option<Watched> = None;
+    let mut progress: Option<PullView> = None;
     let settings = pull_settings(context, config);
     let opened = plan.open_with_pull(&settings, |event| match event {
         PullEvent::Started { image } => {
             tracing::info!(image, "pulling");
-            progress = Some(Watched::new(image, Plain::Once));
+            progress = Some(PullView::new(image, PlainOutput::Start));
         }
         PullEvent::CredentialsUnavailable(error) => context.screen.warn(&credentials_warning(error)),
         PullEvent::Progress { progress: state, .. } => {
             progress.iter_mut().for_each(|progress| progress.show(state));
         }
-        PullEvent::Finished { .. } => progress.take().into_iter().for_each(Watched::finish),
+        PullEvent::Finished { .. } => progress.take().into_iter().for_each(PullView::finish),
     });
-    opened.await.map_err(resolve::fault)
+    opened.await.map_err(resolve::place_failure)
 }
 
 /// Tells of limits that a place was made without, each once per process. That few engines limit the disk is told to
@@ -71,10 +71,10 @@ pub(crate) async fn with_place<T>(
     context: &Context,
     config: &Config,
     request: &PlaceRequest,
-    session: &Session,
+    session: &SessionChoice,
     work: impl AsyncFnOnce(&ResolvedPlace, &OpenPlace) -> (Result<T, Failure>, Survivors),
 ) -> Result<T, Failure> {
-    let plan = resolve::plan(context, config, request, session, Making::Later)?;
+    let plan = resolve::resolve_place(context, config, request, session, ResolveMode::Create)?;
     let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
     let place = open(context, config, &plan).await?;
     warn_of_limits(context, &place).await;
@@ -96,18 +96,18 @@ pub(crate) async fn with_place<T>(
 async fn close(
     context: &Context,
     plan: &ResolvedPlace,
-    keep: Keep,
+    keep: Retention,
     place: OpenPlace,
     survivors: Survivors,
 ) -> Result<(), Failure> {
     match (keep, survivors) {
         (_, Survivors::Background) => keep_proxy::start(context, plan),
-        (Keep::Nothing, _) => place.remove().await.map_err(resolve::fault),
+        (Retention::None, _) => place.remove().await.map_err(resolve::place_failure),
         (_, Survivors::Leftover) => keep_proxy::start(context, plan),
-        (Keep::Files, _) => place.end_if_unused().await.map_err(resolve::fault),
+        (Retention::FilesOnly, _) => place.end_if_unused().await.map_err(resolve::place_failure),
         // The proxy process exits at once if nothing runs.
-        (Keep::Everything, Survivors::Unknown) => keep_proxy::start(context, plan),
-        (Keep::Everything, Survivors::None) => Ok(()),
+        (Retention::All, Survivors::Unknown) => keep_proxy::start(context, plan),
+        (Retention::All, Survivors::None) => Ok(()),
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn leave(
     context: &Context,
     request: &PlaceRequest,
     plan: &ResolvedPlace,
-    session: &Session,
+    session: &SessionChoice,
     hands: Option<ToolContext>,
 ) -> Result<(), Failure> {
     let Some(sandbox) = hands.and_then(ToolContext::into_place) else { return Ok(()) };

@@ -8,15 +8,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::terminal;
-use hermes_config::failure::{Failure, Kind};
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::layers::{Problem, Severity};
 
 /// What the last column of a table has at least, on the narrowest terminal.
-const LEAST: usize = 12;
+const MIN_LAST_COLUMN: usize = 12;
 
 /// Who reads the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// A person.
     Text,
     /// A program.
@@ -26,7 +26,7 @@ pub(crate) enum Format {
 /// Standard output and standard error, with or without colors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
-    pub(crate) format: Format,
+    pub(crate) format: OutputFormat,
     colors: bool,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct Screen {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Tone {
     Good,
-    Doubtful,
+    Warning,
     Bad,
     Quiet,
     Strong,
 }
 
 impl Screen {
-    pub(crate) fn new(format: Format, process: &BTreeMap<String, String>) -> Self {
+    pub(crate) fn new(format: OutputFormat, process: &BTreeMap<String, String>) -> Self {
         let wanted = process.get("NO_COLOR").is_none_or(String::is_empty)
             && process.get("TERM").is_none_or(|term| term != "dumb");
         let colors = wanted && io::stdout().is_terminal() && io::stderr().is_terminal();
@@ -58,7 +58,9 @@ impl Screen {
         let mut out = io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-            result => result.map_err(|error| Failure::new(Kind::Failed, format!("standard output: {error}"))),
+            result => {
+                result.map_err(|error| Failure::new(FailureKind::Failed, format!("standard output: {error}")))
+            }
         }
     }
 
@@ -80,8 +82,10 @@ impl Screen {
         let widths: Vec<usize> = (0..head.len()).map(width).collect();
         let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
         let room = match terminal::size() {
-            Ok(size) if usize::from(size.columns) > before + LEAST => usize::from(size.columns) - before,
-            Ok(_) => LEAST,
+            Ok(size) if usize::from(size.columns) > before + MIN_LAST_COLUMN => {
+                usize::from(size.columns) - before
+            }
+            Ok(_) => MIN_LAST_COLUMN,
             Err(_no_terminal) => usize::MAX,
         };
         let line = |cells: &[&str]| -> String {
@@ -92,7 +96,7 @@ impl Screen {
         for row in rows {
             let mut cells: Vec<String> = row.clone();
             if let Some(last) = cells.last_mut() {
-                *last = clipped(last, room);
+                *last = truncate(last, room);
             }
             self.line(&line(&cells.iter().map(String::as_str).collect::<Vec<_>>()))?;
         }
@@ -103,7 +107,7 @@ impl Screen {
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Good => "32",
-            Tone::Doubtful => "33",
+            Tone::Warning => "33",
             Tone::Bad => "31",
             Tone::Quiet => "2",
             Tone::Strong => "1",
@@ -112,13 +116,13 @@ impl Screen {
     }
 
     /// Prints to stderr, where there may be nobody to read it.
-    pub(crate) fn aside(self, text: &str) {
+    pub(crate) fn print_stderr(self, text: &str) {
         // There is no third place to report that stderr is gone.
         drop(writeln!(io::stderr().lock(), "{text}"));
     }
 
     /// Prints a part of a line to stderr.
-    pub(crate) fn aside_part(self, text: &str) {
+    pub(crate) fn write_stderr(self, text: &str) {
         let mut err = io::stderr().lock();
         drop(err.write_all(text.as_bytes()).and_then(|()| err.flush()));
     }
@@ -130,7 +134,7 @@ impl Screen {
 
     /// Says on stderr what may not be as expected.
     pub(crate) fn warn(self, text: &str) {
-        self.aside(&format!("{}: {text}", self.paint(Tone::Doubtful, "warning")));
+        self.print_stderr(&format!("{}: {text}", self.paint(Tone::Warning, "warning")));
     }
 
     /// Asks for something on stderr; the answer is typed behind it.
@@ -140,30 +144,30 @@ impl Screen {
     }
 
     /// Prints a problem of the configuration to stderr, its advice below it.
-    pub(crate) fn problem(self, problem: &Problem) {
+    pub(crate) fn print_problem(self, problem: &Problem) {
         let (tone, word) = match problem.severity {
             Severity::Error => (Tone::Bad, "error"),
-            Severity::Warning => (Tone::Doubtful, "warning"),
+            Severity::Warning => (Tone::Warning, "warning"),
             Severity::Note => (Tone::Quiet, "note"),
         };
-        self.aside(&format!("{}: {problem}", self.paint(tone, word)));
+        self.print_stderr(&format!("{}: {problem}", self.paint(tone, word)));
         if let Some(hint) = &problem.hint {
-            self.aside(&format!("  {} {hint}", self.paint(Tone::Quiet, "→")));
+            self.print_stderr(&format!("  {} {hint}", self.paint(Tone::Quiet, "→")));
         }
     }
 
     /// Says what went wrong and gives the exit code.
-    pub(crate) fn fail(self, failure: &Failure) -> ExitCode {
+    pub(crate) fn report_failure(self, failure: &Failure) -> ExitCode {
         match self.format {
-            Format::Json => {
+            OutputFormat::Json => {
                 if self.json(&failure.json()).is_err() {
-                    return Kind::Failed.code();
+                    return FailureKind::Failed.code();
                 }
             }
-            Format::Text => {
-                self.aside(&format!("{}: {}", self.paint(Tone::Bad, "error"), failure.message));
+            OutputFormat::Text => {
+                self.print_stderr(&format!("{}: {}", self.paint(Tone::Bad, "error"), failure.message));
                 for hint in &failure.hints {
-                    self.aside(&format!("  {} {hint}", self.paint(Tone::Quiet, "→")));
+                    self.print_stderr(&format!("  {} {hint}", self.paint(Tone::Quiet, "→")));
                 }
             }
         }
@@ -172,7 +176,7 @@ impl Screen {
 }
 
 /// A duration as people say it.
-pub(crate) fn age(duration: Duration) -> String {
+pub(crate) fn format_age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -186,10 +190,10 @@ pub(crate) fn age(duration: Duration) -> String {
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let shown: String =
         hermes_policy::escape::escape(text).chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
-    clipped(&shown, most)
+    truncate(&shown, most)
 }
 
-fn clipped(line: &str, most: usize) -> String {
+fn truncate(line: &str, most: usize) -> String {
     if line.chars().count() <= most {
         return line.to_owned();
     }

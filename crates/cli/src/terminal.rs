@@ -12,17 +12,17 @@ pub(crate) fn size() -> io::Result<TerminalSize> {
 }
 
 /// Whatever was changed about the terminal is changed back when this is gone.
-pub(crate) struct Kept {
+pub(crate) struct TerminalGuard {
     before: Termios,
 }
 
-impl Kept {
+impl TerminalGuard {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { before: tcgetattr(io::stdin())? })
     }
 }
 
-impl Drop for Kept {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         // A terminal that is gone needs no restoring.
         tcsetattr(io::stdin(), OptionalActions::Now, &self.before).ok();
@@ -30,11 +30,11 @@ impl Drop for Kept {
 }
 
 /// Every key goes through as it is, as long as this lives.
-pub(crate) struct Raw {
+pub(crate) struct RawMode {
     before: Termios,
 }
 
-impl Raw {
+impl RawMode {
     pub(crate) fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
@@ -44,7 +44,7 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         // A terminal that is gone needs no restoring.
         tcsetattr(io::stdin(), OptionalActions::Drain, &self.before).ok();
@@ -52,11 +52,11 @@ impl Drop for Raw {
 }
 
 /// Typed characters are not shown as long as this lives.
-pub(crate) struct Silent {
+pub(crate) struct NoEcho {
     before: Termios,
 }
 
-impl Silent {
+impl NoEcho {
     pub(crate) fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut silent = before.clone();
@@ -67,7 +67,7 @@ impl Silent {
     }
 }
 
-impl Drop for Silent {
+impl Drop for NoEcho {
     fn drop(&mut self) {
         // A terminal that is gone needs no restoring.
         tcsetattr(io::stdin(), OptionalActions::Flush, &self.before).ok();

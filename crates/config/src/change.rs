@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::define::{Key, Visibility};
-use super::edit::{self, EditError, Step};
-use super::file::{self, Lock, Mode};
+use super::define::{ConfigKey, Visibility};
+use super::edit::{self, EditError, PathStep};
+use super::file::{self, ConfigLock, FileMode};
 use super::layers::lookup;
-use super::setting::Wrong;
-use super::yaml::{self, Kind, Node};
+use super::setting::InvalidValue;
+use super::yaml::{self, Node, NodeKind};
 use super::{config_path, dotenv, dotenv_path, keys};
 
 /// Why a value was not written. Nothing was changed.
@@ -64,7 +64,7 @@ pub enum ChangeError {
 
 /// What was changed.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct KeyChange {
     /// The key or variable, by its full name.
     pub name: String,
     /// The file that was written.
@@ -74,159 +74,162 @@ pub struct Changed {
 }
 
 /// Where a name's value is kept.
-enum Target {
+enum ChangeTarget {
     /// In the configuration file.
-    File { key: &'static Key, path: Vec<Step> },
+    File { key: &'static ConfigKey, path: Vec<PathStep> },
     /// In the secrets file, under this variable; the key too where it has one.
-    Secret { variable: String, key: Option<&'static Key> },
+    Secret { variable: String, key: Option<&'static ConfigKey> },
 }
 
 /// Sets a key from text.
-pub fn set(home: &Path, name: &str, text: &str) -> Result<Changed, ChangeError> {
+pub fn set(home: &Path, name: &str, text: &str) -> Result<KeyChange, ChangeError> {
     match target(name)? {
-        Target::Secret { variable, key } => {
+        ChangeTarget::Secret { variable, key } => {
             let file = dotenv_path(home);
-            let lock = lock(home)?;
-            change(&lock, &file, Mode::Private, |old| Ok(dotenv::set(old, &variable, text)))?;
+            let lock = acquire_lock(home)?;
+            change_file(&lock, &file, FileMode::Private, |old| Ok(dotenv::set(old, &variable, text)))?;
             if let Some(key) = key {
                 // A value of the same secret in clear text would only be forgotten there.
                 remove_from_file(&lock, home, key)?;
             }
-            Ok(Changed { name: key.map_or(variable, |key| key.path.to_owned()), file, shown: None })
+            Ok(KeyChange { name: key.map_or(variable, |key| key.path.to_owned()), file, shown: None })
         }
-        Target::File { key, path } => {
-            let value = checked(key, &path, text)?;
+        ChangeTarget::File { key, path } => {
+            let value = check_value(key, &path, text)?;
             let file = config_path(home);
-            change(&lock(home)?, &file, Mode::Kept, |old| set_in(old, key, &path, &value))?;
-            Ok(Changed { name: edit::words(&path), file, shown: Some(value) })
+            change_file(&acquire_lock(home)?, &file, FileMode::Kept, |old| set_in(old, key, &path, &value))?;
+            Ok(KeyChange { name: edit::dotted_path(&path), file, shown: Some(value) })
         }
     }
 }
 
 /// Removes a key, so that the next lower layer counts again. The file says whether there was one.
-pub fn unset(home: &Path, name: &str) -> Result<Changed, ChangeError> {
-    let lock = lock(home)?;
+pub fn unset(home: &Path, name: &str) -> Result<KeyChange, ChangeError> {
+    let lock = acquire_lock(home)?;
     match target(name)? {
-        Target::Secret { variable, key } => {
+        ChangeTarget::Secret { variable, key } => {
             let file = dotenv_path(home);
-            change(&lock, &file, Mode::Private, |old| Ok(dotenv::unset(old, &variable)))?;
+            change_file(&lock, &file, FileMode::Private, |old| Ok(dotenv::unset(old, &variable)))?;
             if let Some(key) = key {
                 remove_from_file(&lock, home, key)?;
             }
-            Ok(Changed { name: key.map_or(variable, |key| key.path.to_owned()), file, shown: None })
+            Ok(KeyChange { name: key.map_or(variable, |key| key.path.to_owned()), file, shown: None })
         }
-        Target::File { key, path } => {
+        ChangeTarget::File { key, path } => {
             let file = config_path(home);
-            if path.len() == steps(key.path).len() {
+            if path.len() == path_steps(key.path).len() {
                 remove_from_file(&lock, home, key)?;
             } else {
-                change(&lock, &file, Mode::Kept, |old| edit::unset(old, &path))?;
+                change_file(&lock, &file, FileMode::Kept, |old| edit::unset(old, &path))?;
             }
-            Ok(Changed { name: edit::words(&path), file, shown: None })
+            Ok(KeyChange { name: edit::dotted_path(&path), file, shown: None })
         }
     }
 }
 
-fn target(name: &str) -> Result<Target, ChangeError> {
+fn target(name: &str) -> Result<ChangeTarget, ChangeError> {
     if let Some(key) = keys::find(name) {
         return Ok(match key.visibility {
-            Visibility::Secret => Target::Secret { variable: key.variable.to_owned(), key: Some(key) },
-            Visibility::Public => Target::File { key, path: steps(key.path) },
+            Visibility::Secret => ChangeTarget::Secret { variable: key.variable.to_owned(), key: Some(key) },
+            Visibility::Public => ChangeTarget::File { key, path: path_steps(key.path) },
         });
     }
-    if let Some(target) = part_of_a_key(name) {
+    if let Some(target) = key_part(name) {
         return Ok(target);
     }
     let variable = name.replace(['.', '-'], "_").to_ascii_uppercase();
     let is_secret = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"].iter().any(|end| variable.ends_with(end));
     if is_secret && variable.parse::<hermes_types::EnvName>().is_ok() {
-        return Ok(Target::Secret { variable, key: None });
+        return Ok(ChangeTarget::Secret { variable, key: None });
     }
     Err(ChangeError::Unknown(name.to_owned()))
 }
 
 /// `terminal.docker_env.DEBUG` and `command_allowlist.0` name a part of a map or list.
-fn part_of_a_key(name: &str) -> Option<Target> {
+fn key_part(name: &str) -> Option<ChangeTarget> {
     keys::all().find_map(|key| {
         let part = name.strip_prefix(key.path)?.strip_prefix('.').filter(|part| !part.is_empty())?;
         let last = match (key.schema)().get("type")?.as_str()? {
-            "object" => Step::Key(part.to_owned()),
-            "array" => Step::Index(part.parse().ok()?),
+            "object" => PathStep::Key(part.to_owned()),
+            "array" => PathStep::Index(part.parse().ok()?),
             _ => return None,
         };
-        let path = steps(key.path).into_iter().chain([last]).collect();
-        Some(Target::File { key, path })
+        let path = path_steps(key.path).into_iter().chain([last]).collect();
+        Some(ChangeTarget::File { key, path })
     })
 }
 
-fn checked(key: &Key, path: &[Step], text: &str) -> Result<Value, ChangeError> {
+fn check_value(key: &ConfigKey, path: &[PathStep], text: &str) -> Result<Value, ChangeError> {
     let whole = match path.last() {
-        Some(Step::Index(_)) => json!([text]).to_string(),
-        Some(Step::Key(part)) if path.len() > steps(key.path).len() => json!({ part: text }).to_string(),
+        Some(PathStep::Index(_)) => json!([text]).to_string(),
+        Some(PathStep::Key(part)) if path.len() > path_steps(key.path).len() => {
+            json!({ part: text }).to_string()
+        }
         _ => text.to_owned(),
     };
     let mut notes = Vec::new();
-    let name = || edit::words(path);
-    let value = (key.check)(&Node::from_text(&whole), &mut notes)
-        .map_err(|Wrong { expected, found, .. }| ChangeError::Wrong { key: name(), expected, found })?;
+    let name = || edit::dotted_path(path);
+    let value = (key.check)(&Node::from_text(&whole), &mut notes).map_err(
+        |InvalidValue { expected, found, .. }| ChangeError::Wrong { key: name(), expected, found },
+    )?;
     if let Some(note) = notes.first() {
         return Err(ChangeError::Partly { key: name(), why: note.text.replace("; ignored", "") });
     }
     Ok(match path.last() {
-        Some(Step::Index(_)) => value.get(0).cloned().unwrap_or(value),
-        Some(Step::Key(part)) if path.len() > steps(key.path).len() => {
+        Some(PathStep::Index(_)) => value.get(0).cloned().unwrap_or(value),
+        Some(PathStep::Key(part)) if path.len() > path_steps(key.path).len() => {
             value.get(part).cloned().unwrap_or(value)
         }
         _ => value,
     })
 }
 
-fn set_in(old: &str, key: &Key, path: &[Step], value: &Value) -> Result<String, EditError> {
+fn set_in(old: &str, key: &ConfigKey, path: &[PathStep], value: &Value) -> Result<String, EditError> {
     let mut text = old.to_owned();
     let root = yaml::parse(&text).map_err(EditError::Unreadable)?;
-    if root.kind == Kind::Null && old.trim().is_empty() {
-        text = edit::set(&text, &steps("_config_version"), &json!(keys::CONFIG_VERSION))?;
+    if root.kind == NodeKind::Null && old.trim().is_empty() {
+        text = edit::set(&text, &path_steps("_config_version"), &json!(keys::CONFIG_VERSION))?;
     }
     // `model: name` is short for `model.default`; another key of the section needs the long form.
     if key.path.starts_with("model.")
-        && root.get("model").is_some_and(|n| matches!(n.kind, Kind::Scalar { .. }))
+        && root.get("model").is_some_and(|n| matches!(n.kind, NodeKind::Scalar { .. }))
     {
         let short = root.get("model").map(Node::to_json).unwrap_or_default();
-        text = edit::set(&text, &steps("model"), &json!({ "default": short }))?;
+        text = edit::set(&text, &path_steps("model"), &json!({ "default": short }))?;
     }
     for alias in key.aliases.iter().filter(|alias| lookup(&root, alias).is_some()) {
         text = match lookup(&root, key.path) {
-            Some(_) => edit::unset(&text, &steps(alias))?,
-            None => edit::rename(&text, &steps(alias), key.path.rsplit('.').next().unwrap_or(key.path))?,
+            Some(_) => edit::unset(&text, &path_steps(alias))?,
+            None => edit::rename(&text, &path_steps(alias), key.path.rsplit('.').next().unwrap_or(key.path))?,
         };
     }
     edit::set(&text, path, value)
 }
 
-fn remove_from_file(lock: &Lock, home: &Path, key: &Key) -> Result<(), ChangeError> {
+fn remove_from_file(lock: &ConfigLock, home: &Path, key: &ConfigKey) -> Result<(), ChangeError> {
     let file = config_path(home);
-    change(lock, &file, Mode::Kept, |old| {
+    change_file(lock, &file, FileMode::Kept, |old| {
         let root = yaml::parse(old).map_err(EditError::Unreadable)?;
         if key.path == "model.default"
-            && root.get("model").is_some_and(|n| matches!(n.kind, Kind::Scalar { .. }))
+            && root.get("model").is_some_and(|n| matches!(n.kind, NodeKind::Scalar { .. }))
         {
-            return edit::unset(old, &steps("model"));
+            return edit::unset(old, &path_steps("model"));
         }
         std::iter::once(&key.path)
             .chain(key.aliases)
-            .try_fold(old.to_owned(), |text, path| edit::unset(&text, &steps(path)))
+            .try_fold(old.to_owned(), |text, path| edit::unset(&text, &path_steps(path)))
     })
 }
 
-fn lock(home: &Path) -> Result<Lock, ChangeError> {
-    Lock::acquire(home).map_err(|error| ChangeError::Io { file: home.to_path_buf(), error })
+fn acquire_lock(home: &Path) -> Result<ConfigLock, ChangeError> {
+    ConfigLock::acquire(home).map_err(|error| ChangeError::Io { file: home.to_path_buf(), error })
 }
 
 /// Reads a file, changes its text and writes it if that made a difference.
-pub(crate) fn change(
-    lock: &Lock,
+pub(crate) fn change_file(
+    lock: &ConfigLock,
     path: &Path,
-    mode: Mode,
+    mode: FileMode,
     edit: impl FnOnce(&str) -> Result<String, EditError>,
 ) -> Result<(), ChangeError> {
     let io_error = |error| ChangeError::Io { file: path.to_path_buf(), error };
@@ -237,6 +240,6 @@ pub(crate) fn change(
 }
 
 /// A dotted path as steps.
-pub(crate) fn steps(path: &str) -> Vec<Step> {
-    path.split('.').map(|part| Step::Key(part.to_owned())).collect()
+pub(crate) fn path_steps(path: &str) -> Vec<PathStep> {
+    path.split('.').map(|part| PathStep::Key(part.to_owned())).collect()
 }

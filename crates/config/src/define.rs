@@ -3,12 +3,12 @@
 
 use serde_json::Value;
 
-use super::setting::{Note, Wrong};
+use super::setting::{InvalidValue, SettingNote};
 use super::yaml::Node;
 
 /// What is known of a key.
 #[derive(Debug)]
-pub struct Key {
+pub struct ConfigKey {
     /// Its dotted path in `config.yaml`.
     pub path: &'static str,
     /// The variable that sets it from the environment or `.env`.
@@ -28,7 +28,7 @@ pub struct Key {
     /// What is accepted, in words.
     pub expected: fn() -> String,
     /// Reads and checks a value, and gives it as it is shown.
-    pub check: fn(&Node, &mut Vec<Note>) -> Result<Value, Wrong>,
+    pub check: fn(&Node, &mut Vec<SettingNote>) -> Result<Value, InvalidValue>,
 }
 
 /// Whether a value may be shown.
@@ -50,27 +50,29 @@ pub enum Blank {
 }
 
 /// A lower bound that a number has to keep.
-pub(crate) fn at_least(
+pub(crate) fn check_minimum(
     shown: &Value,
     least: Option<u64>,
     node: &Node,
     expected: String,
-) -> Result<(), Wrong> {
+) -> Result<(), InvalidValue> {
     match (shown.as_u64(), least) {
-        (Some(number), Some(least)) if number < least => {
-            Err(Wrong { at: node.at, expected: from_up(expected, Some(least)), found: format!("`{number}`") })
-        }
+        (Some(number), Some(least)) if number < least => Err(InvalidValue {
+            at: node.at,
+            expected: expected_at_least(expected, Some(least)),
+            found: format!("`{number}`"),
+        }),
         _ => Ok(()),
     }
 }
 
 /// What is accepted, in words, with a lower bound.
-pub(crate) fn from_up(expected: String, least: Option<u64>) -> String {
+pub(crate) fn expected_at_least(expected: String, least: Option<u64>) -> String {
     least.map_or(expected, |least| format!("a whole number from {least} up"))
 }
 
 /// A schema with a lower bound.
-pub(crate) fn bounded(mut schema: Value, least: Option<u64>) -> Value {
+pub(crate) fn with_minimum(mut schema: Value, least: Option<u64>) -> Value {
     if let Some(least) = least {
         schema["minimum"] = Value::from(least);
     }
@@ -100,8 +102,8 @@ macro_rules! section {
 
         impl $section {
             /// The keys of this section.
-            pub const KEYS: &'static [$crate::define::Key] = &[
-                $($crate::define::Key {
+            pub const KEYS: &'static [$crate::define::ConfigKey] = &[
+                $($crate::define::ConfigKey {
                     path: concat!($prefix, stringify!($field)),
                     variable: $variable,
                     doc: concat!($($doc, "\n"),+),
@@ -114,27 +116,27 @@ macro_rules! section {
                     },
                     schema: || {
                         let schema = <$type as $crate::setting::Setting>::schema();
-                        $crate::define::bounded(schema, $crate::define::section!(@least $($least)?))
+                        $crate::define::with_minimum(schema, $crate::define::section!(@least $($least)?))
                     },
                     expected: || {
                         let expected = <$type as $crate::setting::Setting>::expected();
-                        $crate::define::from_up(expected, $crate::define::section!(@least $($least)?))
+                        $crate::define::expected_at_least(expected, $crate::define::section!(@least $($least)?))
                     },
                     check: |node, notes| {
                         let value = <$type as $crate::setting::Setting>::read(node, notes)?;
                         let shown = $crate::setting::Setting::show(&value);
                         let least = $crate::define::section!(@least $($least)?);
                         let expected = <$type as $crate::setting::Setting>::expected();
-                        $crate::define::at_least(&shown, least, node, expected)?;
+                        $crate::define::check_minimum(&shown, least, node, expected)?;
                         Ok(shown)
                     },
                 },)+
             ];
 
             /// Reads every key, each from the highest layer that has it.
-            pub(crate) fn read(layers: &mut $crate::layers::Reader<'_>) -> Self {
+            pub(crate) fn read(layers: &mut $crate::layers::LayerReader<'_>) -> Self {
                 let mut keys = Self::KEYS.iter();
-                Self { $($field: layers.take(keys.next(), || $default),)+ }
+                Self { $($field: layers.read_key(keys.next(), || $default),)+ }
             }
         }
     };

@@ -9,14 +9,14 @@ use std::ops::Range;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DotEnv {
     /// The values, in file order; of two with one name the later counts.
-    pub entries: Vec<Line>,
+    pub entries: Vec<DotEnvLine>,
     /// The lines that could not be read.
     pub bad: Vec<BadLine>,
 }
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct DotEnvLine {
     /// The name.
     pub name: String,
     /// The value, unquoted.
@@ -67,7 +67,7 @@ impl DotEnv {
     }
 
     /// The value of a name, if there is one.
-    pub fn get(&self, name: &str) -> Option<&Line> {
+    pub fn get(&self, name: &str) -> Option<&DotEnvLine> {
         self.entries.iter().rev().find(|entry| entry.name == name)
     }
 }
@@ -98,7 +98,7 @@ fn splice(text: &str, span: Range<usize>, with: &str) -> String {
     [before.unwrap_or_default(), with, after.unwrap_or_default()].concat()
 }
 
-fn read_line(text: &str, start: usize, end: usize) -> Result<Line, &'static str> {
+fn read_line(text: &str, start: usize, end: usize) -> Result<DotEnvLine, &'static str> {
     let content = text.get(start..end).unwrap_or_default();
     let equals = content.find('=').ok_or("there is no `=`")?;
     let left = content.get(..equals).unwrap_or_default().trim();
@@ -136,7 +136,7 @@ fn read_line(text: &str, start: usize, end: usize) -> Result<Line, &'static str>
         return Err("it is not UTF-8");
     }
     let whole = start..line_end(text, span.end);
-    Ok(Line { name: name.to_owned(), value, line: 0, span, whole })
+    Ok(DotEnvLine { name: name.to_owned(), value, line: 0, span, whole })
 }
 
 /// The value between quotes and the byte behind the closing one.

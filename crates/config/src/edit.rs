@@ -11,13 +11,13 @@ mod splice;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::yaml::{self, Document, From, Style, YamlError};
-use render::{Among, scalar};
-use splice::Editor;
+use super::yaml::{self, Document, EntryOrigin, Style, YamlError};
+use render::{ScalarContext, scalar};
+use splice::YamlEditor;
 
 /// One step from a mapping or a list to a value in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum PathStep {
     /// The value under this key.
     Key(String),
     /// The item at this index; the length of the list means behind its end.
@@ -42,43 +42,43 @@ pub enum EditError {
 }
 
 /// Puts `value` at `path`, making the maps on the way.
-pub fn set(text: &str, path: &[Step], value: &Value) -> Result<String, EditError> {
+pub fn set(text: &str, path: &[PathStep], value: &Value) -> Result<String, EditError> {
     let document = read(text)?;
     let mut wanted = document.root.to_json();
-    put(&mut wanted, path, value.clone()).ok_or_else(|| EditError::NoSuchPart(words(path)))?;
-    checked(text, &document, Editor::new(text, &document).set(path, value)?, &wanted)
+    set_value(&mut wanted, path, value.clone()).ok_or_else(|| EditError::NoSuchPart(dotted_path(path)))?;
+    verify_edit(text, &document, YamlEditor::new(text, &document).set(path, value)?, &wanted)
 }
 
 /// Removes the value at `path`, and maps that are empty without it. Removing what is not there changes nothing.
-pub fn unset(text: &str, path: &[Step]) -> Result<String, EditError> {
+pub fn unset(text: &str, path: &[PathStep]) -> Result<String, EditError> {
     let document = read(text)?;
     let mut wanted = document.root.to_json();
-    if !remove(&mut wanted, path) {
+    if !remove_value(&mut wanted, path) {
         return Ok(text.to_owned());
     }
-    checked(text, &document, Editor::new(text, &document).unset(path)?, &wanted)
+    verify_edit(text, &document, YamlEditor::new(text, &document).unset(path)?, &wanted)
 }
 
 /// Gives the last step of `path` another name, where it stands.
-pub fn rename(text: &str, path: &[Step], to: &str) -> Result<String, EditError> {
+pub fn rename(text: &str, path: &[PathStep], to: &str) -> Result<String, EditError> {
     let document = read(text)?;
-    let Some((Step::Key(from), above)) = path.split_last() else { return Err(EditError::Unsafe) };
+    let Some((PathStep::Key(from), above)) = path.split_last() else { return Err(EditError::Unsafe) };
     let mut map = &document.root;
     let mut wanted = document.root.to_json();
     let mut at = &mut wanted;
     for step in above {
-        let Step::Key(key) = step else { return Err(EditError::Unsafe) };
-        let no_such_part = || EditError::NoSuchPart(words(path));
+        let PathStep::Key(key) = step else { return Err(EditError::Unsafe) };
+        let no_such_part = || EditError::NoSuchPart(dotted_path(path));
         map = map.get(key).ok_or_else(no_such_part)?;
         at = at.get_mut(key).ok_or_else(no_such_part)?;
     }
-    let entry = map.entry(from).filter(|entry| entry.from == From::Here).ok_or(EditError::Unsafe)?;
+    let entry = map.entry(from).filter(|entry| entry.from == EntryOrigin::Here).ok_or(EditError::Unsafe)?;
     if let Value::Object(fields) = at {
         let renamed = |(key, value)| (if key == *from { to.to_owned() } else { key }, value);
         *fields = std::mem::take(fields).into_iter().map(renamed).collect();
     }
-    let key = scalar(to, Style::Plain, Among::Commas);
-    checked(text, &document, Editor::new(text, &document).splice(entry.span.clone(), &key), &wanted)
+    let key = scalar(to, Style::Plain, ScalarContext::Flow);
+    verify_edit(text, &document, YamlEditor::new(text, &document).splice(entry.span.clone(), &key), &wanted)
 }
 
 /// The comments of a text, in order.
@@ -94,7 +94,7 @@ fn read(text: &str) -> Result<Document, EditError> {
     yaml::parse_document(text).map_err(EditError::Unreadable)
 }
 
-fn checked(before: &str, old: &Document, after: String, wanted: &Value) -> Result<String, EditError> {
+fn verify_edit(before: &str, old: &Document, after: String, wanted: &Value) -> Result<String, EditError> {
     let new = read(&after).map_err(|_| EditError::Unsafe)?;
     let sorted = |text, document| {
         let mut found = comments_of(text, document);
@@ -106,57 +106,57 @@ fn checked(before: &str, old: &Document, after: String, wanted: &Value) -> Resul
 }
 
 /// Applies the change to plain data; `None` where a step leads nowhere.
-pub(crate) fn put(at: &mut Value, path: &[Step], value: Value) -> Option<()> {
+pub(crate) fn set_value(at: &mut Value, path: &[PathStep], value: Value) -> Option<()> {
     let Some((step, rest)) = path.split_first() else {
         *at = value;
         return Some(());
     };
     match step {
-        Step::Key(key) => {
+        PathStep::Key(key) => {
             if at.is_null() {
                 *at = Value::Object(Map::new());
             }
-            put(at.as_object_mut()?.entry(key.clone()).or_insert(Value::Null), rest, value)
+            set_value(at.as_object_mut()?.entry(key.clone()).or_insert(Value::Null), rest, value)
         }
-        Step::Index(index) => {
+        PathStep::Index(index) => {
             let items = at.as_array_mut()?;
             if *index == items.len() {
                 items.push(Value::Null);
             }
-            put(items.get_mut(*index)?, rest, value)
+            set_value(items.get_mut(*index)?, rest, value)
         }
     }
 }
 
 /// Removes from plain data; whether it was there.
-pub(crate) fn remove(at: &mut Value, path: &[Step]) -> bool {
+pub(crate) fn remove_value(at: &mut Value, path: &[PathStep]) -> bool {
     match (path, at) {
-        ([Step::Key(key)], Value::Object(map)) => map.shift_remove(key).is_some(),
-        ([Step::Index(index)], Value::Array(items)) if *index < items.len() => {
+        ([PathStep::Key(key)], Value::Object(map)) => map.shift_remove(key).is_some(),
+        ([PathStep::Index(index)], Value::Array(items)) if *index < items.len() => {
             items.remove(*index);
             true
         }
-        ([Step::Key(key), rest @ ..], Value::Object(map)) => {
+        ([PathStep::Key(key), rest @ ..], Value::Object(map)) => {
             let Some(inner) = map.get_mut(key) else { return false };
-            let removed = remove(inner, rest);
+            let removed = remove_value(inner, rest);
             if removed && inner.as_object().is_some_and(Map::is_empty) {
                 map.shift_remove(key);
             }
             removed
         }
-        ([Step::Index(index), rest @ ..], Value::Array(items)) => {
-            items.get_mut(*index).is_some_and(|inner| remove(inner, rest))
+        ([PathStep::Index(index), rest @ ..], Value::Array(items)) => {
+            items.get_mut(*index).is_some_and(|inner| remove_value(inner, rest))
         }
         _ => false,
     }
 }
 
-pub(crate) fn words(path: &[Step]) -> String {
+pub(crate) fn dotted_path(path: &[PathStep]) -> String {
     let parts: Vec<String> = path
         .iter()
         .map(|step| match step {
-            Step::Key(key) => key.clone(),
-            Step::Index(index) => index.to_string(),
+            PathStep::Key(key) => key.clone(),
+            PathStep::Index(index) => index.to_string(),
         })
         .collect();
     parts.join(".")

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// What kind of trouble it is; each has its own exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// The command or the turn failed.
     Failed,
     /// The command line makes no sense.
@@ -19,7 +19,7 @@ pub enum Kind {
     Unavailable,
 }
 
-impl Kind {
+impl FailureKind {
     /// The exit code.
     pub fn code(self) -> ExitCode {
         ExitCode::from(match self {
@@ -31,7 +31,7 @@ impl Kind {
         })
     }
 
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Failed => "failed",
             Self::Usage => "usage",
@@ -46,7 +46,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What kind of trouble it is.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// What happened, and where.
     pub message: String,
     /// What to do next.
@@ -55,7 +55,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure without advice.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hints: Vec::new() }
     }
 
@@ -68,12 +68,12 @@ impl Failure {
 
     /// What `--json` prints.
     pub fn json(&self) -> Value {
-        json!({"error": {"kind": self.kind.word(), "message": self.message, "hints": self.hints}})
+        json!({"error": {"kind": self.kind.as_str(), "message": self.message, "hints": self.hints}})
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::new(Kind::Failed, error.to_string())
+        Self::new(FailureKind::Failed, error.to_string())
     }
 }

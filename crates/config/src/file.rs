@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Which permissions a written file gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum FileMode {
     /// Those it had; a new file is the owner's alone.
     Kept,
     /// The owner's alone, whatever it had.
@@ -28,11 +28,11 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// Holds the home's lock as long as it lives, so that reading, changing and writing is one step.
 #[derive(Debug)]
-pub struct Lock {
+pub struct ConfigLock {
     _file: File,
 }
 
-impl Lock {
+impl ConfigLock {
     /// Waits for the lock of this home, which is made if it is not there.
     pub fn acquire(home: &Path) -> io::Result<Self> {
         make_home(home)?;
@@ -42,7 +42,7 @@ impl Lock {
             .write(true)
             .mode(0o600)
             .open(home.join(".config.lock"))?;
-        adopt(&file, home)?;
+        match_owner(&file, home)?;
         file.lock()?;
         Ok(Self { _file: file })
     }
@@ -54,10 +54,10 @@ pub fn make_home(home: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(home)
 }
 
-impl Lock {
+impl ConfigLock {
     /// Replaces a file at once: a reader sees the old one or the new one, never a part. A link stays a link.
-    pub fn write(&self, path: &Path, bytes: &[u8], mode: Mode) -> io::Result<()> {
-        let target = follow(path)?;
+    pub fn write(&self, path: &Path, bytes: &[u8], mode: FileMode) -> io::Result<()> {
+        let target = follow_links(path)?;
         let folder = target.parent().unwrap_or(Path::new("."));
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         // One fixed name: what a crash left behind is overwritten by the next writer.
@@ -69,10 +69,10 @@ impl Lock {
             let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
             file.write_all(bytes)?;
             match &before {
-                Some(meta) => give(&file, meta.uid(), meta.gid())?,
-                None => adopt(&file, folder)?,
+                Some(meta) => set_owner(&file, meta.uid(), meta.gid())?,
+                None => match_owner(&file, folder)?,
             }
-            let mode = if mode == Mode::Private { 0o600 } else { kept };
+            let mode = if mode == FileMode::Private { 0o600 } else { kept };
             file.set_permissions(fs::Permissions::from_mode(mode))?;
             file.sync_all()?;
             fs::rename(&temporary, &target)?;
@@ -86,7 +86,7 @@ impl Lock {
 }
 
 /// The file a chain of links ends at, whether or not it is there yet.
-fn follow(path: &Path) -> io::Result<PathBuf> {
+fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..16 {
         match fs::read_link(&target) {
@@ -105,12 +105,12 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 /// A file made by root in another user's home belongs to that user.
-pub fn adopt(file: &File, folder: &Path) -> io::Result<()> {
+pub fn match_owner(file: &File, folder: &Path) -> io::Result<()> {
     let owner = fs::metadata(folder)?;
-    give(file, owner.uid(), owner.gid())
+    set_owner(file, owner.uid(), owner.gid())
 }
 
-fn give(file: &File, uid: u32, gid: u32) -> io::Result<()> {
+fn set_owner(file: &File, uid: u32, gid: u32) -> io::Result<()> {
     let now = file.metadata()?;
     if (now.uid(), now.gid()) == (uid, gid) {
         return Ok(());
@@ -134,21 +134,21 @@ mod tests {
         fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
         let link = home.path().join("config.yaml");
         std::os::unix::fs::symlink("real.yaml", &link).unwrap();
-        let lock = Lock::acquire(home.path()).unwrap();
-        lock.write(&link, b"a: 2\n", Mode::Kept).unwrap();
+        let lock = ConfigLock::acquire(home.path()).unwrap();
+        lock.write(&link, b"a: 2\n", FileMode::Kept).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "a: 2\n");
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
-        lock.write(&link, b"a: 3\n", Mode::Private).unwrap();
+        lock.write(&link, b"a: 3\n", FileMode::Private).unwrap();
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]
     fn a_failed_write_leaves_the_old_file_and_no_other() {
         let home = tempfile::tempdir().unwrap();
-        let lock = Lock::acquire(home.path()).unwrap();
+        let lock = ConfigLock::acquire(home.path()).unwrap();
         let missing = home.path().join("nowhere").join("config.yaml");
-        lock.write(&missing, b"x", Mode::Kept).unwrap_err();
+        lock.write(&missing, b"x", FileMode::Kept).unwrap_err();
         let names: Vec<_> = fs::read_dir(home.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, [".config.lock"]);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 
 /// The home of this hermes: `--home`, `HERMES_HOME`, or `~/.hermes`.
 #[derive(Debug, Clone)]
@@ -18,8 +18,11 @@ impl Home {
             (None, Some(home), user_home) => expand(home, user_home),
             (None, None, Some(user_home)) => Path::new(user_home).join(".hermes"),
             (None, None, None) => {
-                return Err(Failure::new(Kind::Configuration, "there is no home directory: HOME is not set")
-                    .hint("name one with --home DIR or HERMES_HOME"));
+                return Err(Failure::new(
+                    FailureKind::Configuration,
+                    "there is no home directory: HOME is not set",
+                )
+                .hint("name one with --home DIR or HERMES_HOME"));
             }
         };
         Ok(Self(std::path::absolute(chosen)?))

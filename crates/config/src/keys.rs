@@ -7,11 +7,11 @@ use hermes_exec::backend::docker::run_args::value::Gpus;
 use hermes_policy::user_rule::CommandPattern;
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 
-use super::define::{Key, section};
-use super::layers::Reader;
+use super::define::{ConfigKey, section};
+use super::layers::LayerReader;
 use super::setting::{
-    Bytes, ChannelMap, CommaList, EnvMap, ExtraArgs, Fallbacks, Hour, Passthrough, Scratch, Servers, TextMap,
-    choice,
+    ByteSize, ChannelMap, CommaList, EnvMap, ExtraArgs, Fallbacks, Hour, Passthrough, Servers, TextMap,
+    TmpfsMap, choice,
 };
 
 /// The image of a container place when nothing else is said.
@@ -292,14 +292,14 @@ section! {
         /// Whether commands in the container run with the owner's user id.
         docker_run_as_host_user: bool = false, "TERMINAL_DOCKER_RUN_AS_HOST_USER";
         /// Shared memory of a container, such as 1g. Default: what the engine gives.
-        docker_shm_size: Option<Bytes> = None, "TERMINAL_DOCKER_SHM_SIZE";
+        docker_shm_size: Option<ByteSize> = None, "TERMINAL_DOCKER_SHM_SIZE";
         /// Graphics processors of the host that a container gets: `all`, a number, or `device=` and their ids between
         /// commas.
         docker_gpus: Option<Gpus> = None, "TERMINAL_DOCKER_GPUS";
         /// Sizes of the directories of a container that are in memory, by path. Those that are not named have the usual
         /// one: `/tmp` 512m, `/var/tmp` 256m, `/run` 64m and, where nothing is kept, `/workspace` 10g, `/root` 1g,
         /// `/home` 1g.
-        docker_tmpfs: Scratch = Scratch::default(), "TERMINAL_DOCKER_TMPFS";
+        docker_tmpfs: TmpfsMap = TmpfsMap::default(), "TERMINAL_DOCKER_TMPFS";
         /// Further options of `docker run`. Only those with a known meaning are accepted. A limit among them counts
         /// before the one of another key.
         docker_extra_args: ExtraArgs = ExtraArgs::default(), "TERMINAL_DOCKER_EXTRA_ARGS";
@@ -680,12 +680,12 @@ macro_rules! config {
         }
 
         impl Config {
-            pub(crate) fn read(layers: &mut Reader<'_>) -> Self {
+            pub(crate) fn read(layers: &mut LayerReader<'_>) -> Self {
                 Self { $($field: $section::read(layers)),+ }
             }
         }
 
-        const SECTIONS: &[&[Key]] = &[$($section::KEYS),+];
+        const SECTIONS: &[&[ConfigKey]] = &[$($section::KEYS),+];
     };
 }
 
@@ -712,12 +712,12 @@ config! {
 }
 
 /// Every key, in the order of the reference page.
-pub fn all() -> impl Iterator<Item = &'static Key> {
+pub fn all() -> impl Iterator<Item = &'static ConfigKey> {
     SECTIONS.iter().copied().flatten()
 }
 
 /// The key with this path, older path or variable.
-pub fn find(name: &str) -> Option<&'static Key> {
+pub fn find(name: &str) -> Option<&'static ConfigKey> {
     all().find(|key| key.path == name || key.aliases.contains(&name) || key.variable == name)
 }
 

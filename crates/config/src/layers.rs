@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::define::{Blank, Key, Visibility};
+use super::define::{Blank, ConfigKey, Visibility};
 use super::dotenv::DotEnv;
-use super::setting::{Note, Setting, Wrong};
-use super::yaml::{Kind, Node, Position};
+use super::setting::{InvalidValue, Setting, SettingNote};
+use super::yaml::{Node, NodeKind, Position};
 
 /// Everything a value can come from, read once.
 #[derive(Debug, Clone)]
@@ -124,9 +124,9 @@ impl fmt::Display for Problem {
 
 /// One key with its value and where it came from.
 #[derive(Debug, Clone)]
-pub struct Resolved {
+pub struct ResolvedKey {
     /// The key.
-    pub key: &'static Key,
+    pub key: &'static ConfigKey,
     /// The value as it is shown.
     pub value: Value,
     /// Where it came from.
@@ -136,15 +136,15 @@ pub struct Resolved {
 }
 
 /// Reads keys from the layers, and collects what is wrong on the way.
-pub struct Reader<'a> {
+pub struct LayerReader<'a> {
     layers: &'a Layers,
     /// What was read so far.
-    pub resolved: Vec<Resolved>,
+    pub resolved: Vec<ResolvedKey>,
     /// What is wrong so far.
     pub problems: Vec<Problem>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LayerReader<'a> {
     /// A reader at the first key.
     pub fn new(layers: &'a Layers) -> Self {
         Self { layers, resolved: Vec::new(), problems: Vec::new() }
@@ -152,7 +152,11 @@ impl<'a> Reader<'a> {
 
     /// The value of a key. When a layer holds a wrong one the problem is an error, so that the default given
     /// back here is never used.
-    pub(crate) fn take<T: Setting>(&mut self, key: Option<&'static Key>, default: impl FnOnce() -> T) -> T {
+    pub(crate) fn read_key<T: Setting>(
+        &mut self,
+        key: Option<&'static ConfigKey>,
+        default: impl FnOnce() -> T,
+    ) -> T {
         let Some(key) = key else { return default() };
         let mut found: Vec<(Source, Value)> = Vec::new();
         let mut winner = None;
@@ -185,11 +189,11 @@ impl<'a> Reader<'a> {
             found.push((Source::Default, (key.default)()));
         }
         let (source, shown) = found.remove(0);
-        self.resolved.push(Resolved { key, value: shown, source, shadows: found });
+        self.resolved.push(ResolvedKey { key, value: shown, source, shadows: found });
         value
     }
 
-    fn candidates(&mut self, key: &'static Key) -> Vec<(Source, Node)> {
+    fn candidates(&mut self, key: &'static ConfigKey) -> Vec<(Source, Node)> {
         let layers = self.layers;
         let counts = |text: &str| key.blank == Blank::Value || !text.trim().is_empty();
         let variable = key.variable.to_owned();
@@ -214,7 +218,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The node with `${NAME}` replaced by values of the environment; an unknown name stays as it is.
-    fn expanded(&mut self, key: &'static Key, node: &Node) -> Node {
+    fn expanded(&mut self, key: &'static ConfigKey, node: &Node) -> Node {
         let mut unknown = Vec::new();
         let expanded = expand(node, &|name| self.layers.variable(name), &mut unknown);
         for (at, name) in unknown {
@@ -225,7 +229,7 @@ impl<'a> Reader<'a> {
         expanded
     }
 
-    fn wrong(&self, key: &Key, source: &Source, wrong: &Wrong) -> Problem {
+    fn wrong(&self, key: &ConfigKey, source: &Source, wrong: &InvalidValue) -> Problem {
         let found = match key.visibility {
             Visibility::Public => wrong.found.as_str(),
             Visibility::Secret => "something else",
@@ -238,11 +242,11 @@ impl<'a> Reader<'a> {
         Problem { severity: Severity::Error, hint, ..self.at(key, source, wrong.at, message) }
     }
 
-    fn dropped(&self, key: &Key, source: &Source, note: Note) -> Problem {
+    fn dropped(&self, key: &ConfigKey, source: &Source, note: SettingNote) -> Problem {
         self.at(key, source, note.at, note.text)
     }
 
-    fn at(&self, key: &Key, source: &Source, at: Position, message: String) -> Problem {
+    fn at(&self, key: &ConfigKey, source: &Source, at: Position, message: String) -> Problem {
         let (file, line, column, message) = match source {
             Source::File { .. } => (Some(self.layers.file_path.clone()), at.line, at.column, message),
             Source::DotEnv { line, variable } => {
@@ -264,7 +268,7 @@ impl Layers {
     }
 
     /// The same, but what is blank is as good as not there.
-    pub fn filled(&self, name: &str) -> Option<String> {
+    pub fn non_blank_variable(&self, name: &str) -> Option<String> {
         let process = self.process.get(name);
         let dotenv = self.dotenv.get(name).map(|entry| &entry.value);
         [process, dotenv].into_iter().flatten().find(|value| !value.trim().is_empty()).cloned()
@@ -275,12 +279,12 @@ impl Layers {
 pub(crate) fn lookup<'n>(root: &'n Node, path: &str) -> Option<&'n Node> {
     let mut node = root;
     for part in path.split('.') {
-        if let (Kind::Scalar { .. }, "model.default") = (&node.kind, path) {
+        if let (NodeKind::Scalar { .. }, "model.default") = (&node.kind, path) {
             return Some(node);
         }
         node = node.get(part)?;
     }
-    (node.kind != Kind::Null).then_some(node)
+    (node.kind != NodeKind::Null).then_some(node)
 }
 
 fn expand(
@@ -290,8 +294,8 @@ fn expand(
 ) -> Node {
     let mut node = node.clone();
     match &mut node.kind {
-        Kind::Null => {}
-        Kind::Scalar { text, .. } if text.contains("${") => {
+        NodeKind::Null => {}
+        NodeKind::Scalar { text, .. } if text.contains("${") => {
             let mut result = String::new();
             let mut rest = text.as_str();
             while let Some((before, after)) = rest.split_once("${") {
@@ -316,9 +320,9 @@ fn expand(
             result.push_str(rest);
             *text = result;
         }
-        Kind::Scalar { .. } => {}
-        Kind::List(items) => items.iter_mut().for_each(|item| *item = expand(item, variable, unknown)),
-        Kind::Map(entries) => {
+        NodeKind::Scalar { .. } => {}
+        NodeKind::List(items) => items.iter_mut().for_each(|item| *item = expand(item, variable, unknown)),
+        NodeKind::Map(entries) => {
             entries.iter_mut().for_each(|entry| entry.value = expand(&entry.value, variable, unknown));
         }
     }

@@ -37,8 +37,8 @@ pub use unknown::hint;
 use dotenv::DotEnv;
 use home::Home;
 use keys::Config;
-use layers::{Layers, Problem, Reader, Resolved, Severity};
-use yaml::{Kind, Node, Position};
+use layers::{LayerReader, Layers, Problem, ResolvedKey, Severity};
+use yaml::{Node, NodeKind, Position};
 
 /// Shows a warning to the user.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
@@ -46,12 +46,12 @@ pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 /// A home and its configuration as it was read at the start, whether or not it is valid.
 pub struct ConfigContext {
     pub home: Home,
-    pub loaded: Loaded,
+    pub loaded: LoadedConfig,
     warn: Warn,
 }
 
 impl ConfigContext {
-    pub fn new(home: Home, loaded: Loaded, warn: Warn) -> Self {
+    pub fn new(home: Home, loaded: LoadedConfig, warn: Warn) -> Self {
         Self { home, loaded, warn }
     }
 
@@ -61,7 +61,7 @@ impl ConfigContext {
     }
 
     /// Reads the configuration again, after a change.
-    pub fn reload(&self) -> Loaded {
+    pub fn reload(&self) -> LoadedConfig {
         load(self.home.path(), self.loaded.layers.process.clone(), self.loaded.layers.flags.clone())
     }
 
@@ -78,13 +78,13 @@ impl ConfigContext {
 
 /// The configuration as it was found.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// What the values come from.
     pub layers: Layers,
     /// The typed values, unless something is wrong that stops the start.
     pub config: Option<Config>,
     /// Every key with its value and source.
-    pub resolved: Vec<Resolved>,
+    pub resolved: Vec<ResolvedKey>,
     /// What is wrong, worst first.
     pub problems: Vec<Problem>,
     /// The version the file says it has.
@@ -97,14 +97,14 @@ pub enum FileVersion {
     /// There is no file.
     NoFile,
     /// The file does not say.
-    Unsaid,
+    Missing,
     /// This number.
     Number(u64),
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// The key's value and source.
-    pub fn resolved(&self, path: &str) -> Option<&Resolved> {
+    pub fn resolved(&self, path: &str) -> Option<&ResolvedKey> {
         self.resolved.iter().find(|resolved| resolved.key.path == path)
     }
 
@@ -125,7 +125,7 @@ pub fn dotenv_path(home: &Path) -> PathBuf {
 }
 
 /// Reads everything there is. It does not fail: what is wrong is in `problems`, and `config` is missing then.
-pub fn load(home: &Path, process: BTreeMap<String, String>, flags: BTreeMap<String, String>) -> Loaded {
+pub fn load(home: &Path, process: BTreeMap<String, String>, flags: BTreeMap<String, String>) -> LoadedConfig {
     let mut problems = Vec::new();
     let file_path = config_path(home);
     let dotenv_path = dotenv_path(home);
@@ -140,13 +140,13 @@ pub fn load(home: &Path, process: BTreeMap<String, String>, flags: BTreeMap<Stri
         problems.push(about_version(&file, &file_path, Severity::Warning, message, hint));
     }
     let layers = Layers { flags, process, dotenv, dotenv_path, file, file_path };
-    let mut reader = Reader::new(&layers);
+    let mut reader = LayerReader::new(&layers);
     let config = Config::read(&mut reader);
-    let Reader { resolved, problems: found, .. } = reader;
+    let LayerReader { resolved, problems: found, .. } = reader;
     problems.extend(found);
     problems.sort_by_key(|problem| (std::cmp::Reverse(problem.severity), problem.line));
     let broken = problems.iter().any(|problem| problem.severity == Severity::Error);
-    Loaded { layers, config: (!broken).then_some(config), resolved, problems, version }
+    LoadedConfig { layers, config: (!broken).then_some(config), resolved, problems, version }
 }
 
 fn about_version(
@@ -169,7 +169,8 @@ fn about_version(
 }
 
 fn read_file(path: &Path, problems: &mut Vec<Problem>) -> (Node, FileVersion) {
-    let nothing = || Node { kind: Kind::Null, at: Position::default(), span: 0..0, hold: yaml::Hold::Own };
+    let nothing =
+        || Node { kind: NodeKind::Null, at: Position::default(), span: 0..0, origin: yaml::NodeOrigin::Own };
     let mut broken = |line, column, message: String| {
         problems.push(Problem {
             severity: Severity::Error,
@@ -186,7 +187,7 @@ fn read_file(path: &Path, problems: &mut Vec<Problem>) -> (Node, FileVersion) {
         Ok(None) => return (nothing(), FileVersion::NoFile),
         Err(error) => {
             broken(0, 0, format!("cannot be read: {error}"));
-            return (nothing(), FileVersion::Unsaid);
+            return (nothing(), FileVersion::Missing);
         }
     };
     let text = match String::from_utf8(bytes) {
@@ -195,13 +196,13 @@ fn read_file(path: &Path, problems: &mut Vec<Problem>) -> (Node, FileVersion) {
             let valid = error.utf8_error().valid_up_to();
             let line = error.as_bytes().iter().take(valid).filter(|&&byte| byte == b'\n').count() + 1;
             broken(line, 0, "this line is not UTF-8".to_owned());
-            return (nothing(), FileVersion::Unsaid);
+            return (nothing(), FileVersion::Missing);
         }
     };
     match yaml::parse(&text) {
-        Ok(root) if matches!(root.kind, Kind::Map(_) | Kind::Null) => {
+        Ok(root) if matches!(root.kind, NodeKind::Map(_) | NodeKind::Null) => {
             let number = root.get("_config_version").and_then(|node| node.to_json().as_u64());
-            (root, number.map_or(FileVersion::Unsaid, FileVersion::Number))
+            (root, number.map_or(FileVersion::Missing, FileVersion::Number))
         }
         Ok(root) => {
             broken(
@@ -209,11 +210,11 @@ fn read_file(path: &Path, problems: &mut Vec<Problem>) -> (Node, FileVersion) {
                 root.at.column,
                 format!("expected a map of settings, found {}", root.describe()),
             );
-            (nothing(), FileVersion::Unsaid)
+            (nothing(), FileVersion::Missing)
         }
         Err(error) => {
             broken(error.at.line, error.at.column, error.message);
-            (nothing(), FileVersion::Unsaid)
+            (nothing(), FileVersion::Missing)
         }
     }
 }

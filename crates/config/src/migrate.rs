@@ -5,14 +5,14 @@
 
 use serde_json::{Value, json};
 
-use super::change::steps;
-use super::edit::{self, EditError, Step};
+use super::change::path_steps;
+use super::edit::{self, EditError, PathStep};
 use super::keys::{self, CONFIG_VERSION};
 use super::{dotenv, yaml};
 
 /// A file's new text, and what was done to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Migrated {
+pub struct MigrationResult {
     /// The new text of `config.yaml`.
     pub config: String,
     /// The new text of `.env`.
@@ -21,7 +21,7 @@ pub struct Migrated {
     pub done: Vec<String>,
 }
 
-type Migration = fn(&mut Draft) -> Result<(), EditError>;
+type Migration = fn(&mut MigrationDraft) -> Result<(), EditError>;
 
 /// What each version changed, in order.
 const MIGRATIONS: &[(u64, Migration)] = &[
@@ -43,9 +43,10 @@ const MIGRATIONS: &[(u64, Migration)] = &[
 ];
 
 /// Applies every step after `from` (0 when the file does not say).
-pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<Migrated, EditError> {
+pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<MigrationResult, EditError> {
     let root = yaml::parse(config).map_err(EditError::Unreadable)?.to_json();
-    let mut draft = Draft { text: config.to_owned(), root, dotenv: dotenv.to_owned(), done: Vec::new() };
+    let mut draft =
+        MigrationDraft { text: config.to_owned(), root, dotenv: dotenv.to_owned(), done: Vec::new() };
     for (version, apply) in MIGRATIONS {
         if from < *version {
             apply(&mut draft)?;
@@ -59,18 +60,18 @@ pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<Migrated, EditEr
     if from != CONFIG_VERSION {
         draft.set("_config_version", json!(CONFIG_VERSION))?;
     }
-    Ok(Migrated { config: draft.text, dotenv: draft.dotenv, done: draft.done })
+    Ok(MigrationResult { config: draft.text, dotenv: draft.dotenv, done: draft.done })
 }
 
 /// A file on its way.
-struct Draft {
+struct MigrationDraft {
     text: String,
     root: Value,
     dotenv: String,
     done: Vec<String>,
 }
 
-impl Draft {
+impl MigrationDraft {
     fn get(&self, path: &str) -> Option<&Value> {
         path.split('.').try_fold(&self.root, |at, part| at.get(part)).filter(|value| !value.is_null())
     }
@@ -80,17 +81,17 @@ impl Draft {
     }
 
     fn set(&mut self, path: &str, value: Value) -> Result<(), EditError> {
-        self.set_at(&steps(path), value)
+        self.set_at(&path_steps(path), value)
     }
 
-    fn set_at(&mut self, path: &[Step], value: Value) -> Result<(), EditError> {
+    fn set_at(&mut self, path: &[PathStep], value: Value) -> Result<(), EditError> {
         self.text = edit::set(&self.text, path, &value)?;
-        self.done.push(format!("set {}", edit::words(path)));
+        self.done.push(format!("set {}", edit::dotted_path(path)));
         self.reread()
     }
 
     fn unset(&mut self, path: &str) -> Result<(), EditError> {
-        self.text = edit::unset(&self.text, &steps(path))?;
+        self.text = edit::unset(&self.text, &path_steps(path))?;
         self.done.push(format!("removed {path}"));
         self.reread()
     }
@@ -109,7 +110,7 @@ impl Draft {
             return self.unset(from);
         }
         let name = to.rsplit('.').next().unwrap_or(to);
-        self.text = edit::rename(&self.text, &steps(from), name)?;
+        self.text = edit::rename(&self.text, &path_steps(from), name)?;
         self.done.push(format!("renamed {from} to {to}"));
         self.reread()
     }
@@ -127,7 +128,7 @@ impl Draft {
     }
 }
 
-fn tool_progress(draft: &mut Draft) -> Result<(), EditError> {
+fn tool_progress(draft: &mut MigrationDraft) -> Result<(), EditError> {
     if draft.get("display.tool_progress").is_some() {
         return Ok(());
     }
@@ -144,7 +145,7 @@ fn tool_progress(draft: &mut Draft) -> Result<(), EditError> {
     }
 }
 
-fn timezone(draft: &mut Draft) -> Result<(), EditError> {
+fn timezone(draft: &mut MigrationDraft) -> Result<(), EditError> {
     match draft.variable("HERMES_TIMEZONE") {
         Some(zone) if !zone.is_empty() && draft.get("timezone").is_none() => {
             draft.set("timezone", json!(zone))
@@ -154,7 +155,7 @@ fn timezone(draft: &mut Draft) -> Result<(), EditError> {
 }
 
 /// The list `custom_providers` becomes the map `providers`, keyed by a short form of each name.
-fn custom_providers(draft: &mut Draft) -> Result<(), EditError> {
+fn custom_providers(draft: &mut MigrationDraft) -> Result<(), EditError> {
     let Some(Value::Array(entries)) = draft.get("custom_providers").cloned() else { return Ok(()) };
     let mut moved = false;
     for (index, entry) in entries.iter().enumerate() {
@@ -191,7 +192,7 @@ fn custom_providers(draft: &mut Draft) -> Result<(), EditError> {
                 provider.insert(new.to_owned(), value.clone());
             }
         }
-        draft.set_at(&[Step::Key("providers".into()), Step::Key(key)], Value::Object(provider))?;
+        draft.set_at(&[PathStep::Key("providers".into()), PathStep::Key(key)], Value::Object(provider))?;
         moved = true;
     }
     if moved { draft.unset("custom_providers") } else { Ok(()) }
@@ -215,7 +216,7 @@ const WHISPER_MODELS: &[&str] = &[
 ];
 
 /// The one `stt.model` goes to the provider it was for; a cloud model's name means nothing to a local one.
-fn speech_model(draft: &mut Draft) -> Result<(), EditError> {
+fn speech_model(draft: &mut MigrationDraft) -> Result<(), EditError> {
     let Some(model) = draft.text_of("stt.model") else { return Ok(()) };
     let provider = draft.text_of("stt.provider").unwrap_or_else(|| "local".to_owned());
     let local = provider == "local" || provider == "local_command";
@@ -226,7 +227,7 @@ fn speech_model(draft: &mut Draft) -> Result<(), EditError> {
     draft.unset("stt.model")
 }
 
-fn tool_progress_overrides(draft: &mut Draft) -> Result<(), EditError> {
+fn tool_progress_overrides(draft: &mut MigrationDraft) -> Result<(), EditError> {
     let Some(Value::Object(overrides)) = draft.get("display.tool_progress_overrides").cloned() else {
         return Ok(());
     };
@@ -238,7 +239,7 @@ fn tool_progress_overrides(draft: &mut Draft) -> Result<(), EditError> {
     draft.unset("display.tool_progress_overrides")
 }
 
-fn compression_summary(draft: &mut Draft) -> Result<(), EditError> {
+fn compression_summary(draft: &mut MigrationDraft) -> Result<(), EditError> {
     for field in ["model", "provider", "base_url"] {
         let old = format!("compression.summary_{field}");
         let new = format!("auxiliary.compression.{field}");
@@ -252,14 +253,14 @@ fn compression_summary(draft: &mut Draft) -> Result<(), EditError> {
     Ok(())
 }
 
-fn catalog_ttl(draft: &mut Draft) -> Result<(), EditError> {
+fn catalog_ttl(draft: &mut MigrationDraft) -> Result<(), EditError> {
     match draft.get("model_catalog.ttl_hours") {
         Some(value) if *value == json!(24) => draft.set("model_catalog.ttl_hours", json!(1)),
         _ => Ok(()),
     }
 }
 
-fn write_mode(draft: &mut Draft) -> Result<(), EditError> {
+fn write_mode(draft: &mut MigrationDraft) -> Result<(), EditError> {
     for section in ["memory", "skills"] {
         let old = format!("{section}.write_mode");
         if let Some(mode) = draft.text_of(&old) {
@@ -272,7 +273,7 @@ fn write_mode(draft: &mut Draft) -> Result<(), EditError> {
 }
 
 /// What was the default once, and was written down as if somebody had chosen it.
-fn verify_on_stop(draft: &mut Draft) -> Result<(), EditError> {
+fn verify_on_stop(draft: &mut MigrationDraft) -> Result<(), EditError> {
     match draft.get("agent.verify_on_stop") {
         Some(Value::Bool(true)) => draft.set("agent.verify_on_stop", json!(false)),
         Some(Value::String(word)) if word == "auto" => draft.set("agent.verify_on_stop", json!(false)),
@@ -281,7 +282,7 @@ fn verify_on_stop(draft: &mut Draft) -> Result<(), EditError> {
 }
 
 /// Two limits became one, the higher of both.
-fn async_children(draft: &mut Draft) -> Result<(), EditError> {
+fn async_children(draft: &mut MigrationDraft) -> Result<(), EditError> {
     let old = "delegation.max_async_children";
     let new = "delegation.max_concurrent_children";
     let Some(most) = draft.get(old).map(|value| value.as_u64().unwrap_or_default()) else { return Ok(()) };

@@ -25,12 +25,12 @@ use hermes_sandbox::JailLimits;
 use hermes_types::{BackendName, MountAccess, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::ConfigContext;
-use crate::failure::{Failure, Kind};
-use crate::file::{Lock, Mode};
+use crate::failure::{Failure, FailureKind};
+use crate::file::{ConfigLock, FileMode};
 use crate::keys::{self, ApprovalMode, Config};
 pub use docker::docker;
 use local::CommandHome;
-pub use local::here;
+pub use local::current_dir;
 
 /// The gate with everything the owner decided in the configuration.
 pub fn gate(config: &Config) -> Gate {
@@ -64,18 +64,18 @@ pub fn gate(config: &Config) -> Gate {
 }
 
 /// The lifetime of a place that is to leave nothing behind, should we be killed before we remove it.
-const ONE_SHOT: Duration = Duration::from_secs(60);
+const ONE_SHOT_LIFETIME: Duration = Duration::from_secs(60);
 
 /// What stands for the identity of a home that has none yet.
-const NO_INSTALL: &str = "00000000000000000000000000000000";
+const PLACEHOLDER_INSTALL_ID: &str = "00000000000000000000000000000000";
 
 /// Whether a planned place may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Making {
+pub enum ResolveMode {
     /// It may.
-    Later,
+    Create,
     /// It is only looked at, so that not even the home gets an identity.
-    Never,
+    Inspect,
     /// It is only judged, so that no engine has to exist.
     Judge,
 }
@@ -91,35 +91,35 @@ pub struct PlaceRequest {
 }
 
 /// A session by the words of the command line.
-pub struct Session {
+pub struct SessionChoice {
     pub key: SessionKey,
-    pub keep: Keep,
+    pub keep: Retention,
 }
 
 /// What is left of a session when its command has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum Retention {
     /// Its state and its files.
-    Everything,
+    All,
     /// Its files, and what still runs.
-    Files,
+    FilesOnly,
     /// Nothing at all.
-    Nothing,
+    None,
 }
 
-impl Session {
+impl SessionChoice {
     /// The one that was asked for, or that of this directory.
     pub fn new(request: &PlaceRequest, config: &Config) -> Result<Self, Failure> {
         let terminal = &config.terminal;
         let is_docker = request.backend.unwrap_or(terminal.backend) == BackendName::Docker;
         let lasting = match is_docker && !terminal.docker_persist_across_processes {
-            true => Keep::Files,
-            false => Keep::Everything,
+            true => Retention::FilesOnly,
+            false => Retention::All,
         };
         let (key, keep) = match request.session.as_deref() {
-            Some("") => (format!("once {:032x}", u128::from_le_bytes(random()?)), Keep::Nothing),
+            Some("") => (format!("once {:032x}", u128::from_le_bytes(random_bytes()?)), Retention::None),
             Some(key) => (key.to_owned(), lasting),
-            None => (here()?.display().to_string(), lasting),
+            None => (current_dir()?.display().to_string(), lasting),
         };
         Ok(Self { key: SessionKey::new(key), keep })
     }
@@ -129,10 +129,10 @@ impl Session {
 pub fn places(context: &ConfigContext, config: &Config) -> Places {
     // Before the first one was made there is no directory: a name that anybody could guess is not looked at.
     let run = match known_install(context) {
-        Some(install) => run_directory(context, &install),
+        Some(install) => run_dir(context, &install),
         None => install_path(context),
     };
-    let kept = kept(context, config);
+    let kept = persistent_files_dir(context, config);
     Places {
         run_dir: run,
         kept_dirs: [backend::sandbox::KEPT_SUBDIR, backend::docker::KEPT_SUBDIR]
@@ -142,8 +142,8 @@ pub fn places(context: &ConfigContext, config: &Config) -> Places {
 }
 
 /// Something about a place did not work.
-pub fn fault(error: hermes_exec::Error) -> Failure {
-    let failure = Failure::new(Kind::Unavailable, error.to_string());
+pub fn place_failure(error: hermes_exec::Error) -> Failure {
+    let failure = Failure::new(FailureKind::Unavailable, error.to_string());
     match &error {
         hermes_exec::Error::Engine(fault) => engine::told(fault),
         hermes_exec::Error::TooManyPlaces { .. } => failure
@@ -165,22 +165,22 @@ pub fn fault(error: hermes_exec::Error) -> Failure {
 }
 
 /// The place of a session, ready to be judged and opened. A backend that cannot be used is an error, never another one.
-pub fn plan(
+pub fn resolve_place(
     context: &ConfigContext,
     config: &Config,
     request: &PlaceRequest,
-    session: &Session,
-    making: Making,
+    session: &SessionChoice,
+    making: ResolveMode,
 ) -> Result<ResolvedPlace, Failure> {
     let backend = request.backend.unwrap_or(config.terminal.backend);
     if let (Some(_), BackendName::Local | BackendName::Sandbox | BackendName::Ssh) = (&request.image, backend)
     {
-        return Err(Failure::new(Kind::Usage, format!("the {backend} backend uses no image"))
+        return Err(Failure::new(FailureKind::Usage, format!("the {backend} backend uses no image"))
             .hint("leave `--image` out, or choose a backend that runs images, such as docker"));
     }
     let lifetime = match session.keep {
-        Keep::Everything | Keep::Files => Duration::from_secs(config.terminal.lifetime_seconds),
-        Keep::Nothing => ONE_SHOT,
+        Retention::All | Retention::FilesOnly => Duration::from_secs(config.terminal.lifetime_seconds),
+        Retention::None => ONE_SHOT_LIFETIME,
     };
     let variable = |name: &str| context.variable(name).map(str::to_owned);
     let owner_home = local::owner_home(context);
@@ -193,7 +193,7 @@ pub fn plan(
     let (kind, cwd, home, init) = match backend {
         BackendName::Local => {
             if let Some(network @ (Network::None | Network::Proxy)) = terminal.network {
-                return Err(unconfined(network));
+                return Err(network_not_confinable(network));
             }
             let names = ["LANG", "TERM", "TZ", "USER", "SHELL"];
             let path = local::search_path(context.variable("PATH").unwrap_or_default());
@@ -211,20 +211,20 @@ pub fn plan(
                     ));
                 }
             }
-            let cwd = local::directory(&terminal.cwd, &owner_home)?;
+            let cwd = local::initial_cwd(&terminal.cwd, &owner_home)?;
             let init = local::init_files(terminal, &owner_home);
             (Backend::Local(LocalBackend { base_env }), cwd, home.path().to_owned(), init)
         }
         BackendName::Sandbox => {
-            let jail = sandboxed(context, config, &owner_home)?;
+            let jail = sandbox_backend(context, config, &owner_home)?;
             let sandboxed = SandboxBackend { audience: request.audience, ..jail };
-            let cwd = directory_inside(&terminal.cwd, &owner_home, &sandboxed.binds);
+            let cwd = initial_cwd_inside(&terminal.cwd, &owner_home, &sandboxed.binds);
             (Backend::Sandbox(sandboxed), cwd, HOME_DIR.to_owned(), Vec::new())
         }
         BackendName::Docker => {
             let docker = docker(context, config, request.image.as_deref(), &owner_home, making)?;
             let cwd = docker::mounted_directory(config)
-                .unwrap_or_else(|| directory_inside(&terminal.cwd, &owner_home, &docker.binds));
+                .unwrap_or_else(|| initial_cwd_inside(&terminal.cwd, &owner_home, &docker.binds));
             let given = docker.run_args.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
             env.extend(given);
             env.extend(docker::variables(context, config));
@@ -232,39 +232,41 @@ pub fn plan(
         }
         other => {
             return Err(Failure::new(
-                Kind::Unavailable,
+                FailureKind::Unavailable,
                 format!("the {other} backend is not part of this version"),
             )
             .hint("nothing was run; `--backend local` runs on this machine, with the gate asking"));
         }
     };
     let install = match making {
-        Making::Later => install_id(context)?,
-        Making::Never | Making::Judge => known_install(context).unwrap_or_else(|| NO_INSTALL.to_owned()),
+        ResolveMode::Create => install_id(context)?,
+        ResolveMode::Inspect | ResolveMode::Judge => {
+            known_install(context).unwrap_or_else(|| PLACEHOLDER_INSTALL_ID.to_owned())
+        }
     };
     let host = Installation {
-        run_dir: run_directory(context, &install),
+        run_dir: run_dir(context, &install),
         cache_dir: context.home.path().join("cache").join("guest"),
         home: context.home.path().to_owned(),
         max_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
         install_id: install,
     };
     let spec = Spec { backend: kind, cwd, home, env, init, lifetime };
-    ResolvedPlace::new(host, spec, session.key.clone()).map_err(fault)
+    ResolvedPlace::new(host, spec, session.key.clone()).map_err(place_failure)
 }
 
 /// A confinement that cannot be given is refused.
-fn unconfined(network: Network) -> Failure {
+fn network_not_confinable(network: Network) -> Failure {
     let word = network.as_str();
     Failure::new(
-        Kind::Configuration,
+        FailureKind::Configuration,
         format!("terminal.network is {word}, but the local backend cannot confine the network"),
     )
     .hint("nothing was run; `--backend sandbox` can, and `full` is what local has")
 }
 
 /// The directory a session in a jail starts in. One of the owner's own is not there, unless it was mounted.
-fn directory_inside(chosen: &str, owner_home: &str, binds: &[BindMount]) -> String {
+fn initial_cwd_inside(chosen: &str, owner_home: &str, binds: &[BindMount]) -> String {
     let path = Path::new(chosen);
     let homes = ["/home", "/Users", owner_home].into_iter().filter(|home| *home != "/");
     let mounted = binds.iter().any(|bind| path.starts_with(&bind.target));
@@ -276,21 +278,25 @@ fn directory_inside(chosen: &str, owner_home: &str, binds: &[BindMount]) -> Stri
 }
 
 /// The jail's settings.
-pub fn sandboxed(context: &ConfigContext, config: &Config, home: &str) -> Result<SandboxBackend, Failure> {
+pub fn sandbox_backend(
+    context: &ConfigContext,
+    config: &Config,
+    home: &str,
+) -> Result<SandboxBackend, Failure> {
     let terminal = &config.terminal;
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
     let names = ["PATH", "LANG", "TERM", "TZ"];
     let variable = |name: &str| context.variable(name).map(str::to_owned);
     Ok(SandboxBackend {
         helper: std::env::current_exe()?,
-        files: terminal.container_persistent.then(|| kept(context, config)),
+        files: terminal.container_persistent.then(|| persistent_files_dir(context, config)),
         owner_home: PathBuf::from(home),
         audience: Audience::default(),
         binds: binds(&terminal.docker_volumes, home)?,
         network: terminal.network.unwrap_or(Network::Proxy),
         limits: JailLimits {
             memory: megabytes(terminal.container_memory),
-            processes: processes(config),
+            processes: max_processes(config),
             millicpus: millicpus(terminal.container_cpu),
             disk: megabytes(terminal.container_disk),
             scratch: Some(512 << 20),
@@ -301,9 +307,9 @@ pub fn sandboxed(context: &ConfigContext, config: &Config, home: &str) -> Result
 }
 
 /// Where the kept files of places are.
-fn kept(context: &ConfigContext, config: &Config) -> PathBuf {
+fn persistent_files_dir(context: &ConfigContext, config: &Config) -> PathBuf {
     let chosen = config.terminal.sandbox_dir.as_deref().unwrap_or("sandboxes");
-    context.home.path().join(local::expanded(chosen, &local::owner_home(context)))
+    context.home.path().join(local::expand_tilde(chosen, &local::owner_home(context)))
 }
 
 /// Thousandths of a processor, rounded up; none for 0.
@@ -313,7 +319,7 @@ fn millicpus(cpus: f64) -> Option<u32> {
 }
 
 /// Processes and threads; none for 0.
-fn processes(config: &Config) -> Option<u32> {
+fn max_processes(config: &Config) -> Option<u32> {
     let number = config.terminal.container_pids;
     (number > 0).then(|| u32::try_from(number).unwrap_or(u32::MAX))
 }
@@ -325,15 +331,15 @@ fn install_id(context: &ConfigContext) -> Result<String, Failure> {
     }
     let home = context.home.path();
     let unwritable = |error: std::io::Error| {
-        Failure::new(Kind::Failed, format!("{} cannot be written: {error}", home.display()))
+        Failure::new(FailureKind::Failed, format!("{} cannot be written: {error}", home.display()))
             .hint("`hermes doctor` says more; `--home DIR` chooses another home")
     };
-    let lock = Lock::acquire(home).map_err(unwritable)?;
+    let lock = ConfigLock::acquire(home).map_err(unwritable)?;
     if let Some(id) = known_install(context) {
         return Ok(id);
     }
-    let id: String = random()?.iter().map(|byte| format!("{byte:02x}")).collect();
-    lock.write(&install_path(context), id.as_bytes(), Mode::Private).map_err(unwritable)?;
+    let id: String = random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    lock.write(&install_path(context), id.as_bytes(), FileMode::Private).map_err(unwritable)?;
     Ok(id)
 }
 
@@ -353,7 +359,7 @@ fn install_path(context: &ConfigContext) -> PathBuf {
 }
 
 /// Where sockets are: a short path, since theirs has room for about 100 bytes.
-fn run_directory(context: &ConfigContext, install: &str) -> PathBuf {
+fn run_dir(context: &ConfigContext, install: &str) -> PathBuf {
     let short: String = install.chars().take(8).collect();
     match context.variable("XDG_RUNTIME_DIR") {
         Some(dir) if dir.len() < 48 => Path::new(dir).join(format!("hermes-{short}")),
@@ -369,7 +375,7 @@ fn binds(volumes: &[Volume], home: &str) -> Result<Vec<BindMount>, Failure> {
     if volumes.is_empty() {
         return Ok(Vec::new());
     }
-    let base = here()?;
+    let base = current_dir()?;
     let bind = |volume: &Volume| {
         let source = volume.source.resolve(Path::new(home), &base)?;
         let writable = if volume.access == MountAccess::ReadWrite { Writable::Yes } else { Writable::No };
@@ -388,8 +394,8 @@ pub fn judged_place(
         return Ok(unsupported_place(context, backend));
     }
     let request = PlaceRequest { backend: Some(backend), ..PlaceRequest::default() };
-    let session = Session { key: SessionKey::new(""), keep: Keep::Everything };
-    let place = plan(context, config, &request, &session, Making::Judge)?;
+    let session = SessionChoice { key: SessionKey::new(""), keep: Retention::All };
+    let place = resolve_place(context, config, &request, &session, ResolveMode::Judge)?;
     Ok((place.place(), place.initial_cwd().to_owned()))
 }
 
@@ -407,8 +413,8 @@ fn unsupported_place(context: &ConfigContext, backend: BackendName) -> (Place, S
 }
 
 /// Sixteen random bytes.
-pub fn random() -> Result<[u8; 16], Failure> {
+pub fn random_bytes() -> Result<[u8; 16], Failure> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| Failure::new(FailureKind::Failed, error.to_string()))?;
     Ok(bytes)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::define::{Key, Visibility};
+use super::define::{ConfigKey, Visibility};
 use super::keys;
 
 /// The JSON Schema of `config.yaml`.
@@ -30,7 +30,7 @@ pub fn json_schema() -> Value {
     root
 }
 
-fn property(key: &Key) -> Value {
+fn property(key: &ConfigKey) -> Value {
     let mut property = Map::new();
     property.insert("description".into(), sentence(key).into());
     if let Value::Object(schema) = (key.schema)() {
@@ -84,6 +84,6 @@ pub fn markdown() -> String {
 }
 
 /// The key's documentation on one line.
-pub fn sentence(key: &Key) -> String {
+pub fn sentence(key: &ConfigKey) -> String {
     key.doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -2,12 +2,12 @@
 
 use hermes_types::Secret;
 
-use crate::Loaded;
+use crate::LoadedConfig;
 use crate::define::Visibility;
 use crate::keys;
 
 /// Every secret the configuration holds; `None` when the owner switched redaction off.
-pub fn secrets(loaded: &Loaded) -> Option<Vec<Secret>> {
+pub fn secrets(loaded: &LoadedConfig) -> Option<Vec<Secret>> {
     if loaded.config.as_ref().is_some_and(|config| !config.security.redact_secrets) {
         return None;
     }

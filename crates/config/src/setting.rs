@@ -12,9 +12,9 @@ use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use serde_json::{Map, Value, json};
 
 use super::define::Visibility;
-use super::yaml::{self, Kind, Node, Position, Style};
+use super::yaml::{self, Node, NodeKind, Position, Style};
 pub use channels::{ChannelMap, ChannelRules};
-pub use container::{Bytes, ExtraArgs, Scratch};
+pub use container::{ByteSize, ExtraArgs, TmpfsMap};
 pub use model::{Fallbacks, Servers};
 
 /// A type that a key of the configuration can have.
@@ -23,7 +23,7 @@ pub trait Setting: Sized {
     const VISIBILITY: Visibility = Visibility::Public;
 
     /// Reads a value. What can be dropped without changing the rest is reported in `notes` and dropped.
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong>;
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue>;
 
     /// The value as it is shown.
     fn show(&self) -> Value;
@@ -37,7 +37,7 @@ pub trait Setting: Sized {
 
 /// A value that is not what its key wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
+pub struct InvalidValue {
     /// Where the value stands.
     pub at: Position,
     /// What was expected.
@@ -48,24 +48,24 @@ pub struct Wrong {
 
 /// Something that was dropped from a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct SettingNote {
     /// Where it stands.
     pub at: Position,
     /// What and why.
     pub text: String,
 }
 
-fn wrong<T: Setting>(node: &Node) -> Wrong {
+fn invalid<T: Setting>(node: &Node) -> InvalidValue {
     let found = match &node.kind {
-        Kind::Scalar { text, .. } if text.chars().count() <= 60 => format!("`{}`", text.escape_debug()),
+        NodeKind::Scalar { text, .. } if text.chars().count() <= 60 => format!("`{}`", text.escape_debug()),
         _ => node.describe().to_owned(),
     };
-    Wrong { at: node.at, expected: T::expected(), found }
+    InvalidValue { at: node.at, expected: T::expected(), found }
 }
 
 fn scalar(node: &Node) -> Option<&str> {
     match &node.kind {
-        Kind::Scalar { text, .. } => Some(text),
+        NodeKind::Scalar { text, .. } => Some(text),
         _ => None,
     }
 }
@@ -73,7 +73,7 @@ fn scalar(node: &Node) -> Option<&str> {
 /// A variable carries a list or a map as JSON text; in a file it is the value itself.
 fn unfolded(node: &Node) -> Option<Node> {
     match &node.kind {
-        Kind::Scalar { text, style: Style::Plain } if text.trim_start().starts_with(['[', '{']) => {
+        NodeKind::Scalar { text, style: Style::Plain } if text.trim_start().starts_with(['[', '{']) => {
             yaml::parse(text.trim()).ok()
         }
         _ => None,
@@ -81,12 +81,12 @@ fn unfolded(node: &Node) -> Option<Node> {
 }
 
 impl Setting for bool {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
-        let text = scalar(node).ok_or_else(|| wrong::<Self>(node))?;
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
+        let text = scalar(node).ok_or_else(|| invalid::<Self>(node))?;
         match text.trim().to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Ok(true),
             "false" | "no" | "off" | "0" => Ok(false),
-            _ => Err(wrong::<Self>(node)),
+            _ => Err(invalid::<Self>(node)),
         }
     }
 
@@ -104,9 +104,9 @@ impl Setting for bool {
 }
 
 impl Setting for u64 {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let number = scalar(node).and_then(|text| text.trim().parse::<i64>().ok());
-        number.and_then(|number| number.try_into().ok()).ok_or_else(|| wrong::<Self>(node))
+        number.and_then(|number| number.try_into().ok()).ok_or_else(|| invalid::<Self>(node))
     }
 
     fn show(&self) -> Value {
@@ -123,9 +123,9 @@ impl Setting for u64 {
 }
 
 impl Setting for u16 {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let number = scalar(node).and_then(|text| text.trim().parse().ok());
-        number.filter(|&port: &u16| port > 0).ok_or_else(|| wrong::<Self>(node))
+        number.filter(|&port: &u16| port > 0).ok_or_else(|| invalid::<Self>(node))
     }
 
     fn show(&self) -> Value {
@@ -146,9 +146,9 @@ impl Setting for u16 {
 pub struct Hour(pub u32);
 
 impl Setting for Hour {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let number = scalar(node).and_then(|text| text.trim().parse().ok());
-        number.filter(|&hour: &u32| hour < 24).map(Self).ok_or_else(|| wrong::<Self>(node))
+        number.filter(|&hour: &u32| hour < 24).map(Self).ok_or_else(|| invalid::<Self>(node))
     }
 
     fn show(&self) -> Value {
@@ -165,9 +165,9 @@ impl Setting for Hour {
 }
 
 impl Setting for f64 {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let number = scalar(node).and_then(|text| text.trim().parse::<f64>().ok());
-        number.filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(|| wrong::<Self>(node))
+        number.filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(|| invalid::<Self>(node))
     }
 
     fn show(&self) -> Value {
@@ -189,15 +189,15 @@ impl Setting for f64 {
 
 impl Setting for String {
     /// Numbers are text as they were written (ids of channels are). A bare `true` is more likely a slip.
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         match &node.kind {
-            Kind::Scalar { text, style: Style::Plain }
+            NodeKind::Scalar { text, style: Style::Plain }
                 if node.at.line > 0 && yaml::plain_meaning(text).is_boolean() =>
             {
-                Err(wrong::<Self>(node))
+                Err(invalid::<Self>(node))
             }
-            Kind::Scalar { text, .. } => Ok(text.clone()),
-            _ => Err(wrong::<Self>(node)),
+            NodeKind::Scalar { text, .. } => Ok(text.clone()),
+            _ => Err(invalid::<Self>(node)),
         }
     }
 
@@ -217,11 +217,11 @@ impl Setting for String {
 impl Setting for Secret {
     const VISIBILITY: Visibility = Visibility::Secret;
 
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         // The value itself must not end up in a message.
         String::read(node, notes)
             .map(Self::new)
-            .map_err(|wrong| Wrong { found: node.describe().to_owned(), ..wrong })
+            .map_err(|wrong| InvalidValue { found: node.describe().to_owned(), ..wrong })
     }
 
     fn show(&self) -> Value {
@@ -240,7 +240,7 @@ impl Setting for Secret {
 impl<T: Setting> Setting for Option<T> {
     const VISIBILITY: Visibility = T::VISIBILITY;
 
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         T::read(node, notes).map(Some)
     }
 
@@ -258,8 +258,8 @@ impl<T: Setting> Setting for Option<T> {
 }
 
 impl Setting for BackendName {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
-        scalar(node).and_then(|text| text.parse().ok()).ok_or_else(|| wrong::<Self>(node))
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
+        scalar(node).and_then(|text| text.parse().ok()).ok_or_else(|| invalid::<Self>(node))
     }
 
     fn show(&self) -> Value {
@@ -289,11 +289,11 @@ macro_rules! choice {
         impl $crate::setting::Setting for $name {
             fn read(
                 node: &$crate::yaml::Node,
-                _: &mut Vec<$crate::setting::Note>,
-            ) -> Result<Self, $crate::setting::Wrong> {
-                match $crate::setting::word(node).as_deref() {
+                _: &mut Vec<$crate::setting::SettingNote>,
+            ) -> Result<Self, $crate::setting::InvalidValue> {
+                match $crate::setting::keyword(node).as_deref() {
                     $(Some($word $(| $alias)*) => Ok(Self::$item),)+
-                    _ => Err($crate::setting::wrong_word::<Self>(node)),
+                    _ => Err($crate::setting::invalid_keyword::<Self>(node)),
                 }
             }
 
@@ -313,21 +313,23 @@ macro_rules! choice {
 }
 pub(crate) use choice;
 
-pub(crate) fn word(node: &Node) -> Option<String> {
+pub(crate) fn keyword(node: &Node) -> Option<String> {
     scalar(node).map(|text| text.trim().to_ascii_lowercase())
 }
 
-pub(crate) fn wrong_word<T: Setting>(node: &Node) -> Wrong {
-    wrong::<T>(node)
+pub(crate) fn invalid_keyword<T: Setting>(node: &Node) -> InvalidValue {
+    invalid::<T>(node)
 }
 
 choice!(for Network { Full = "full", None = "none", Proxy = "proxy" });
 
 impl Setting for Vec<String> {
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         entries::<Self>(node)?
             .into_iter()
-            .map(|item| String::read(&item, notes).map_err(|_| Wrong { at: item.at, ..wrong::<Self>(&item) }))
+            .map(|item| {
+                String::read(&item, notes).map_err(|_| InvalidValue { at: item.at, ..invalid::<Self>(&item) })
+            })
             .collect()
     }
 
@@ -344,25 +346,25 @@ impl Setting for Vec<String> {
     }
 }
 
-fn entries<T: Setting>(node: &Node) -> Result<Vec<Node>, Wrong> {
+fn entries<T: Setting>(node: &Node) -> Result<Vec<Node>, InvalidValue> {
     match unfolded(node).map(|inner| inner.kind).as_ref().unwrap_or(&node.kind) {
-        Kind::List(items) => Ok(items.clone()),
-        _ => Err(wrong::<T>(node)),
+        NodeKind::List(items) => Ok(items.clone()),
+        _ => Err(invalid::<T>(node)),
     }
 }
 
 impl Setting for Vec<EnvName> {
     /// Names are trimmed and kept once each; an entry that cannot be a name is dropped with a note.
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let mut names = Vec::new();
         for (index, item) in entries::<Self>(node)?.iter().enumerate() {
             match scalar(item).map(str::parse::<EnvName>) {
                 Some(Ok(name)) if names.contains(&name) => {}
                 Some(Ok(name)) => names.push(name),
                 Some(Err(bad)) => {
-                    notes.push(Note { at: item.at, text: format!("entry {index}: {bad}; ignored") })
+                    notes.push(SettingNote { at: item.at, text: format!("entry {index}: {bad}; ignored") })
                 }
-                None => notes.push(Note {
+                None => notes.push(SettingNote {
                     at: item.at,
                     text: format!("entry {index}: {} is not a variable name; ignored", item.describe()),
                 }),
@@ -390,7 +392,7 @@ pub struct Passthrough(pub Vec<EnvName>);
 
 impl Setting for Passthrough {
     /// A name that is withheld is dropped with a note.
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let mut names = Vec::<EnvName>::read(node, notes)?;
         let items = entries::<Self>(node)?;
         let at = |name: &EnvName| {
@@ -399,7 +401,7 @@ impl Setting for Passthrough {
         };
         names.retain(|name| {
             let family = secret_env::secret_family(name.as_str());
-            notes.extend(family.map(|family| Note {
+            notes.extend(family.map(|family| SettingNote {
                 at: at(name),
                 text: format!(
                     "`{name}` is {}, which is not let through in bulk; ignored",
@@ -426,12 +428,15 @@ impl Setting for Passthrough {
 
 impl Setting for Vec<Volume> {
     /// An entry that is no mount, or mounts over another one, is dropped with a note.
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let mut volumes: Self = Vec::new();
         for (index, item) in entries::<Self>(node)?.iter().enumerate() {
             let mut drop = |why: String| {
                 let shown = scalar(item).map_or_else(|| item.describe().into(), |text| format!("`{text}`"));
-                notes.push(Note { at: item.at, text: format!("entry {index} ({shown}): {why}; ignored") });
+                notes.push(SettingNote {
+                    at: item.at,
+                    text: format!("entry {index} ({shown}): {why}; ignored"),
+                });
             };
             match scalar(item).map(Volume::parse) {
                 Some(Ok(volume)) if volumes.iter().any(|known| known.target == volume.target) => {
@@ -460,10 +465,10 @@ impl Setting for Vec<Volume> {
 
 impl Setting for Vec<CommandPattern> {
     /// A rule that cannot be read is an error: the owner counts on it.
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         entries::<Self>(node)?
             .iter()
-            .map(|item| scalar(item).and_then(|text| text.parse().ok()).ok_or_else(|| wrong::<Self>(item)))
+            .map(|item| scalar(item).and_then(|text| text.parse().ok()).ok_or_else(|| invalid::<Self>(item)))
             .collect()
     }
 
@@ -486,10 +491,10 @@ pub struct EnvMap(pub BTreeMap<EnvName, String>);
 
 impl Setting for EnvMap {
     /// Numbers and booleans become the text they were written as; other values are dropped with a note.
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let inner = unfolded(node);
-        let Kind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
-            return Err(wrong::<Self>(node));
+        let NodeKind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
+            return Err(invalid::<Self>(node));
         };
         let mut map = BTreeMap::new();
         for entry in entries {
@@ -497,11 +502,11 @@ impl Setting for EnvMap {
                 (Ok(name), Some(text)) => {
                     map.insert(name, text.to_owned());
                 }
-                (Ok(name), None) => notes.push(Note {
+                (Ok(name), None) => notes.push(SettingNote {
                     at: entry.value.at,
                     text: format!("`{name}`: {} is not text; ignored", entry.value.describe()),
                 }),
-                (Err(bad), _) => notes.push(Note { at: entry.at, text: format!("{bad}; ignored") }),
+                (Err(bad), _) => notes.push(SettingNote { at: entry.at, text: format!("{bad}; ignored") }),
             }
         }
         Ok(Self(map))
@@ -529,14 +534,14 @@ impl Setting for EnvMap {
 pub struct TextMap(pub Vec<(String, String)>);
 
 impl Setting for TextMap {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let inner = unfolded(node);
-        let Kind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
-            return Err(wrong::<Self>(node));
+        let NodeKind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
+            return Err(invalid::<Self>(node));
         };
-        let pair = |entry: &yaml::Entry| match scalar(&entry.value) {
+        let pair = |entry: &yaml::MapEntry| match scalar(&entry.value) {
             Some(text) => Ok((entry.key.clone(), text.to_owned())),
-            None => Err(wrong::<Self>(&entry.value)),
+            None => Err(invalid::<Self>(&entry.value)),
         };
         entries.iter().map(pair).collect::<Result<_, _>>().map(Self)
     }
@@ -563,15 +568,15 @@ impl Setting for TextMap {
 pub struct CommaList(pub Vec<String>);
 
 impl Setting for CommaList {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let inner = unfolded(node);
         let words: Vec<String> = match &inner.as_ref().unwrap_or(node).kind {
-            Kind::Scalar { text, .. } => text.split(',').map(str::to_owned).collect(),
-            Kind::List(items) => items
+            NodeKind::Scalar { text, .. } => text.split(',').map(str::to_owned).collect(),
+            NodeKind::List(items) => items
                 .iter()
-                .map(|item| scalar(item).map(str::to_owned).ok_or_else(|| wrong::<Self>(item)))
+                .map(|item| scalar(item).map(str::to_owned).ok_or_else(|| invalid::<Self>(item)))
                 .collect::<Result<_, _>>()?,
-            _ => return Err(wrong::<Self>(node)),
+            _ => return Err(invalid::<Self>(node)),
         };
         let trimmed = words.iter().map(|word| word.trim()).filter(|word| !word.is_empty());
         Ok(Self(trimmed.map(str::to_owned).collect()))

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::keys;
 use super::layers::{Problem, Severity};
 use super::unused::UNUSED;
-use super::yaml::{Entry, Kind, Node};
+use super::yaml::{MapEntry, Node, NodeKind};
 
 /// Reports every key of the file that is not read.
 pub(crate) fn report(root: &Node, file: &Path) -> Vec<Problem> {
@@ -15,10 +15,11 @@ pub(crate) fn report(root: &Node, file: &Path) -> Vec<Problem> {
 }
 
 fn walk(node: &Node, prefix: &str, file: &Path, problems: &mut Vec<Problem>) {
-    let Kind::Map(entries) = &node.kind else { return };
+    let NodeKind::Map(entries) = &node.kind else { return };
     for entry in entries {
         let path = format!("{prefix}{}", entry.key);
-        if path == "_config_version" || path == "model" && matches!(entry.value.kind, Kind::Scalar { .. }) {
+        if path == "_config_version" || path == "model" && matches!(entry.value.kind, NodeKind::Scalar { .. })
+        {
             continue;
         }
         if let Some(why) = unused(&path) {
@@ -29,8 +30,8 @@ fn walk(node: &Node, prefix: &str, file: &Path, problems: &mut Vec<Problem>) {
             // Known; its value is checked where it is read.
         } else if is_section(&path) {
             match &entry.value.kind {
-                Kind::Map(_) => walk(&entry.value, &format!("{path}."), file, problems),
-                Kind::Null => {}
+                NodeKind::Map(_) => walk(&entry.value, &format!("{path}."), file, problems),
+                NodeKind::Null => {}
                 _ => {
                     let message = format!("expected a map, found {}", entry.value.describe());
                     problems.push(problem(Severity::Error, file, entry, &path, message, None));
@@ -51,7 +52,7 @@ fn is_section(path: &str) -> bool {
 fn problem(
     severity: Severity,
     file: &Path,
-    entry: &Entry,
+    entry: &MapEntry,
     path: &str,
     message: String,
     hint: Option<String>,

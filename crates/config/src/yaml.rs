@@ -56,18 +56,18 @@ pub enum Style {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Where it starts.
     pub at: Position,
     /// Its bytes in the text. For a block scalar, the content without its header.
     pub span: Range<usize>,
     /// Whether the text at `span` is this value and nobody else's.
-    pub hold: Hold,
+    pub origin: NodeOrigin,
 }
 
 /// Whether a value can be edited where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum NodeOrigin {
     /// It is written right there.
     Own,
     /// It has an anchor or a tag, or comes from an alias or a merge key.
@@ -76,7 +76,7 @@ pub enum Hold {
 
 /// The shape of a value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
+pub enum NodeKind {
     /// Nothing, `~` or `null`.
     Null,
     /// A single value.
@@ -89,12 +89,12 @@ pub enum Kind {
     /// A sequence.
     List(Vec<Node>),
     /// A mapping, in file order.
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
 }
 
 /// How a mapping came by a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
+pub enum EntryOrigin {
     /// It is written in the mapping.
     Here,
     /// A merge key (`<<`) brought it.
@@ -103,7 +103,7 @@ pub enum From {
 
 /// One key of a mapping.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct MapEntry {
     /// The key.
     pub key: String,
     /// Where the key stands.
@@ -111,7 +111,7 @@ pub struct Entry {
     /// The key's bytes in the text.
     pub span: Range<usize>,
     /// Whether it is written here or comes from a merge key.
-    pub from: From,
+    pub from: EntryOrigin,
     /// Its value.
     pub value: Node,
 }
@@ -120,10 +120,10 @@ impl Node {
     /// A node that stands in no file, read from a variable or the command line.
     pub fn from_text(text: &str) -> Self {
         Self {
-            kind: Kind::Scalar { text: text.to_owned(), style: Style::Plain },
+            kind: NodeKind::Scalar { text: text.to_owned(), style: Style::Plain },
             at: Position::default(),
             span: 0..0,
-            hold: Hold::Shared,
+            origin: NodeOrigin::Shared,
         }
     }
 
@@ -133,9 +133,9 @@ impl Node {
     }
 
     /// The entry under a key, if this is a mapping that has it.
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    pub fn entry(&self, key: &str) -> Option<&MapEntry> {
         match &self.kind {
-            Kind::Map(entries) => entries.iter().find(|entry| entry.key == key),
+            NodeKind::Map(entries) => entries.iter().find(|entry| entry.key == key),
             _ => None,
         }
     }
@@ -143,26 +143,26 @@ impl Node {
     /// What this is, in words for a person.
     pub fn describe(&self) -> &'static str {
         match &self.kind {
-            Kind::Null => "nothing",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a map",
-            Kind::Scalar { style: Style::Plain, text } => match plain_meaning(text) {
+            NodeKind::Null => "nothing",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a map",
+            NodeKind::Scalar { style: Style::Plain, text } => match plain_meaning(text) {
                 Value::Bool(_) => "true or false",
                 Value::Number(_) => "a number",
                 _ => "text",
             },
-            Kind::Scalar { .. } => "text",
+            NodeKind::Scalar { .. } => "text",
         }
     }
 
     /// The value as JSON, plain scalars read as PyYAML would.
     pub fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Null => Value::Null,
-            Kind::Scalar { text, style: Style::Plain } => plain_meaning(text),
-            Kind::Scalar { text, .. } => Value::String(text.clone()),
-            Kind::List(items) => Value::Array(items.iter().map(Node::to_json).collect()),
-            Kind::Map(entries) => Value::Object(
+            NodeKind::Null => Value::Null,
+            NodeKind::Scalar { text, style: Style::Plain } => plain_meaning(text),
+            NodeKind::Scalar { text, .. } => Value::String(text.clone()),
+            NodeKind::List(items) => Value::Array(items.iter().map(Node::to_json).collect()),
+            NodeKind::Map(entries) => Value::Object(
                 entries.iter().map(|e| (e.key.clone(), e.value.to_json())).collect::<Map<_, _>>(),
             ),
         }
@@ -221,7 +221,7 @@ pub fn parse_document(text: &str) -> Result<Document, YamlError> {
         return Err(YamlError { at: Position { line, column: 1 }, message });
     }
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let reader = Reader {
+    let reader = YamlReader {
         parser: Parser::new_from_str(body),
         skipped: text.len() - body.len(),
         text,
@@ -232,7 +232,7 @@ pub fn parse_document(text: &str) -> Result<Document, YamlError> {
     reader.document()
 }
 
-struct Reader<'a> {
+struct YamlReader<'a> {
     parser: Parser<'a, StrInput<'a>>,
     /// The bytes of a byte order mark, which the parser never sees.
     skipped: usize,
@@ -242,7 +242,7 @@ struct Reader<'a> {
     nodes: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> YamlReader<'a> {
     fn document(mut self) -> Result<Document, YamlError> {
         let mut root = None;
         loop {
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         }
         let at = Position { line: 1, column: 1 };
         let end = self.text.len();
-        let nothing = Node { kind: Kind::Null, at, span: end..end, hold: Hold::Own };
+        let nothing = Node { kind: NodeKind::Null, at, span: end..end, origin: NodeOrigin::Own };
         Ok(Document { root: root.unwrap_or(nothing), comments: self.comments })
     }
 
@@ -294,7 +294,7 @@ impl<'a> Reader<'a> {
                 let target = self.anchors.get(&id).cloned();
                 let target = target.ok_or_else(|| error(span, "an alias inside its own anchor"))?;
                 self.count(size(&target), span)?;
-                return Ok(Node { kind: target.kind, at, span: start..end, hold: Hold::Shared });
+                return Ok(Node { kind: target.kind, at, span: start..end, origin: NodeOrigin::Shared });
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let style = match style {
@@ -309,16 +309,16 @@ impl<'a> Reader<'a> {
             }
             Event::SequenceStart(_, anchor, tag) => {
                 let (items, end) = self.list(end, depth)?;
-                (Kind::List(items), end, anchor, tag.is_some())
+                (NodeKind::List(items), end, anchor, tag.is_some())
             }
             Event::MappingStart(_, anchor, tag) => {
                 let (entries, end) = self.map(end, depth)?;
-                (Kind::Map(entries), end, anchor, tag.is_some())
+                (NodeKind::Map(entries), end, anchor, tag.is_some())
             }
             _ => return Err(error(span, "an unexpected end")),
         };
-        let hold = if anchor != 0 || tagged { Hold::Shared } else { Hold::Own };
-        let node = Node { kind, at, span: start..end.max(start), hold };
+        let hold = if anchor != 0 || tagged { NodeOrigin::Shared } else { NodeOrigin::Own };
+        let node = Node { kind, at, span: start..end.max(start), origin: hold };
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -341,9 +341,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn map(&mut self, start: usize, depth: usize) -> Result<(Vec<Entry>, usize), YamlError> {
-        let mut entries: Vec<Entry> = Vec::new();
-        let mut merged: Vec<Entry> = Vec::new();
+    fn map(&mut self, start: usize, depth: usize) -> Result<(Vec<MapEntry>, usize), YamlError> {
+        let mut entries: Vec<MapEntry> = Vec::new();
+        let mut merged: Vec<MapEntry> = Vec::new();
         let mut last = None;
         loop {
             let (event, span) = self.event()?;
@@ -361,9 +361,9 @@ impl<'a> Reader<'a> {
             let value = self.node(event, value_span, depth + 1)?;
             last = Some(value.span.end.max(key.span.end));
             let name = match key.kind {
-                Kind::Scalar { text, .. } => text,
-                Kind::Null => "null".to_owned(),
-                Kind::List(_) | Kind::Map(_) => return Err(error(span, "a key that is not text")),
+                NodeKind::Scalar { text, .. } => text,
+                NodeKind::Null => "null".to_owned(),
+                NodeKind::List(_) | NodeKind::Map(_) => return Err(error(span, "a key that is not text")),
             };
             if name == "<<" {
                 merge(&value, span, &mut merged)?;
@@ -374,7 +374,7 @@ impl<'a> Reader<'a> {
                     format!("`{name}` is there twice (also on line {}); remove one of them", first.at.line);
                 return Err(error(span, &message));
             }
-            entries.push(Entry { key: name, at: key.at, span: key.span, from: From::Here, value });
+            entries.push(MapEntry { key: name, at: key.at, span: key.span, from: EntryOrigin::Here, value });
         }
     }
 
@@ -396,38 +396,38 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn scalar_kind(text: &str, style: Style, tag: Option<&granit_parser::Tag>) -> Kind {
+fn scalar_kind(text: &str, style: Style, tag: Option<&granit_parser::Tag>) -> NodeKind {
     let is_string = tag.is_some_and(|tag| tag.suffix() == "str");
     if style == Style::Plain && !is_string && plain_meaning(text).is_null() {
-        Kind::Null
+        NodeKind::Null
     } else {
         let style = if is_string { Style::Double } else { style };
-        Kind::Scalar { text: text.to_owned(), style }
+        NodeKind::Scalar { text: text.to_owned(), style }
     }
 }
 
-fn merge(value: &Node, span: Span, into: &mut Vec<Entry>) -> Result<(), YamlError> {
+fn merge(value: &Node, span: Span, into: &mut Vec<MapEntry>) -> Result<(), YamlError> {
     match &value.kind {
-        Kind::Map(entries) => {
+        NodeKind::Map(entries) => {
             for entry in entries {
                 if !into.iter().any(|known| known.key == entry.key) {
                     let mut entry = entry.clone();
-                    entry.from = From::Merge;
+                    entry.from = EntryOrigin::Merge;
                     into.push(entry);
                 }
             }
             Ok(())
         }
-        Kind::List(items) => items.iter().try_for_each(|item| merge(item, span, into)),
+        NodeKind::List(items) => items.iter().try_for_each(|item| merge(item, span, into)),
         _ => Err(error(span, "`<<` wants a map")),
     }
 }
 
 fn size(node: &Node) -> usize {
     match &node.kind {
-        Kind::Null | Kind::Scalar { .. } => 1,
-        Kind::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Kind::Map(entries) => 1 + entries.iter().map(|entry| 1 + size(&entry.value)).sum::<usize>(),
+        NodeKind::Null | NodeKind::Scalar { .. } => 1,
+        NodeKind::List(items) => 1 + items.iter().map(size).sum::<usize>(),
+        NodeKind::Map(entries) => 1 + entries.iter().map(|entry| 1 + size(&entry.value)).sum::<usize>(),
     }
 }
 

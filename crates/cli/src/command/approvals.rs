@@ -13,7 +13,7 @@ use crate::Context;
 use crate::args::ApprovalsAction;
 use crate::ask;
 use crate::command::config::settings;
-use crate::screen::{Format, Tone};
+use crate::screen::{OutputFormat, Tone};
 use hermes_config::failure::Failure;
 use hermes_config::resolve;
 
@@ -64,8 +64,8 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
     }
     let report = judge(command);
     match context.screen.format {
-        Format::Json => context.screen.json(&json!(report))?,
-        Format::Text => context.screen.text(&text(context, &report))?,
+        OutputFormat::Json => context.screen.json(&json!(report))?,
+        OutputFormat::Text => context.screen.text(&text(context, &report))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -79,7 +79,7 @@ fn text(context: &Context, report: &GateReport) -> String {
     let screen = context.screen;
     let (tone, words) = match (report.verdict, report.floor) {
         ("allow", _) => (Tone::Good, "allow: it would run without a question"),
-        ("ask", _) => (Tone::Doubtful, "ask: somebody has to say yes first"),
+        ("ask", _) => (Tone::Warning, "ask: somebody has to say yes first"),
         (_, true) => (Tone::Bad, "deny: nobody can allow this"),
         (_, false) => (Tone::Bad, "deny: your own rules forbid it"),
     };

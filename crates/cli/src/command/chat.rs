@@ -4,13 +4,13 @@
 //! `slash.rs` what can be typed besides messages, and `place.rs` commands that the person runs.
 
 mod editor;
-mod opening;
-mod pictures;
-mod place;
+mod images;
+mod input;
+mod recap;
+mod repl;
 mod report;
-mod seat;
+mod shell_command;
 mod slash;
-mod talk;
 
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
@@ -26,25 +26,25 @@ use crate::Context;
 use crate::args::ChatArgs;
 use crate::ask::{Consent, owner};
 use crate::command::config::settings;
-use crate::people::Desk;
 use crate::place::leave;
-use crate::screen::{Format, Tone, one_line};
-use crate::stage::{Answer, Manner, Stage, Surface, Thoughts};
+use crate::screen::{OutputFormat, Tone, one_line};
 use crate::terminal;
-use editor::{Editor, Entered, Typed};
-use hermes_config::failure::{Failure, Kind};
+use crate::terminal_approver::TerminalApprover;
+use crate::turn_view::{AnswerDisplay, OutputKind, ReasoningDisplay, TurnView, ViewMode};
+use editor::{Editor, EditorEvent, PromptContent};
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
 use hermes_config::resolve::PlaceRequest;
-use hermes_config::resolve::agent::{self, Stock, Visitor};
-use hermes_config::resolve::{self, Making, Session};
-use seat::{Ears, Seat};
-use slash::{Said, Slash};
-use talk::{Talk, Turned};
+use hermes_config::resolve::agent::{self, Actor, SharedResources};
+use hermes_config::resolve::{self, ResolveMode, SessionChoice};
+use input::{InputLoop, LinePolicy};
+use repl::{Repl, TurnOutcome};
+use slash::{InputLine, SlashCommand};
 
 /// The longest message that is read from a pipe.
-const LONGEST: u64 = 16 << 20;
+const MAX_STDIN_BYTES: u64 = 16 << 20;
 /// Characters of a message that are shown when it is said.
-const SHOWN: usize = 200;
+const MAX_ECHO_CHARS: usize = 200;
 
 pub(crate) fn run(args: &ChatArgs, context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
@@ -56,51 +56,60 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Result<ExitCode, Failur
 }
 
 /// What there is to do.
-enum Task {
+enum ChatTask {
     /// To answer this, with the pictures that are named.
-    One(String),
+    SingleTurn(String),
     /// To go on where something was interrupted.
-    CarryOn,
+    ResumeTurn,
     /// To talk.
-    Talk,
+    Interactive,
 }
 
 async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
-    let task = task(args, context)?;
+    let task = read_task(args, context)?;
     let store = resolve::store::open(context).await?;
     let album = Album::new(context.home.path());
     let old = album.clone();
     tokio::task::spawn_blocking(move || old.forget());
     let kept = match &args.resume {
-        Some(word) => Some(store.resolve_session(&Viewer::Owner, word).await.map_err(resolve::store::told)?),
+        Some(word) => Some(store.resolve_session(&Viewer::Owner, word).await.map_err(resolve::store::store_failure)?),
         None => None,
     };
-    let place = place_of(args, kept.as_ref());
-    let config = &settings_of(config, &place, kept.as_ref());
-    let session = Session::new(&place, config)?;
-    let plan = resolve::plan(context, config, &place, &session, Making::Later)?;
+    let place = place_request(args, kept.as_ref());
+    let config = &session_settings(config, &place, kept.as_ref());
+    let session = SessionChoice::new(&place, config)?;
+    let plan = resolve::resolve_place(context, config, &place, &session, ResolveMode::Create)?;
     let saying = match &task {
-        Task::One(text) => Some(pictures::shown(text, &args.images, &album, plan.backend_name()).await?),
-        Task::CarryOn | Task::Talk => None,
+        ChatTask::SingleTurn(text) => {
+            Some(images::user_input(text, &args.images, &album, plan.backend_name()).await?)
+        }
+        ChatTask::ResumeTurn | ChatTask::Interactive => None,
     };
-    let stage = Arc::new(Stage::new(context.screen, manner(context, config, &task)));
+    let stage = Arc::new(TurnView::new(context.screen, view_mode(context, config, &task)));
     let consent = if args.yes { Consent::Given } else { Consent::Ask };
-    let desk = Arc::new(Desk::new(context.screen, Arc::clone(&stage), consent));
-    let attendance = match args.yes || desk.is_attended() {
+    let desk = Arc::new(TerminalApprover::new(context.screen, Arc::clone(&stage), consent));
+    let attendance = match args.yes || desk.can_answer() {
         true => Attendance::Attended(vec![owner()]),
         false => Attendance::Unattended,
     };
     let ask = Arc::clone(&desk) as Arc<dyn Approver>;
-    let visitor = Visitor { person: owner(), door: EntryPoint::Cli, attendance, ask };
-    let setup = agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store.clone());
-    let ears = if matches!(task, Task::Talk) { Ears::Open } else { Ears::ForAnswers };
-    let seat = Seat::new(context, stage, desk, ears);
-    let mut talk = Talk::new(context, config, args, seat, setup);
+    let visitor = Actor { person: owner(), entry_point: EntryPoint::Cli, attendance, approver: ask };
+    let setup = agent::session_config(
+        &SharedResources::new(context, config),
+        config,
+        plan.clone(),
+        visitor,
+        store.clone(),
+    );
+    let ears =
+        if matches!(task, ChatTask::Interactive) { LinePolicy::ReadAll } else { LinePolicy::AnswersOnly };
+    let seat = InputLoop::new(context, stage, desk, ears);
+    let mut talk = Repl::new(context, config, args, seat, setup);
     let done = match task {
-        Task::Talk => converse(&mut talk, kept).await,
-        Task::One(_) | Task::CarryOn => once(&mut talk, kept, saying).await,
+        ChatTask::Interactive => run_interactive(&mut talk, kept).await,
+        ChatTask::SingleTurn(_) | ChatTask::ResumeTurn => run_single_turn(&mut talk, kept, saying).await,
     };
-    let hands = talk.leave(done.as_ref().is_ok_and(|done| done.is_over)).await;
+    let hands = talk.close(done.as_ref().is_ok_and(|done| done.is_over)).await;
     if hands.as_ref().is_some_and(ToolContext::has_open_place) {
         let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
         leave(context, &place, &plan, &session, hands).await?;
@@ -114,53 +123,55 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
 }
 
 /// How a chat ended.
-struct Done {
+struct ChatResult {
     code: ExitCode,
     /// Whether nothing is left to be carried on.
     is_over: bool,
 }
 
-impl Done {
-    fn over(code: ExitCode) -> Self {
+impl ChatResult {
+    fn finished(code: ExitCode) -> Self {
         Self { code, is_over: true }
     }
 
     /// Somebody could not wait.
-    fn left() -> Self {
+    fn interrupted() -> Self {
         Self { code: ExitCode::from(130), is_over: false }
     }
 }
 
-fn task(args: &ChatArgs, context: &Context) -> Result<Task, Failure> {
+fn read_task(args: &ChatArgs, context: &Context) -> Result<ChatTask, Failure> {
     let text = match &args.query {
         Some(text) => text.clone(),
         None if io::stdin().is_terminal() && !args.images.is_empty() => String::new(),
-        None if io::stdin().is_terminal() && context.screen.format == Format::Text => return Ok(Task::Talk),
+        None if io::stdin().is_terminal() && context.screen.format == OutputFormat::Text => {
+            return Ok(ChatTask::Interactive);
+        }
         None if io::stdin().is_terminal() => String::new(),
         None => {
             let mut text = String::new();
-            io::stdin().lock().take(LONGEST).read_to_string(&mut text)?;
+            io::stdin().lock().take(MAX_STDIN_BYTES).read_to_string(&mut text)?;
             text
         }
     };
     match (text.trim().is_empty() && args.images.is_empty(), &args.resume) {
-        (false, _) => Ok(Task::One(text)),
-        (true, Some(_)) => Ok(Task::CarryOn),
-        (true, None) => Err(Failure::new(Kind::Usage, "nothing was said")
+        (false, _) => Ok(ChatTask::SingleTurn(text)),
+        (true, Some(_)) => Ok(ChatTask::ResumeTurn),
+        (true, None) => Err(Failure::new(FailureKind::Usage, "nothing was said")
             .hint("`hermes chat -q TEXT` says something, and so does a pipe: `echo TEXT | hermes chat`")
             .hint("in a terminal, `hermes` alone begins a chat")),
     }
 }
 
 /// A conversation goes on in its own place.
-fn place_of(args: &ChatArgs, kept: Option<&Kept>) -> PlaceRequest {
+fn place_request(args: &ChatArgs, kept: Option<&Kept>) -> PlaceRequest {
     let own = || kept.map(|kept| kept.key.as_str().to_owned());
     let session = args.session.clone().or_else(own);
     PlaceRequest { backend: args.backend, session, ..PlaceRequest::default() }
 }
 
 /// It also goes on in its own directory, from wherever it is resumed, as long as that is there.
-fn settings_of(config: &Config, place: &PlaceRequest, kept: Option<&Kept>) -> Config {
+fn session_settings(config: &Config, place: &PlaceRequest, kept: Option<&Kept>) -> Config {
     let mut config = config.clone();
     let is_here = place.backend.unwrap_or(config.terminal.backend) == BackendName::Local;
     if let Some(cwd) = kept.and_then(|kept| kept.cwd.as_ref())
@@ -171,20 +182,24 @@ fn settings_of(config: &Config, place: &PlaceRequest, kept: Option<&Kept>) -> Co
     config
 }
 
-fn manner(context: &Context, config: &Config, task: &Task) -> Manner {
+fn view_mode(context: &Context, config: &Config, task: &ChatTask) -> ViewMode {
     let surface = match io::stdout().is_terminal() && io::stderr().is_terminal() {
-        false => Surface::Pipe,
-        true if is_dumb(context) => Surface::Dumb,
-        true => Surface::Terminal,
+        false => OutputKind::Pipe,
+        true if is_dumb(context) => OutputKind::Dumb,
+        true => OutputKind::Terminal,
     };
-    let is_script = !matches!(task, Task::Talk) && !io::stdout().is_terminal();
-    Manner {
+    let is_script = !matches!(task, ChatTask::Interactive) && !io::stdout().is_terminal();
+    ViewMode {
         surface,
-        answer: match is_script || context.screen.format == Format::Json {
-            true => Answer::Elsewhere,
-            false => Answer::AsItComes,
+        answer: match is_script || context.screen.format == OutputFormat::Json {
+            true => AnswerDisplay::Withheld,
+            false => AnswerDisplay::Streamed,
         },
-        thoughts: if config.display.show_reasoning { Thoughts::Shown } else { Thoughts::Hidden },
+        thoughts: if config.display.show_reasoning {
+            ReasoningDisplay::Shown
+        } else {
+            ReasoningDisplay::Hidden
+        },
     }
 }
 
@@ -193,48 +208,52 @@ fn is_dumb(context: &Context) -> bool {
 }
 
 /// One turn, and what is left of an earlier one before it.
-async fn once(talk: &mut Talk<'_>, kept: Option<Kept>, saying: Option<UserInput>) -> Result<Done, Failure> {
+async fn run_single_turn(
+    talk: &mut Repl<'_>,
+    kept: Option<Kept>,
+    saying: Option<UserInput>,
+) -> Result<ChatResult, Failure> {
     if let Some(failure) = talk.failure() {
         return Err(failure);
     }
     let mut last = None;
     if let Some(kept) = kept {
         talk.resume(kept).await?;
-        last = match talk.carry_on().await? {
-            Turned::Left => return Ok(Done::left()),
-            Turned::Ended(ended) => Some(ended),
-            Turned::Nothing => None,
+        last = match talk.resume_turn().await? {
+            TurnOutcome::Abandoned => return Ok(ChatResult::interrupted()),
+            TurnOutcome::Ended(ended) => Some(ended),
+            TurnOutcome::NoTurn => None,
         };
     }
     let was_stopped = matches!(&last, Some(ended) if ended.stop_reason == StopReason::Interrupted);
     if let (Some(saying), false) = (saying, was_stopped) {
-        last = match talk.say(saying).await? {
-            Turned::Left => return Ok(Done::left()),
-            Turned::Ended(ended) => Some(ended),
-            Turned::Nothing => None,
+        last = match talk.send_message(saying).await? {
+            TurnOutcome::Abandoned => return Ok(ChatResult::interrupted()),
+            TurnOutcome::Ended(ended) => Some(ended),
+            TurnOutcome::NoTurn => None,
         };
     }
     match last {
-        Some(ended) => Ok(Done::over(report::report(talk, &ended)?)),
-        None => Err(Failure::new(Kind::Usage, "this conversation has nothing left to be carried on")
+        Some(ended) => Ok(ChatResult::finished(report::report(talk, &ended)?)),
+        None => Err(Failure::new(FailureKind::Usage, "this conversation has nothing left to be carried on")
             .hint("`-q TEXT` says something in it")),
     }
 }
 
 /// Message after message, until somebody leaves.
-async fn converse(talk: &mut Talk<'_>, kept: Option<Kept>) -> Result<Done, Failure> {
+async fn run_interactive(talk: &mut Repl<'_>, kept: Option<Kept>) -> Result<ChatResult, Failure> {
     let context = talk.context();
-    let _terminal = terminal::Kept::new()?;
+    let _terminal = terminal::TerminalGuard::new()?;
     let mut editor = match is_dumb(context) || !io::stdout().is_terminal() || !io::stderr().is_terminal() {
-        true => Editor::plain(context.screen),
+        true => Editor::read_plain_line(context.screen),
         false => Editor::full(context.home.path(), context.screen),
     };
-    talk.welcome();
+    talk.print_welcome();
     if let Some(kept) = kept {
         talk.resume(kept).await?;
-        talk.recap();
-        if talk.failure().is_none() && matches!(talk.carry_on().await?, Turned::Left) {
-            return Ok(Done::left());
+        talk.print_recap();
+        if talk.failure().is_none() && matches!(talk.resume_turn().await?, TurnOutcome::Abandoned) {
+            return Ok(ChatResult::interrupted());
         }
     }
     let mut terminated = signal(SignalKind::terminate())?;
@@ -242,66 +261,68 @@ async fn converse(talk: &mut Talk<'_>, kept: Option<Kept>) -> Result<Done, Failu
     let mut cleared = false;
     // What happened while a message was typed is said after it.
     let mut held = Vec::new();
-    while !talk.seat().is_leaving() {
-        let said = match talk.seat().next() {
+    while !talk.input().is_leaving() {
+        let said = match talk.input().next_queued() {
             Some(text) => {
-                talk.seat().stage().note(&format!("> {}", one_line(&text, SHOWN)));
-                Said::Message(text)
+                talk.input().view().print_note(&format!("> {}", one_line(&text, MAX_ECHO_CHARS)));
+                InputLine::Message(text)
             }
             None => {
-                let hands = Arc::clone(talk.hands());
+                let hands = Arc::clone(talk.tools());
                 let notice = hands.has_subscriptions().then(|| hands.next_process_event());
                 let entered = tokio::select! {
-                    entered = editor.message(notice) => entered?,
-                    _ = terminated.recv() => Entered::End,
-                    _ = hung_up.recv() => Entered::End,
+                    entered = editor.next_event(notice) => entered?,
+                    _ = terminated.recv() => EditorEvent::End,
+                    _ = hung_up.recv() => EditorEvent::End,
                 };
-                if !matches!(entered, Entered::Noticed(_, Typed::Something)) {
-                    talk.seat().last(held.drain(..));
+                if !matches!(entered, EditorEvent::Notice(_, PromptContent::Text)) {
+                    talk.input().push_back(held.drain(..));
                 }
                 match entered {
-                    Entered::Line(line) => slash::read(&line),
-                    Entered::Both(line, text) => {
-                        talk.seat().last([text]);
-                        slash::read(&line)
+                    EditorEvent::Line(line) => slash::parse_line(&line),
+                    EditorEvent::LineAndNotice(line, text) => {
+                        talk.input().push_back([text]);
+                        slash::parse_line(&line)
                     }
-                    Entered::Noticed(text, Typed::Nothing) => {
-                        talk.seat().last([text]);
+                    EditorEvent::Notice(text, PromptContent::Empty) => {
+                        talk.input().push_back([text]);
                         continue;
                     }
-                    Entered::Noticed(text, Typed::Something) => {
-                        let told = format!("{}  (said after your message)", one_line(&text, SHOWN));
-                        talk.seat().quiet(&told);
+                    EditorEvent::Notice(text, PromptContent::Text) => {
+                        let told = format!("{}  (said after your message)", one_line(&text, MAX_ECHO_CHARS));
+                        talk.input().print_quiet(&told);
                         held.push(text);
                         continue;
                     }
-                    Entered::Cleared if cleared => break,
-                    Entered::Cleared => {
+                    EditorEvent::Interrupted if cleared => break,
+                    EditorEvent::Interrupted => {
                         cleared = true;
-                        talk.seat().stage().note(&context.screen.paint(Tone::Quiet, "Ctrl-C again leaves"));
+                        talk.input()
+                            .view()
+                            .print_note(&context.screen.paint(Tone::Quiet, "Ctrl-C again leaves"));
                         continue;
                     }
-                    Entered::End => break,
+                    EditorEvent::End => break,
                 }
             }
         };
         cleared = false;
         let turned = match said {
-            Said::Nothing => Turned::Nothing,
-            Said::Wrong(why) => {
-                talk.seat().stage().note(&why);
-                Turned::Nothing
+            InputLine::Empty => TurnOutcome::NoTurn,
+            InputLine::Invalid(why) => {
+                talk.input().view().print_note(&why);
+                TurnOutcome::NoTurn
             }
-            Said::Message(text) => talk.say(text.as_str().into()).await?,
-            Said::Shell(command) => place::run(talk, &command).await?,
-            Said::Slash(Slash::Quit) => break,
-            Said::Slash(slash) => talk.obey(slash).await?,
+            InputLine::Message(text) => talk.send_message(text.as_str().into()).await?,
+            InputLine::Shell(command) => shell_command::run(talk, &command).await?,
+            InputLine::Slash(SlashCommand::Quit) => break,
+            InputLine::Slash(slash) => talk.run_command(slash).await?,
         };
-        if matches!(turned, Turned::Left) {
-            talk.farewell().await;
-            return Ok(Done::left());
+        if matches!(turned, TurnOutcome::Abandoned) {
+            talk.print_farewell().await;
+            return Ok(ChatResult::interrupted());
         }
     }
-    talk.farewell().await;
-    Ok(Done::over(ExitCode::SUCCESS))
+    talk.print_farewell().await;
+    Ok(ChatResult::finished(ExitCode::SUCCESS))
 }

@@ -7,12 +7,13 @@ use clap_complete::Shell;
 
 use crate::Context;
 use crate::args::Args;
-use hermes_config::failure::{Failure, Kind};
+use hermes_config::failure::{Failure, FailureKind};
 
 pub(crate) fn run(shell: Shell, context: &Context) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut for_people(), "hermes", &mut script);
-    let script = String::from_utf8(script).map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
+    let script =
+        String::from_utf8(script).map_err(|error| Failure::new(FailureKind::Failed, error.to_string()))?;
     context.screen.text(&script)?;
     Ok(ExitCode::SUCCESS)
 }

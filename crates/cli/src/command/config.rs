@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 
 use crate::Context;
 use crate::args::ConfigAction;
-use crate::screen::{Format, Tone};
-use hermes_config::change::{self, ChangeError, Changed};
+use crate::screen::{OutputFormat, Tone};
+use hermes_config::change::{self, ChangeError, KeyChange};
 use hermes_config::define::Visibility;
-use hermes_config::failure::{Failure, Kind};
-use hermes_config::file::{self, Lock, Mode};
+use hermes_config::failure::{Failure, FailureKind};
+use hermes_config::file::{self, ConfigLock, FileMode};
 use hermes_config::keys::Config;
-use hermes_config::layers::{Resolved, Severity, Source};
-use hermes_config::{FileVersion, Loaded, keys, migrate, schema};
+use hermes_config::layers::{ResolvedKey, Severity, Source};
+use hermes_config::{FileVersion, LoadedConfig, keys, migrate, schema};
 
 pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode, Failure> {
     match action {
@@ -26,7 +26,9 @@ pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode, F
         ConfigAction::Unset { key } => unset(context, &key),
         ConfigAction::Explain { key } => explain(context, &key),
         ConfigAction::Check => check(context, &context.loaded),
-        ConfigAction::Migrate { dry_run } => migrate(context, if dry_run { Run::Dry } else { Run::Real }),
+        ConfigAction::Migrate { dry_run } => {
+            migrate(context, if dry_run { MigrationRun::Dry } else { MigrationRun::Real })
+        }
         ConfigAction::Edit => edit(context),
         ConfigAction::Schema { markdown: false } => {
             context.screen.json(&schema::json_schema())?;
@@ -43,8 +45,8 @@ fn path(context: &Context) -> Result<ExitCode, Failure> {
     let (config, dotenv) =
         (hermes_config::config_path(context.home.path()), hermes_config::dotenv_path(context.home.path()));
     match context.screen.format {
-        Format::Text => context.screen.line(&config.display().to_string())?,
-        Format::Json => {
+        OutputFormat::Text => context.screen.line(&config.display().to_string())?,
+        OutputFormat::Json => {
             context.screen.json(&json!({"home": context.home.path(), "config": config, "env": dotenv}))?;
         }
     }
@@ -53,16 +55,16 @@ fn path(context: &Context) -> Result<ExitCode, Failure> {
 
 /// The settings, if they can be used.
 pub(crate) fn settings(context: &Context) -> Result<&Config, Failure> {
-    let unusable = || Failure::new(Kind::Configuration, "the configuration cannot be used");
-    usable(context)?.config.as_ref().ok_or_else(unusable)
+    let unusable = || Failure::new(FailureKind::Configuration, "the configuration cannot be used");
+    usable_config(context)?.config.as_ref().ok_or_else(unusable)
 }
 
 /// The configuration, if it can be used; warnings are printed on the way.
-pub(crate) fn usable(context: &Context) -> Result<&Loaded, Failure> {
+pub(crate) fn usable_config(context: &Context) -> Result<&LoadedConfig, Failure> {
     let loaded = &context.loaded;
     if let Some(first) = loaded.errors().next() {
         let more = loaded.errors().count() - 1;
-        let mut failure = Failure::new(Kind::Configuration, first.to_string());
+        let mut failure = Failure::new(FailureKind::Configuration, first.to_string());
         failure.hints.extend(first.hint.clone());
         if more > 0 {
             failure.hints.push(format!("{more} more: see `hermes config check`"));
@@ -70,15 +72,15 @@ pub(crate) fn usable(context: &Context) -> Result<&Loaded, Failure> {
         return Err(failure);
     }
     for problem in loaded.problems.iter().filter(|problem| problem.severity == Severity::Warning) {
-        context.screen.problem(problem);
+        context.screen.print_problem(problem);
     }
     Ok(loaded)
 }
 
 fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
-    let loaded = usable(context)?;
+    let loaded = usable_config(context)?;
     let screen = context.screen;
-    if screen.format == Format::Json {
+    if screen.format == OutputFormat::Json {
         let keys: Map<String, Value> = loaded
             .resolved
             .iter()
@@ -87,7 +89,7 @@ fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
         screen.json(&json!({"home": context.home.path(), "keys": keys}))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let shown: Vec<&Resolved> =
+    let shown: Vec<&ResolvedKey> =
         loaded.resolved.iter().filter(|resolved| all || resolved.source != Source::Default).collect();
     let width = shown.iter().map(|resolved| resolved.key.path.len()).max().unwrap_or_default();
     let mut text = String::new();
@@ -97,7 +99,7 @@ fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
         text.push_str(&format!(
             "{}  {}  {source}\n",
             screen.paint(Tone::Strong, &path),
-            brief(&resolved.value)
+            format_value(&resolved.value)
         ));
     }
     let defaults = loaded.resolved.len() - shown.len();
@@ -110,7 +112,7 @@ fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
 }
 
 /// A value as people write it: text as it is, the rest as JSON.
-fn brief(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) if !text.contains(char::is_control) => text.clone(),
@@ -119,25 +121,25 @@ fn brief(value: &Value) -> String {
     }
 }
 
-fn find<'l>(loaded: &'l Loaded, name: &str) -> Result<&'l Resolved, Failure> {
+fn find_key<'l>(loaded: &'l LoadedConfig, name: &str) -> Result<&'l ResolvedKey, Failure> {
     let found = keys::find(name).and_then(|key| loaded.resolved(key.path));
-    found.ok_or_else(|| unknown(name))
+    found.ok_or_else(|| unknown_key(name))
 }
 
-fn unknown(name: &str) -> Failure {
+fn unknown_key(name: &str) -> Failure {
     let hint =
         hermes_config::hint(name).unwrap_or_else(|| "`hermes config show --all` lists all keys".to_owned());
-    Failure::new(Kind::Usage, format!("unknown key `{name}`")).hint(hint)
+    Failure::new(FailureKind::Usage, format!("unknown key `{name}`")).hint(hint)
 }
 
 fn get(context: &Context, name: &str) -> Result<ExitCode, Failure> {
-    let loaded = usable(context)?;
-    let resolved = find(loaded, name)?;
+    let loaded = usable_config(context)?;
+    let resolved = find_key(loaded, name)?;
     match (context.screen.format, &resolved.value) {
-        (Format::Json, value) => context.screen.json(value)?,
-        (Format::Text, Value::String(text)) => context.screen.line(text)?,
-        (Format::Text, Value::Null) => {}
-        (Format::Text, value) => context.screen.line(&value.to_string())?,
+        (OutputFormat::Json, value) => context.screen.json(value)?,
+        (OutputFormat::Text, Value::String(text)) => context.screen.line(text)?,
+        (OutputFormat::Text, Value::Null) => {}
+        (OutputFormat::Text, value) => context.screen.line(&value.to_string())?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -146,61 +148,63 @@ fn set(context: &Context, name: &str, value: &str) -> Result<ExitCode, Failure> 
     refuse_managed(context)?;
     let typed;
     let value = if value == "-" {
-        typed = from_stdin(context, name)?;
+        typed = read_value(context, name)?;
         typed.as_str()
     } else {
         value
     };
-    let changed = change::set(context.home.path(), name, value).map_err(failure)?;
+    let changed = change::set(context.home.path(), name, value).map_err(change_failure)?;
     tracing::info!(key = changed.name, file = %changed.file.display(), "setting changed");
     report(context, &changed, "set")
 }
 
 fn unset(context: &Context, name: &str) -> Result<ExitCode, Failure> {
     refuse_managed(context)?;
-    let changed = change::unset(context.home.path(), name).map_err(failure)?;
+    let changed = change::unset(context.home.path(), name).map_err(change_failure)?;
     tracing::info!(key = changed.name, file = %changed.file.display(), "setting removed");
     report(context, &changed, "unset")
 }
 
 /// Says what was done, and when another layer keeps it from counting.
-fn report(context: &Context, changed: &Changed, verb: &str) -> Result<ExitCode, Failure> {
+fn report(context: &Context, changed: &KeyChange, verb: &str) -> Result<ExitCode, Failure> {
     let loaded = context.reload();
     let resolved = keys::find(&changed.name).and_then(|key| loaded.resolved(key.path));
     let wins = |source: &Source| matches!(source, Source::Environment { .. } | Source::DotEnv { .. });
     let hidden_by = resolved
         .filter(|resolved| wins(&resolved.source) && resolved.key.visibility == Visibility::Public)
         .map(|resolved| &resolved.source);
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         context.screen.json(&json!({
             "key": changed.name, "value": changed.shown, "file": changed.file, "hidden_by": hidden_by,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let value = changed.shown.as_ref().map_or_else(String::new, |value| format!(" to {}", brief(value)));
+    let value =
+        changed.shown.as_ref().map_or_else(String::new, |value| format!(" to {}", format_value(value)));
     context.screen.line(&format!("{verb} {}{value} in {}", changed.name, changed.file.display()))?;
     if let Some(source) = hidden_by {
-        let warning = context.screen.paint(Tone::Doubtful, "warning");
-        context.screen.aside(&format!("{warning}: it has no effect as long as this counts: {source}"));
+        let warning = context.screen.paint(Tone::Warning, "warning");
+        context.screen.print_stderr(&format!("{warning}: it has no effect as long as this counts: {source}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn failure(error: ChangeError) -> Failure {
+fn change_failure(error: ChangeError) -> Failure {
     let message = error.to_string();
     match error {
-        ChangeError::Unknown(name) => unknown(&name),
+        ChangeError::Unknown(name) => unknown_key(&name),
         ChangeError::Wrong { expected, .. } if expected.starts_with("a list") => {
-            Failure::new(Kind::Usage, message).hint("write a list as JSON: '[\"first\", \"second\"]'")
+            Failure::new(FailureKind::Usage, message).hint("write a list as JSON: '[\"first\", \"second\"]'")
         }
         ChangeError::Wrong { expected, .. } if expected.starts_with("a map") => {
-            Failure::new(Kind::Usage, message).hint("write a map as JSON: '{\"NAME\": \"value\"}'")
+            Failure::new(FailureKind::Usage, message).hint("write a map as JSON: '{\"NAME\": \"value\"}'")
         }
-        ChangeError::Wrong { .. } | ChangeError::Partly { .. } => Failure::new(Kind::Usage, message),
+        ChangeError::Wrong { .. } | ChangeError::Partly { .. } => Failure::new(FailureKind::Usage, message),
         ChangeError::Edit { .. } | ChangeError::NotText { .. } => {
-            Failure::new(Kind::Configuration, message).hint("change it by hand with `hermes config edit`")
+            Failure::new(FailureKind::Configuration, message)
+                .hint("change it by hand with `hermes config edit`")
         }
-        ChangeError::Io { .. } => Failure::new(Kind::Failed, message),
+        ChangeError::Io { .. } => Failure::new(FailureKind::Failed, message),
     }
 }
 
@@ -208,7 +212,7 @@ fn failure(error: ChangeError) -> Failure {
 pub(crate) fn refuse_managed(context: &Context) -> Result<(), Failure> {
     match context.variable("HERMES_MANAGED").map(|value| value.trim().to_ascii_lowercase()) {
         Some(value) if !["0", "false", "no"].contains(&value.as_str()) => {
-            Err(Failure::new(Kind::Refused, "this installation is managed (HERMES_MANAGED is set)")
+            Err(Failure::new(FailureKind::Refused, "this installation is managed (HERMES_MANAGED is set)")
                 .hint("change the settings where they are managed"))
         }
         _ => Ok(()),
@@ -216,11 +220,11 @@ pub(crate) fn refuse_managed(context: &Context) -> Result<(), Failure> {
 }
 
 /// A value that should not stand on the command line, where others can see it.
-fn from_stdin(context: &Context, name: &str) -> Result<String, Failure> {
+fn read_value(context: &Context, name: &str) -> Result<String, Failure> {
     let mut value = String::new();
     if io::stdin().is_terminal() {
         context.screen.prompt(&format!("{name} (not shown):"));
-        let _silent = crate::terminal::Silent::new()?;
+        let _silent = crate::terminal::NoEcho::new()?;
         io::stdin().read_line(&mut value)?;
     } else {
         io::stdin().read_to_string(&mut value)?;
@@ -231,15 +235,15 @@ fn from_stdin(context: &Context, name: &str) -> Result<String, Failure> {
 
 fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
     let loaded = &context.loaded;
-    let resolved = find(loaded, name)?;
+    let resolved = find_key(loaded, name)?;
     let key = resolved.key;
     let about = |problem: &&hermes_config::layers::Problem| {
         problem.key.as_deref() == Some(key.path) || problem.key.is_none()
     };
     let problems: Vec<_> = loaded.problems.iter().filter(about).collect();
     let broken = problems.iter().any(|problem| problem.severity == Severity::Error);
-    let code = if broken { Kind::Configuration.code() } else { ExitCode::SUCCESS };
-    if context.screen.format == Format::Json {
+    let code = if broken { FailureKind::Configuration.code() } else { ExitCode::SUCCESS };
+    if context.screen.format == OutputFormat::Json {
         let shadows: Vec<Value> = resolved
             .shadows
             .iter()
@@ -256,26 +260,29 @@ fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
     let row =
         |name: &str, text: &str| format!("  {}  {text}\n", screen.paint(Tone::Quiet, &format!("{name:8}")));
     let mut text = format!("{}\n  {}\n\n", screen.paint(Tone::Strong, key.path), schema::sentence(key));
-    text.push_str(&row("value", &brief(&resolved.value)));
+    text.push_str(&row("value", &format_value(&resolved.value)));
     text.push_str(&row("from", &resolved.source.to_string()));
     for (index, (source, value)) in resolved.shadows.iter().enumerate() {
-        text.push_str(&row(if index == 0 { "hides" } else { "" }, &format!("{}  ({source})", brief(value))));
+        text.push_str(&row(
+            if index == 0 { "hides" } else { "" },
+            &format!("{}  ({source})", format_value(value)),
+        ));
     }
     text.push_str(&row("variable", key.variable));
     text.push_str(&row("type", &(key.expected)()));
     screen.text(&text)?;
-    problems.iter().for_each(|problem| screen.problem(problem));
+    problems.iter().for_each(|problem| screen.print_problem(problem));
     Ok(code)
 }
 
-fn check(context: &Context, loaded: &Loaded) -> Result<ExitCode, Failure> {
+fn check(context: &Context, loaded: &LoadedConfig) -> Result<ExitCode, Failure> {
     let ok = loaded.config.is_some();
     let screen = context.screen;
-    if screen.format == Format::Json {
+    if screen.format == OutputFormat::Json {
         let file = hermes_config::config_path(context.home.path());
         screen.json(&json!({"ok": ok, "file": file, "problems": loaded.problems}))?;
     } else {
-        loaded.problems.iter().for_each(|problem| screen.problem(problem));
+        loaded.problems.iter().for_each(|problem| screen.print_problem(problem));
         let count = |severity| loaded.problems.iter().filter(|problem| problem.severity == severity).count();
         let found = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")]
             .map(|(severity, word)| (count(severity), word))
@@ -300,29 +307,32 @@ fn check(context: &Context, loaded: &Loaded) -> Result<ExitCode, Failure> {
             ))?;
         }
     }
-    Ok(if ok { ExitCode::SUCCESS } else { Kind::Configuration.code() })
+    Ok(if ok { ExitCode::SUCCESS } else { FailureKind::Configuration.code() })
 }
 
 /// Whether anything is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Run {
+enum MigrationRun {
     Dry,
     Real,
 }
 
-fn migrate(context: &Context, run: Run) -> Result<ExitCode, Failure> {
+fn migrate(context: &Context, run: MigrationRun) -> Result<ExitCode, Failure> {
     refuse_managed(context)?;
     let home = context.home.path();
     let screen = context.screen;
     let config_path = hermes_config::config_path(home);
     let from = match context.loaded.version {
         FileVersion::NoFile => {
-            return Err(Failure::new(Kind::Configuration, format!("there is no {}", config_path.display()))
-                .hint("there is nothing to migrate; a new file is made by `hermes config set`"));
+            return Err(Failure::new(
+                FailureKind::Configuration,
+                format!("there is no {}", config_path.display()),
+            )
+            .hint("there is nothing to migrate; a new file is made by `hermes config set`"));
         }
         FileVersion::Number(number) if number > keys::CONFIG_VERSION => {
             return Err(Failure::new(
-                Kind::Configuration,
+                FailureKind::Configuration,
                 format!(
                     "the file is of version {number}, newer than this program's {}",
                     keys::CONFIG_VERSION
@@ -331,23 +341,23 @@ fn migrate(context: &Context, run: Run) -> Result<ExitCode, Failure> {
             .hint("it is read as far as it is understood; there is no way back to an older version"));
         }
         FileVersion::Number(number) => number,
-        FileVersion::Unsaid => 0,
+        FileVersion::Missing => 0,
     };
-    let lock = Lock::acquire(home)?;
+    let lock = ConfigLock::acquire(home)?;
     let text = |path| -> Result<String, Failure> {
         let bytes = file::read(path)?.unwrap_or_default();
         String::from_utf8(bytes)
-            .map_err(|_| Failure::new(Kind::Configuration, format!("{}: not UTF-8", path.display())))
+            .map_err(|_| Failure::new(FailureKind::Configuration, format!("{}: not UTF-8", path.display())))
     };
     let dotenv_path = hermes_config::dotenv_path(home);
     let (old, old_dotenv) = (text(&config_path)?, text(&dotenv_path)?);
     let done = migrate::migrate(&old, &old_dotenv, from)
-        .map_err(|error| failure(ChangeError::Edit { file: config_path.clone(), error }))?;
+        .map_err(|error| change_failure(ChangeError::Edit { file: config_path.clone(), error }))?;
     let mut backups = Vec::new();
-    if run == Run::Real {
+    if run == MigrationRun::Real {
         for (path, before, after, mode) in [
-            (&config_path, &old, &done.config, Mode::Kept),
-            (&dotenv_path, &old_dotenv, &done.dotenv, Mode::Private),
+            (&config_path, &old, &done.config, FileMode::Kept),
+            (&dotenv_path, &old_dotenv, &done.dotenv, FileMode::Private),
         ] {
             if before != after {
                 backups.push(back_up(&lock, path, before, from)?);
@@ -356,8 +366,8 @@ fn migrate(context: &Context, run: Run) -> Result<ExitCode, Failure> {
             }
         }
     }
-    if screen.format == Format::Json {
-        let applied = run == Run::Real;
+    if screen.format == OutputFormat::Json {
+        let applied = run == MigrationRun::Real;
         screen.json(&json!({
             "from": from, "to": keys::CONFIG_VERSION, "changes": done.done, "applied": applied, "backups": backups,
         }))?;
@@ -373,8 +383,8 @@ fn migrate(context: &Context, run: Run) -> Result<ExitCode, Failure> {
         screen.line(change)?;
     }
     match run {
-        Run::Dry => screen.line("nothing was written (--dry-run)")?,
-        Run::Real => {
+        MigrationRun::Dry => screen.line("nothing was written (--dry-run)")?,
+        MigrationRun::Real => {
             screen.line(&format!("migrated from version {from} to {}", keys::CONFIG_VERSION))?;
             for backup in backups {
                 screen.line(&format!("the old file is kept as {}", backup.display()))?;
@@ -386,7 +396,7 @@ fn migrate(context: &Context, run: Run) -> Result<ExitCode, Failure> {
 
 /// Keeps the old text beside the file, under a name nobody has yet.
 fn back_up(
-    lock: &Lock,
+    lock: &ConfigLock,
     path: &std::path::Path,
     text: &str,
     version: u64,
@@ -396,8 +406,10 @@ fn back_up(
     let free = candidates
         .map(|suffix| path.with_file_name(format!("{name}.v{version}{suffix}.bak")))
         .find(|backup| fs::symlink_metadata(backup).is_err())
-        .ok_or_else(|| Failure::new(Kind::Failed, format!("too many backups of {}", path.display())))?;
-    lock.write(&free, text.as_bytes(), Mode::Private)?;
+        .ok_or_else(|| {
+            Failure::new(FailureKind::Failed, format!("too many backups of {}", path.display()))
+        })?;
+    lock.write(&free, text.as_bytes(), FileMode::Private)?;
     Ok(free)
 }
 
@@ -418,23 +430,23 @@ fn edit(context: &Context) -> Result<ExitCode, Failure> {
     refuse_managed(context)?;
     let path = hermes_config::config_path(context.home.path());
     if file::read(&path)?.is_none() {
-        let lock = Lock::acquire(context.home.path())?;
+        let lock = ConfigLock::acquire(context.home.path())?;
         let start = format!(
             "# See `hermes config schema --markdown` for all keys.\n_config_version: {}\n",
             keys::CONFIG_VERSION
         );
-        lock.write(&path, start.as_bytes(), Mode::Kept)?;
+        lock.write(&path, start.as_bytes(), FileMode::Kept)?;
     }
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| context.variable(name)).unwrap_or("vi");
     let mut words = editor.split_whitespace();
     let program = words.next().unwrap_or("vi");
     #[expect(clippy::disallowed_methods, reason = "the owner's own editor, on the owner's own word")]
     let status = std::process::Command::new(program).args(words).arg(&path).status().map_err(|error| {
-        Failure::new(Kind::Failed, format!("cannot start the editor `{program}`: {error}"))
+        Failure::new(FailureKind::Failed, format!("cannot start the editor `{program}`: {error}"))
             .hint("name another one in EDITOR")
     })?;
     if !status.success() {
-        return Err(Failure::new(Kind::Failed, format!("the editor `{program}` ended with {status}")));
+        return Err(Failure::new(FailureKind::Failed, format!("the editor `{program}` ended with {status}")));
     }
     check(context, &context.reload())
 }

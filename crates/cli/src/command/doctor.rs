@@ -15,57 +15,62 @@ use crate::Context;
 use crate::ask::Consent;
 use crate::backends;
 use crate::command::gateway;
-use crate::screen::{Format, Tone};
-use hermes_config::failure::{Failure, Kind};
+use crate::screen::{OutputFormat, Tone};
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::layers::Severity;
-use hermes_config::{FileVersion, Loaded};
+use hermes_config::{FileVersion, LoadedConfig};
 use hermes_exec::health::{BackendHealth, GuaranteeState, Usability};
 
 /// Less free space than this is trouble soon.
-const LITTLE_SPACE: u64 = 200 << 20;
+const MIN_FREE_BYTES: u64 = 200 << 20;
 
 /// How far to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Depth {
+pub(crate) enum DoctorMode {
     /// Look at what is there.
-    Look,
+    Offline,
     /// Also run commands, with this answer when the gate asks.
     Live(Consent),
 }
 
 /// What one check found.
 #[derive(Debug, Serialize)]
-struct Finding {
+struct DoctorFinding {
     check: &'static str,
-    state: State,
+    state: FindingState,
     detail: String,
     remedy: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum FindingState {
     Ok,
     Warning,
     Broken,
 }
 
-impl Finding {
+impl DoctorFinding {
     fn ok(check: &'static str, detail: impl Into<String>) -> Self {
-        Self { check, state: State::Ok, detail: detail.into(), remedy: None }
+        Self { check, state: FindingState::Ok, detail: detail.into(), remedy: None }
     }
 
-    fn bad(check: &'static str, state: State, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+    fn bad(
+        check: &'static str,
+        state: FindingState,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
         Self { check, state, detail: detail.into(), remedy: Some(remedy.into()) }
     }
 
     /// Something that could not be tried, or cannot be mended.
     fn warning(check: &'static str, detail: impl Into<String>) -> Self {
-        Self { check, state: State::Warning, detail: detail.into(), remedy: None }
+        Self { check, state: FindingState::Warning, detail: detail.into(), remedy: None }
     }
 }
 
-pub(crate) fn run(context: &Context, depth: Depth) -> Result<ExitCode, Failure> {
+pub(crate) fn run(context: &Context, depth: DoctorMode) -> Result<ExitCode, Failure> {
     let home = context.home.path();
     let mut findings = vec![check_home(home)];
     findings.extend(check_config(&context.loaded));
@@ -76,30 +81,30 @@ pub(crate) fn run(context: &Context, depth: Depth) -> Result<ExitCode, Failure> 
         for backend in backends::configured(config) {
             let health = backends::probe(context, config, backend);
             findings.extend(check_backend(&health));
-            if let (Depth::Live(consent), true) = (depth, health.is_usable()) {
+            if let (DoctorMode::Live(consent), true) = (depth, health.is_usable()) {
                 findings.extend(live::run(context, config, backend, consent)?);
             }
         }
     }
     findings.extend(check_gateway(context));
     let broken = |check: Option<&str>| {
-        findings.iter().any(|f| f.state == State::Broken && check.is_none_or(|check| check == f.check))
+        findings.iter().any(|f| f.state == FindingState::Broken && check.is_none_or(|check| check == f.check))
     };
     let code = match (broken(Some("configuration")), broken(None)) {
-        (true, _) => Kind::Configuration.code(),
-        (false, true) => Kind::Unavailable.code(),
+        (true, _) => FailureKind::Configuration.code(),
+        (false, true) => FailureKind::Unavailable.code(),
         (false, false) => ExitCode::SUCCESS,
     };
     let screen = context.screen;
-    if screen.format == Format::Json {
+    if screen.format == OutputFormat::Json {
         screen.json(&json!({"ok": code == ExitCode::SUCCESS, "home": home, "findings": findings}))?;
         return Ok(code);
     }
     for finding in &findings {
         let (tone, mark) = match finding.state {
-            State::Ok => (Tone::Good, "ok"),
-            State::Warning => (Tone::Doubtful, "warning"),
-            State::Broken => (Tone::Bad, "broken"),
+            FindingState::Ok => (Tone::Good, "ok"),
+            FindingState::Warning => (Tone::Warning, "warning"),
+            FindingState::Broken => (Tone::Bad, "broken"),
         };
         let mark = screen.paint(tone, &format!("{mark:7}"));
         screen.line(&format!("{mark}  {}: {}", screen.paint(Tone::Strong, finding.check), finding.detail))?;
@@ -110,29 +115,29 @@ pub(crate) fn run(context: &Context, depth: Depth) -> Result<ExitCode, Failure> 
     Ok(code)
 }
 
-fn check_home(home: &Path) -> Finding {
+fn check_home(home: &Path) -> DoctorFinding {
     let name = "home";
     let shown = home.display();
     let meta = match fs::metadata(home) {
         Ok(meta) if meta.is_dir() => meta,
         Ok(_) => {
-            return Finding::bad(
+            return DoctorFinding::bad(
                 name,
-                State::Broken,
+                FindingState::Broken,
                 format!("{shown} is not a directory"),
                 "choose another with --home",
             );
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Finding::ok(
+            return DoctorFinding::ok(
                 name,
                 format!("{shown} is not there yet; it is made when something is saved"),
             );
         }
         Err(error) => {
-            return Finding::bad(
+            return DoctorFinding::bad(
                 name,
-                State::Broken,
+                FindingState::Broken,
                 format!("{shown}: {error}"),
                 "make it readable, or choose another with --home",
             );
@@ -141,35 +146,40 @@ fn check_home(home: &Path) -> Finding {
     let me = rustix::process::geteuid().as_raw();
     if meta.uid() != me && me != 0 {
         let remedy = format!("run hermes as that user, or choose your own home with --home (you are {me})");
-        return Finding::bad(name, State::Broken, format!("{shown} belongs to user {}", meta.uid()), remedy);
+        return DoctorFinding::bad(
+            name,
+            FindingState::Broken,
+            format!("{shown} belongs to user {}", meta.uid()),
+            remedy,
+        );
     }
     if let Err(error) = rustix::fs::access(home, rustix::fs::Access::WRITE_OK) {
-        return Finding::bad(
+        return DoctorFinding::bad(
             name,
-            State::Broken,
+            FindingState::Broken,
             format!("{shown} cannot be written: {error}"),
             format!("chmod u+w {shown}"),
         );
     }
     if meta.permissions().mode() & 0o022 != 0 {
         let detail = format!("{shown} can be written by others");
-        return Finding::bad(name, State::Warning, detail, format!("chmod go-w {shown}"));
+        return DoctorFinding::bad(name, FindingState::Warning, detail, format!("chmod go-w {shown}"));
     }
-    Finding::ok(name, shown.to_string())
+    DoctorFinding::ok(name, shown.to_string())
 }
 
 /// How chats are served, if any are.
-fn check_gateway(context: &Context) -> Vec<Finding> {
+fn check_gateway(context: &Context) -> Vec<DoctorFinding> {
     let name = "gateway";
     let has_chats = context.loaded.config.as_ref().is_some_and(|config| config.discord.bot_token.is_some());
     let platforms = gateway::platforms(context);
     if has_chats && platforms.is_empty() {
         let detail = "does not run, so no chat is answered";
-        return vec![Finding::bad(name, State::Warning, detail, "hermes gateway run")];
+        return vec![DoctorFinding::bad(name, FindingState::Warning, detail, "hermes gateway run")];
     }
     let finding = |(word, health): (&String, &Value)| {
-        let state = if health["state"] == "down" { State::Broken } else { State::Ok };
-        Finding {
+        let state = if health["state"] == "down" { FindingState::Broken } else { FindingState::Ok };
+        DoctorFinding {
             check: name,
             state,
             detail: format!("{word} {}", gateway::health::format_health(health)),
@@ -179,25 +189,31 @@ fn check_gateway(context: &Context) -> Vec<Finding> {
     platforms.iter().map(finding).collect()
 }
 
-fn check_config(loaded: &Loaded) -> Vec<Finding> {
+fn check_config(loaded: &LoadedConfig) -> Vec<DoctorFinding> {
     let name = "configuration";
     let file = loaded.layers.file_path.display();
     let worth_telling = |severity| severity != Severity::Note;
-    let mut findings: Vec<Finding> = loaded
+    let mut findings: Vec<DoctorFinding> = loaded
         .problems
         .iter()
         .filter(|problem| worth_telling(problem.severity))
         .map(|problem| {
-            let state = if problem.severity == Severity::Error { State::Broken } else { State::Warning };
-            Finding { check: name, state, detail: problem.to_string(), remedy: problem.hint.clone() }
+            let state = if problem.severity == Severity::Error {
+                FindingState::Broken
+            } else {
+                FindingState::Warning
+            };
+            DoctorFinding { check: name, state, detail: problem.to_string(), remedy: problem.hint.clone() }
         })
         .collect();
     let notes = loaded.problems.iter().filter(|problem| problem.severity == Severity::Note).count();
     if findings.is_empty() {
         findings.push(match (loaded.version, notes) {
-            (FileVersion::NoFile, _) => Finding::ok(name, format!("no {file}: every key has its default")),
-            (_, 0) => Finding::ok(name, file.to_string()),
-            (_, notes) => Finding::ok(
+            (FileVersion::NoFile, _) => {
+                DoctorFinding::ok(name, format!("no {file}: every key has its default"))
+            }
+            (_, 0) => DoctorFinding::ok(name, file.to_string()),
+            (_, notes) => DoctorFinding::ok(
                 name,
                 format!("{file}, {notes} keys are not used by this version (see `hermes config check`)"),
             ),
@@ -206,63 +222,63 @@ fn check_config(loaded: &Loaded) -> Vec<Finding> {
     findings
 }
 
-fn check_secrets(home: &Path) -> Option<Finding> {
+fn check_secrets(home: &Path) -> Option<DoctorFinding> {
     let path = hermes_config::dotenv_path(home);
     let mode = fs::metadata(&path).ok()?.permissions().mode() & 0o777;
     Some(if mode & 0o077 == 0 {
-        Finding::ok("secrets", path.display().to_string())
+        DoctorFinding::ok("secrets", path.display().to_string())
     } else {
         let detail = format!("{} can be read by others (mode {mode:o})", path.display());
-        Finding::bad("secrets", State::Warning, detail, format!("chmod 600 {}", path.display()))
+        DoctorFinding::bad("secrets", FindingState::Warning, detail, format!("chmod 600 {}", path.display()))
     })
 }
 
-fn check_space(home: &Path) -> Option<Finding> {
+fn check_space(home: &Path) -> Option<DoctorFinding> {
     // The home may not be there yet; what counts is the disk it will be on.
     let there = home.ancestors().find(|path| path.exists())?;
     let disk = rustix::fs::statvfs(there).ok()?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let detail = format!("{} MB free at {}", free >> 20, there.display());
-    Some(if free < LITTLE_SPACE {
-        Finding::bad(
+    Some(if free < MIN_FREE_BYTES {
+        DoctorFinding::bad(
             "disk",
-            State::Warning,
+            FindingState::Warning,
             detail,
             "free some space; hermes stops writing when there is none",
         )
     } else {
-        Finding::ok("disk", detail)
+        DoctorFinding::ok("disk", detail)
     })
 }
 
-fn check_backend(health: &BackendHealth) -> Vec<Finding> {
+fn check_backend(health: &BackendHealth) -> Vec<DoctorFinding> {
     let name = health.backend.as_str();
     match &health.usability {
         Usability::Usable => {}
         Usability::Unusable(trouble) => {
             let detail = format!("cannot be used: {}", trouble.what);
-            return vec![Finding::bad(name, State::Broken, detail, trouble.remedy.as_str())];
+            return vec![DoctorFinding::bad(name, FindingState::Broken, detail, trouble.remedy.as_str())];
         }
-        Usability::Unknown(reason) => return vec![Finding::warning(name, *reason)],
+        Usability::Unknown(reason) => return vec![DoctorFinding::warning(name, *reason)],
     }
     let (held, open): (Vec<_>, Vec<_>) =
         health.confinement.rows().into_iter().partition(|(_, hold)| hold.state == GuaranteeState::Held);
     if held.is_empty() {
-        return vec![Finding::ok(name, "can be used; it confines nothing, so the gate asks")];
+        return vec![DoctorFinding::ok(name, "can be used; it confines nothing, so the gate asks")];
     }
     let names: Vec<&str> = held.iter().map(|(name, _)| *name).collect();
-    let mut findings = vec![Finding::ok(name, format!("can be used; held: {}", names.join(", ")))];
+    let mut findings = vec![DoctorFinding::ok(name, format!("can be used; held: {}", names.join(", ")))];
     if let Some(engine) = &health.engine {
-        findings.push(Finding::ok(name, engine.to_string()));
+        findings.push(DoctorFinding::ok(name, engine.to_string()));
         if !engine.image_present {
             let detail = format!("the image {} is not there yet", engine.image);
-            findings.push(Finding::warning(name, detail));
+            findings.push(DoctorFinding::warning(name, detail));
         }
     }
     findings.extend(open.into_iter().map(|(what, hold)| {
         let state = if hold.state == GuaranteeState::NotHeld { "not held" } else { "unknown" };
         let reason = hold.reason.as_deref().unwrap_or_default();
-        Finding::warning(name, format!("{what} {state}: {reason}"))
+        DoctorFinding::warning(name, format!("{what} {state}: {reason}"))
     }));
     findings
 }

@@ -18,13 +18,13 @@ use crate::args::ExecArgs;
 use crate::ask::{self, Consent, Decision, Refused};
 use crate::command::config::settings;
 use crate::place::{self, Survivors};
-use crate::screen::{Format, Tone};
+use crate::screen::{OutputFormat, Tone};
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
-use hermes_config::resolve::{self, Making, Session};
+use hermes_config::resolve::{self, ResolveMode, SessionChoice};
 
 /// How often a session may move away under a command that waits for its permit.
-const ATTEMPTS: u32 = 5;
+const MAX_START_ATTEMPTS: u32 = 5;
 
 pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
@@ -34,26 +34,26 @@ pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure
 
 async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let request = args.place.request();
-    let session = Session::new(&request, config)?;
+    let session = SessionChoice::new(&request, config)?;
     if args.dry_run {
         return dry_run(&args, context, config, &session).await;
     }
     let run = async |plan: &ResolvedPlace, place: &OpenPlace| {
         let done = run_in(place, plan, &args, context, config).await;
         let survivors = match &done {
-            Ok(Done::Ended(outcome)) if matches!(outcome.end_reason, EndReason::Background(_)) => {
+            Ok(ExecResult::Ended(outcome)) if matches!(outcome.end_reason, EndReason::Background(_)) => {
                 Survivors::Background
             }
-            Ok(Done::Ended(outcome)) if outcome.leftover.is_some() => Survivors::Leftover,
+            Ok(ExecResult::Ended(outcome)) if outcome.leftover.is_some() => Survivors::Leftover,
             _ => Survivors::None,
         };
         (done.map(|done| (plan.clone(), done)), survivors)
     };
     let (plan, done) = place::with_place(context, config, &request, &session, run).await?;
     match done {
-        Done::Ended(outcome) => report(context, &plan, &session.key, args.cwd.as_deref(), &outcome),
-        Done::Refused(refused) => ask::refuse(context, &refused),
-        Done::Left => Ok(ExitCode::from(130)),
+        ExecResult::Ended(outcome) => report(context, &plan, &session.key, args.cwd.as_deref(), &outcome),
+        ExecResult::Refused(refused) => ask::refuse(context, &refused),
+        ExecResult::Abandoned => Ok(ExitCode::from(130)),
     }
 }
 
@@ -62,15 +62,15 @@ async fn dry_run(
     args: &ExecArgs,
     context: &Context,
     config: &Config,
-    session: &Session,
+    session: &SessionChoice,
 ) -> Result<ExitCode, Failure> {
-    let plan = resolve::plan(context, config, &args.place.request(), session, Making::Never)?;
-    let request = plan.create_request().await.map_err(resolve::fault)?;
+    let plan = resolve::resolve_place(context, config, &args.place.request(), session, ResolveMode::Inspect)?;
+    let request = plan.create_request().await.map_err(resolve::place_failure)?;
     let screen = context.screen;
     if !resolve::has_identity(context) {
         screen.warn("this home is new: what is named after it will have other names");
     }
-    if screen.format == Format::Json {
+    if screen.format == OutputFormat::Json {
         screen.json(&json!({
             "backend": plan.backend_name().as_str(),
             "place": plan.name(),
@@ -103,11 +103,11 @@ async fn dry_run(
 }
 
 /// What became of a command.
-enum Done {
+enum ExecResult {
     Ended(Outcome),
     Refused(Refused),
     /// Nothing ran: whoever was asked has gone.
-    Left,
+    Abandoned,
 }
 
 async fn run_in(
@@ -116,8 +116,8 @@ async fn run_in(
     args: &ExecArgs,
     context: &Context,
     config: &Config,
-) -> Result<Done, Failure> {
-    let wish = wish(args, context, config)?;
+) -> Result<ExecResult, Failure> {
+    let wish = run_options(args, context, config)?;
     let consent = match (args.yes, args.stdin) {
         (true, _) => Consent::Given,
         (false, false) => Consent::Ask,
@@ -127,38 +127,38 @@ async fn run_in(
     let mut command = loop {
         let cwd = match &args.cwd {
             Some(cwd) => cwd.clone(),
-            None => sandbox.cwd().await.map_err(resolve::fault)?,
+            None => sandbox.cwd().await.map_err(resolve::place_failure)?,
         };
-        let job = Job::shell(text(&args.command), cwd);
+        let job = Job::shell(command_text(&args.command), cwd);
         let decision = ask::approve(context, config, plan.place(), plan.session(), job, consent).await?;
         let permit = match decision {
             Decision::Allowed(permit) => permit,
-            Decision::Refused(refused) => return Ok(Done::Refused(refused)),
-            Decision::Interrupted => return Ok(Done::Left),
+            Decision::Refused(refused) => return Ok(ExecResult::Refused(refused)),
+            Decision::Interrupted => return Ok(ExecResult::Abandoned),
         };
         attempts += 1;
         match sandbox.start_command(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.
-            Err(hermes_exec::Error::SessionMoved) if attempts < ATTEMPTS => {}
-            started => break started.map_err(resolve::fault)?,
+            Err(hermes_exec::Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
+            started => break started.map_err(resolve::place_failure)?,
         }
     };
     let mut interrupts = signal(SignalKind::interrupt())?;
     loop {
         tokio::select! {
-            happening = command.next_event() => match happening.map_err(resolve::fault)? {
+            happening = command.next_event() => match happening.map_err(resolve::place_failure)? {
                 CommandEvent::Output(bytes) => context.screen.bytes(&bytes)?,
                 CommandEvent::End(outcome) => {
                     tracing::info!(place = plan.name(), code = outcome.code, "command ended");
-                    return Ok(Done::Ended(outcome));
+                    return Ok(ExecResult::Ended(outcome));
                 }
             },
-            _ = interrupts.recv() => command.interrupt().await.map_err(resolve::fault)?,
+            _ = interrupts.recv() => command.interrupt().await.map_err(resolve::place_failure)?,
         }
     }
 }
 
-fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOptions, Failure> {
+fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOptions, Failure> {
     let input = if args.stdin {
         let mut input = Vec::new();
         io::stdin().lock().read_to_end(&mut input)?;
@@ -180,8 +180,8 @@ fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOption
         (true, _) => {
             OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: ExitNotice::Notify }
         }
-        (false, Format::Text) => OutputMode::Live,
-        (false, Format::Json) => OutputMode::AtEnd,
+        (false, OutputFormat::Text) => OutputMode::Live,
+        (false, OutputFormat::Json) => OutputMode::AtEnd,
     };
     let timeout = Duration::from_secs(args.timeout.unwrap_or(config.terminal.timeout));
     Ok(RunOptions {
@@ -197,7 +197,7 @@ fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOption
 }
 
 /// One word is a whole command line; several are the words of one command, quoted so that they stay what they are.
-fn text(words: &[String]) -> String {
+fn command_text(words: &[String]) -> String {
     match words {
         [line] => line.clone(),
         words => {
@@ -221,17 +221,17 @@ fn report(
     cwd: Option<&str>,
     outcome: &Outcome,
 ) -> Result<ExitCode, Failure> {
-    if outcome.state_loss == StateLoss::Yes && context.screen.format == Format::Text {
+    if outcome.state_loss == StateLoss::Yes && context.screen.format == OutputFormat::Text {
         // Whoever set a variable a while ago must not wonder where it is.
         let note = context.screen.paint(Tone::Quiet, "note");
         let told = "the session's place had ended; its directory, variables and functions begin anew";
-        context.screen.aside(&format!("{note}: {told}"));
+        context.screen.print_stderr(&format!("{note}: {told}"));
     }
     let process = match outcome.end_reason {
         EndReason::Background(id) => Some(ProcessHandle::new(plan.id(), id).to_string()),
         _ => None,
     };
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         context.screen.json(&json!({
             "exit_code": outcome.code,
             "output": String::from_utf8_lossy(&outcome.output),
@@ -252,8 +252,8 @@ fn report(
         context.screen.line(&process)?;
     } else {
         match outcome.end_reason {
-            EndReason::TimedOut => context.screen.aside("stopped at its time limit"),
-            EndReason::BadDirectory => context.screen.aside(&match cwd {
+            EndReason::TimedOut => context.screen.print_stderr("stopped at its time limit"),
+            EndReason::BadDirectory => context.screen.print_stderr(&match cwd {
                 Some(cwd) => format!("nothing was run: {} is not a directory there", escape(cwd)),
                 None => {
                     let next = escape(&outcome.cwd);

@@ -9,7 +9,7 @@ use crate::args::PlaceArgs;
 use crate::command::config::settings;
 use hermes_config::failure::Failure;
 use hermes_config::resolve::PlaceRequest;
-use hermes_config::resolve::{self, Making, Session};
+use hermes_config::resolve::{self, ResolveMode, SessionChoice};
 
 /// Lets another process make places ready, if any are wanted.
 pub(crate) fn start(context: &Context, request: &PlaceRequest, plan: &ResolvedPlace) -> Result<(), Failure> {
@@ -35,8 +35,14 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
     rustix::process::setsid().map_err(std::io::Error::from)?;
     let config = settings(context)?;
     let request = args.request();
-    let plan = resolve::plan(context, config, &request, &Session::new(&request, config)?, Making::Later)?;
+    let plan = resolve::resolve_place(
+        context,
+        config,
+        &request,
+        &SessionChoice::new(&request, config)?,
+        ResolveMode::Create,
+    )?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(plan.fill_warm_pool()).map_err(resolve::fault)?;
+    runtime.block_on(plan.fill_warm_pool()).map_err(resolve::place_failure)?;
     Ok(ExitCode::SUCCESS)
 }

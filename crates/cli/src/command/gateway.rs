@@ -21,13 +21,13 @@ use crate::Context;
 use crate::args::GatewayAction;
 use crate::chat_host::{self, ChatHouse};
 use crate::command::config::settings;
-use crate::screen::Format;
-use hermes_config::failure::{Failure, Kind};
+use crate::screen::OutputFormat;
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::file::make_home;
 use hermes_config::keys::{BusyInput, Config, ResetMode};
 use hermes_config::resolve;
-use hermes_config::resolve::chat::{self, Account};
-use hermes_config::resolve::gateway::{backend, sharing, warning};
+use hermes_config::resolve::chat::{self, ChatAccount};
+use hermes_config::resolve::gateway::{chat_backend, local_backend_warning, session_scope};
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
@@ -65,12 +65,12 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
     let home = context.home.path();
     make_home(home)?;
     let _lock = locked(service::lock_home(home).await?, "a gateway already serves this home")?;
-    if let Some(warning) = warning(config) {
-        context.screen.warn(&warning);
+    if let Some(warning) = local_backend_warning(config) {
+        context.screen.warn(&local_backend_warning);
     }
     let accounts = chat::accounts(config)?;
     if accounts.is_empty() {
-        return Err(Failure::new(Kind::Configuration, "no chat platform is set up").hint(
+        return Err(Failure::new(FailureKind::Configuration, "no chat platform is set up").hint(
             "`hermes config set discord.bot_token -` reads the token of a Discord bot from standard input",
         ));
     }
@@ -82,7 +82,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
     let store = resolve::store::open(context).await?;
     service::announce_restart(home, &store)
         .await
-        .map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
+        .map_err(|error| Failure::new(FailureKind::Failed, error.to_string()))?;
     let own = Context { config: context.reloaded(), screen: context.screen };
     let host = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
     if let Some(Failure { message, hints, .. }) = host.trouble() {
@@ -100,7 +100,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
         let retention = config.sessions.retention_days.saturating_mul(SECONDS_PER_DAY);
         supervisor.prune_sessions(Duration::from_secs(retention));
     }
-    tracing::info!("serving chats; commands run on {}", backend(config));
+    tracing::info!("serving chats; commands run on {}", chat_backend(config));
     let mut failure = None;
     let mut end = ServeEnd::Stop;
     loop {
@@ -113,7 +113,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
                 None => break,
                 Some(Ok(())) => continue,
                 Some(Err(error)) => {
-                    failure = Some(Failure::new(Kind::Unavailable, error.reason).hint(error.hint));
+                    failure = Some(Failure::new(FailureKind::Unavailable, error.reason).hint(error.hint));
                     continue;
                 }
             },
@@ -140,7 +140,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
 /// The lock, or the error if another process holds it.
 fn locked(lock: Option<File>, message: &str) -> Result<File, Failure> {
     let hint = "`hermes gateway status` shows it; stop it before you start another one";
-    lock.ok_or_else(|| Failure::new(Kind::Unavailable, message).hint(hint))
+    lock.ok_or_else(|| Failure::new(FailureKind::Unavailable, message).hint(hint))
 }
 
 fn reset_policy(config: &Config) -> ResetPolicy {
@@ -161,7 +161,7 @@ fn reset_policy(config: &Config) -> ResetPolicy {
 
 fn gateway_settings(config: &Config, home: &Path, streaming: StreamingOptions) -> GatewaySettings {
     GatewaySettings {
-        scope: sharing(config),
+        scope: session_scope(config),
         busy: match config.display.busy_input_mode {
             BusyInput::Queue => BusyPolicy::Queue,
             BusyInput::Interrupt => BusyPolicy::Interrupt,
@@ -181,7 +181,7 @@ fn gateway_settings(config: &Config, home: &Path, streaming: StreamingOptions) -
 }
 
 /// The lock file of an account, shared by all homes of this user so that a bot answers once.
-fn account_lock(context: &Context, account: &Account) -> Result<PathBuf, Failure> {
+fn account_lock(context: &Context, account: &ChatAccount) -> Result<PathBuf, Failure> {
     let state = match context.variable("XDG_STATE_HOME") {
         Some(state) => PathBuf::from(state),
         None => PathBuf::from(context.variable("HOME").unwrap_or("/")).join(".local/state"),
@@ -209,10 +209,10 @@ pub(crate) fn platforms(context: &Context) -> Map<String, Value> {
 fn status(context: &Context) -> Result<ExitCode, Failure> {
     let facts = facts(context);
     let is_running = facts["running"] == true;
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         context.screen.json(&facts)?;
     } else {
         context.screen.text(&health::format_state(&facts))?;
     }
-    Ok(if is_running { ExitCode::SUCCESS } else { Kind::Unavailable.code() })
+    Ok(if is_running { ExitCode::SUCCESS } else { FailureKind::Unavailable.code() })
 }

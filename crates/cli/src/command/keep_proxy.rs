@@ -7,7 +7,7 @@ use hermes_types::Network;
 
 use crate::Context;
 use crate::args::KeepProxyArgs;
-use hermes_config::failure::{Failure, Kind};
+use hermes_config::failure::{Failure, FailureKind};
 
 /// Lets another process serve the proxy of a place, if it has one. That process ends when nothing runs there any more.
 pub(crate) fn start(context: &Context, plan: &ResolvedPlace) -> Result<(), Failure> {
@@ -36,6 +36,6 @@ pub(crate) fn run(args: &KeepProxyArgs) -> Result<ExitCode, Failure> {
     rustix::process::setsid().map_err(std::io::Error::from)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let kept = runtime.block_on(proxy::serve_while_running(&args.run, &args.place));
-    kept.map_err(|error| Failure::new(Kind::Unavailable, error.to_string()))?;
+    kept.map_err(|error| Failure::new(FailureKind::Unavailable, error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }

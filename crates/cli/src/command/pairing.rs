@@ -10,15 +10,15 @@ use serde_json::json;
 
 use crate::Context;
 use crate::args::PairingAction;
-use crate::screen::{Format, Tone, age, one_line};
-use hermes_config::failure::{Failure, Kind};
-use hermes_config::resolve::store::{find, told};
+use crate::screen::{OutputFormat, Tone, format_age, one_line};
+use hermes_config::failure::{Failure, FailureKind};
+use hermes_config::resolve::store::{find, store_failure};
 
 pub(crate) fn run(action: PairingAction, context: &Context) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let store = find(context).await?;
-        let done = act(action, context, store.as_ref()).await;
+        let done = run_action(action, context, store.as_ref()).await;
         if let Some(store) = store {
             store.close().await;
         }
@@ -27,7 +27,7 @@ pub(crate) fn run(action: PairingAction, context: &Context) -> Result<ExitCode, 
 }
 
 /// Without a database nobody waits and nobody was let in.
-async fn act(action: PairingAction, context: &Context, store: Option<&Store>) -> Result<(), Failure> {
+async fn run_action(action: PairingAction, context: &Context, store: Option<&Store>) -> Result<(), Failure> {
     match action {
         PairingAction::Ls => list(context, store).await,
         PairingAction::Approve { platform, code } => approve(context, store, platform, &code).await,
@@ -39,20 +39,20 @@ async fn act(action: PairingAction, context: &Context, store: Option<&Store>) ->
 async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
     let (pending, paired) = match store {
         Some(store) => (
-            store.pending_users(Timestamp::now()).await.map_err(told)?,
-            store.paired_users().await.map_err(told)?,
+            store.pending_users(Timestamp::now()).await.map_err(store_failure)?,
+            store.paired_users().await.map_err(store_failure)?,
         ),
         None => (Vec::new(), Vec::new()),
     };
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         return context.screen.json(&json!({"pending": pending, "paired": paired}));
     }
     if pending.is_empty() && paired.is_empty() {
-        context.screen.aside("nobody waits to be let in, and nobody was");
+        context.screen.print_stderr("nobody waits to be let in, and nobody was");
         return Ok(());
     }
     let waits = |one: &PendingUser| {
-        let state = format!("waits, {} left", age(left(one.expires)));
+        let state = format!("waits, {} left", format_age(time_left(one.expires)));
         vec![one.platform.clone(), one_line(&one.user, 40), state, one_line(&one.name, 60)]
     };
     let is_in = |one: &PairedUser| {
@@ -60,7 +60,7 @@ async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
         vec![
             one.platform.clone(),
             one_line(&one.user, 40),
-            format!("in for {}", age(since)),
+            format!("in for {}", format_age(since)),
             one_line(&one.name, 60),
         ]
     };
@@ -76,13 +76,14 @@ async fn approve(
 ) -> Result<(), Failure> {
     let word = platform.as_str();
     let nobody = || {
-        Failure::new(Kind::Failed, format!("nobody who waits on {word} has this code"))
+        Failure::new(FailureKind::Failed, format!("nobody who waits on {word} has this code"))
             .hint("`hermes pairing ls` lists who waits; a code ends after an hour, and writing to the bot gives a new one")
     };
     let Some(store) = store else { return Err(nobody()) };
-    match store.approve_code(word, code, Timestamp::now()).await.map_err(told)? {
-        ApprovalResult::Approved(paired) if context.screen.format == Format::Json => {
+    match store.approve_code(word, code, Timestamp::now()).await.map_err(store_failure)? {
+        ApprovalResult::Approved(paired) if context.screen.format == OutputFormat::Json => {
             context.screen.json(&json!(paired))
+        }
         }
         ApprovalResult::Approved(paired) => {
             let name = one_line(&format!("{} ({})", paired.name, paired.user), 120);
@@ -94,8 +95,11 @@ async fn approve(
         }
         ApprovalResult::WrongCode { .. } => Err(nobody()),
         ApprovalResult::Locked { until } => Err(Failure::new(
-            Kind::Refused,
-            format!("too many wrong codes: nothing is approved on {word} for another {}", age(left(until))),
+            FailureKind::Refused,
+            format!(
+                "too many wrong codes: nothing is approved on {word} for another {}",
+                format_age(time_left(until))
+            ),
         )
         .hint("those who wait can write to the bot again after that")),
     }
@@ -111,39 +115,42 @@ async fn revoke(
     // As `platform:id`, people are named elsewhere.
     let user = user.strip_prefix(word).and_then(|rest| rest.strip_prefix(':')).unwrap_or(user);
     let was_in = match store {
-        Some(store) => store.revoke_pairing(word, user).await.map_err(told)?,
+        Some(store) => store.revoke_pairing(word, user).await.map_err(store_failure)?,
         None => false,
     };
     if !was_in {
         let message = format!("`{}` was not let in on {word}", one_line(user, 60));
-        return Err(Failure::new(Kind::Failed, message).hint(
+        return Err(Failure::new(FailureKind::Failed, message).hint(
             "`hermes pairing ls` lists who was; those on an allow list are named in the configuration",
         ));
     }
     match context.screen.format {
-        Format::Json => context.screen.json(&json!({"platform": word, "user": user, "revoked": true})),
-        Format::Text => context.screen.line(&format!("{} is let in on {word} no longer", one_line(user, 60))),
+        OutputFormat::Json => context.screen.json(&json!({"platform": word, "user": user, "revoked": true})),
+        OutputFormat::Text => {
+            context.screen.line(&format!("{} is let in on {word} no longer", one_line(user, 60)))
+        }
     }
 }
 
 async fn clear(context: &Context, store: Option<&Store>, platform: Option<Platform>) -> Result<(), Failure> {
     let cleared = match store {
-        Some(store) => {
-            store.clear_pending(platform.map(Platform::as_str), Timestamp::now()).await.map_err(told)?
-        }
+        Some(store) => store
+            .clear_pending(platform.map(Platform::as_str), Timestamp::now())
+            .await
+            .map_err(store_failure)?,
         None => 0,
     };
     match (context.screen.format, cleared) {
-        (Format::Json, _) => context.screen.json(&json!({"cleared": cleared})),
-        (Format::Text, 0) => {
-            context.screen.aside("nobody waited");
+        (OutputFormat::Json, _) => context.screen.json(&json!({"cleared": cleared})),
+        (OutputFormat::Text, 0) => {
+            context.screen.print_stderr("nobody waited");
             Ok(())
         }
-        (Format::Text, 1) => context.screen.line("forgot one who waited"),
-        (Format::Text, _) => context.screen.line(&format!("forgot {cleared} who waited")),
+        (OutputFormat::Text, 1) => context.screen.line("forgot one who waited"),
+        (OutputFormat::Text, _) => context.screen.line(&format!("forgot {cleared} who waited")),
     }
 }
 
-fn left(until: Timestamp) -> Duration {
+fn time_left(until: Timestamp) -> Duration {
     Duration::from_secs(until.seconds().saturating_sub(Timestamp::now().seconds()))
 }

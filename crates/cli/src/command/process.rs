@@ -15,8 +15,8 @@ use crate::Context;
 use crate::args::ProcessAction;
 use crate::ask::{self, Consent, Decision};
 use crate::command::config::settings;
-use crate::screen::{Format, age, one_line};
-use hermes_config::failure::{Failure, Kind};
+use crate::screen::{OutputFormat, format_age, one_line};
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
 use hermes_config::resolve;
 
@@ -64,7 +64,7 @@ enum End {
 
 async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
     let mut all: Vec<(PlaceRecord, ProcessView)> = Vec::new();
-    for found in places.list().await.map_err(resolve::fault)? {
+    for found in places.list().await.map_err(resolve::place_failure)? {
         if matches!(found.state, PlaceState::Running(_)) {
             // A place that ended just now has nothing that runs.
             let Ok(processes) = found.processes().await else { continue };
@@ -72,13 +72,15 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
             all.extend(views.into_iter().map(|view| (found.record.clone(), view)));
         }
     }
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         let list: Vec<Value> = all.iter().map(|(record, view)| facts(record, view)).collect();
         context.screen.json(&json!({"processes": list}))?;
         return Ok(ExitCode::SUCCESS);
     }
     if all.is_empty() {
-        context.screen.aside("nothing runs in the background; `hermes exec --background` starts something");
+        context
+            .screen
+            .print_stderr("nothing runs in the background; `hermes exec --background` starts something");
         return Ok(ExitCode::SUCCESS);
     }
     let row = |(record, view): &(PlaceRecord, ProcessView)| {
@@ -90,7 +92,7 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
         vec![
             handle(record, view),
             state,
-            age(view.age),
+            format_age(view.age),
             one_line(&record.session, 24),
             one_line(&String::from_utf8_lossy(&view.command), 60),
         ]
@@ -110,24 +112,24 @@ struct One {
 impl One {
     async fn find(places: &Places, id: &str) -> Result<Self, Failure> {
         let handle: ProcessHandle = id.parse().map_err(|error: hermes_exec::process::InvalidHandle| {
-            Failure::new(Kind::Usage, format!("`{id}` is {error}"))
+            Failure::new(FailureKind::Usage, format!("`{id}` is {error}"))
         })?;
         let gone = || {
-            Failure::new(Kind::Failed, format!("there is no process `{id}`"))
+            Failure::new(FailureKind::Failed, format!("there is no process `{id}`"))
                 .hint("`hermes process ls` lists them; they are forgotten half an hour after their end")
         };
         // By its identity alone: a session may be called like the place of another.
-        let mut listed = places.list().await.map_err(resolve::fault)?.into_iter();
+        let mut listed = places.list().await.map_err(resolve::place_failure)?.into_iter();
         let is_meant = |found: &ListedPlace| found.record.place.as_str().starts_with(&handle.place);
         let found = listed.find(is_meant).filter(|found| matches!(found.state, PlaceState::Running(_)));
         let found = found.ok_or_else(gone)?;
-        let processes = found.processes().await.map_err(resolve::fault)?;
+        let processes = found.processes().await.map_err(resolve::place_failure)?;
         processes.show(handle.process).await.map_err(|_missing| gone())?;
         Ok(Self { handle, found, processes })
     }
 
     async fn view(&self) -> Result<ProcessView, Failure> {
-        self.processes.show(self.handle.process).await.map_err(resolve::fault)
+        self.processes.show(self.handle.process).await.map_err(resolve::place_failure)
     }
 
     async fn log(&self, from: u64, limit: Option<u64>, context: &Context) -> Result<ExitCode, Failure> {
@@ -135,21 +137,24 @@ impl One {
         let mut collected = Vec::new();
         loop {
             let wanted = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
-            let page =
-                self.processes.output(self.handle.process, at, wanted).await.map_err(resolve::fault)?;
+            let page = self
+                .processes
+                .output(self.handle.process, at, wanted)
+                .await
+                .map_err(resolve::place_failure)?;
             at = page.offset + page.data.len() as u64;
             left = left.saturating_sub(page.data.len() as u64);
             let is_last = page.data.is_empty() || left == 0 || at >= page.total;
             match context.screen.format {
-                Format::Text => context.screen.bytes(&page.data)?,
+                OutputFormat::Text => context.screen.bytes(&page.data)?,
                 // One document must be whole, so it has an end.
-                Format::Json => collected.extend_from_slice(&page.data),
+                OutputFormat::Json => collected.extend_from_slice(&page.data),
             }
             if is_last || collected.len() > MOST_JSON {
                 break;
             }
         }
-        if context.screen.format == Format::Json {
+        if context.screen.format == OutputFormat::Json {
             let view = self.view().await?;
             let mut facts = facts(&self.found.record, &view);
             facts["output"] = Value::from(String::from_utf8_lossy(&collected));
@@ -160,15 +165,16 @@ impl One {
     }
 
     async fn follow(&self, from: u64, context: &Context) -> Result<ExitCode, Failure> {
-        if context.screen.format == Format::Json {
-            return Err(Failure::new(Kind::Usage, "`--follow` has no end, so it makes no document")
+        if context.screen.format == OutputFormat::Json {
+            return Err(Failure::new(FailureKind::Usage, "`--follow` has no end, so it makes no document")
                 .hint("leave `--json` or `--follow` out"));
         }
-        let mut followed = self.processes.follow(self.handle.process, from).await.map_err(resolve::fault)?;
+        let mut followed =
+            self.processes.follow(self.handle.process, from).await.map_err(resolve::place_failure)?;
         let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
             tokio::select! {
-                page = followed.next_page() => match page.map_err(|error| resolve::fault(error.into()))? {
+                page = followed.next_page() => match page.map_err(|error| resolve::place_failure(error.into()))? {
                     Some(page) => context.screen.bytes(&page.data)?,
                     None => return Ok(ExitCode::SUCCESS),
                 },
@@ -185,17 +191,17 @@ impl One {
             let left = timeout.map_or(WAIT, |timeout| timeout.saturating_sub(begun.elapsed()).min(WAIT));
             let view = self.processes.wait(self.handle.process, left);
             let view = tokio::select! {
-                view = view => view.map_err(resolve::fault)?,
+                view = view => view.map_err(resolve::place_failure)?,
                 _ = interrupts.recv() => return Ok(ExitCode::from(130)),
             };
             let ended = view.exit.as_ref().map(|ended| ended.code);
             if ended.is_none() && timeout.is_none_or(|timeout| begun.elapsed() < timeout) {
                 continue;
             }
-            if context.screen.format == Format::Json {
+            if context.screen.format == OutputFormat::Json {
                 context.screen.json(&facts(&self.found.record, &view))?;
             } else if ended.is_none() {
-                context.screen.aside("still running");
+                context.screen.print_stderr("still running");
             }
             return Ok(ExitCode::from(ended.map_or(124, |code| u8::try_from(code).unwrap_or(1))));
         }
@@ -203,11 +209,13 @@ impl One {
 
     async fn kill(&self, context: &Context) -> Result<ExitCode, Failure> {
         let before = self.view().await?.tree;
-        let view = self.processes.kill(self.handle.process).await.map_err(resolve::fault)?;
+        let view = self.processes.kill(self.handle.process).await.map_err(resolve::place_failure)?;
         match (context.screen.format, before) {
-            (Format::Json, _) => context.screen.json(&facts(&self.found.record, &view))?,
-            (Format::Text, TreeStatus::Alive) => context.screen.line(&format!("killed {}", self.handle))?,
-            (Format::Text, TreeStatus::Gone) => {
+            (OutputFormat::Json, _) => context.screen.json(&facts(&self.found.record, &view))?,
+            (OutputFormat::Text, TreeStatus::Alive) => {
+                context.screen.line(&format!("killed {}", self.handle))?
+            }
+            (OutputFormat::Text, TreeStatus::Gone) => {
                 context.screen.line(&format!("{} had ended already", self.handle))?;
             }
         }
@@ -233,12 +241,15 @@ impl One {
         let count = text.len();
         let view = self.view().await?;
         if view.exit.is_some() {
-            return Err(Failure::new(Kind::Failed, format!("{} has ended and takes no input", self.handle))
-                .hint("`hermes process log` prints what it said"));
+            return Err(Failure::new(
+                FailureKind::Failed,
+                format!("{} has ended and takes no input", self.handle),
+            )
+            .hint("`hermes process log` prints what it said"));
         }
         if count > 0 {
             let place = self.found.record.place(context.home.path()).ok_or_else(|| {
-                Failure::new(Kind::Failed, "this place was made by another version of hermes")
+                Failure::new(FailureKind::Failed, "this place was made by another version of hermes")
             })?;
             let session = SessionKey::new(&self.found.record.session);
             let cwd = String::from_utf8_lossy(&view.cwd).into_owned();
@@ -249,12 +260,12 @@ impl One {
                 Decision::Refused(refused) => return ask::refuse(context, &refused),
                 Decision::Interrupted => return Ok(ExitCode::from(130)),
             };
-            self.processes.write(self.handle.process, permit).await.map_err(resolve::fault)?;
+            self.processes.write(self.handle.process, permit).await.map_err(resolve::place_failure)?;
         }
         if end == End::Close {
-            self.processes.close_input(self.handle.process).await.map_err(resolve::fault)?;
+            self.processes.close_input(self.handle.process).await.map_err(resolve::place_failure)?;
         }
-        if context.screen.format == Format::Json {
+        if context.screen.format == OutputFormat::Json {
             context.screen.json(&json!({"written": count, "closed": end == End::Close}))?;
         }
         Ok(ExitCode::SUCCESS)

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::Context;
 use crate::args::SandboxAction;
 use crate::command::config::settings;
-use crate::screen::{Format, Tone, age, one_line};
-use hermes_config::failure::{Failure, Kind};
+use crate::screen::{OutputFormat, Tone, format_age, one_line};
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::resolve;
 
 pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, Failure> {
@@ -54,13 +54,13 @@ enum Files {
 }
 
 async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
-    let found = places.list().await.map_err(resolve::fault)?;
-    if context.screen.format == Format::Json {
+    let found = places.list().await.map_err(resolve::place_failure)?;
+    if context.screen.format == OutputFormat::Json {
         context.screen.json(&json!({"places": found.iter().map(facts).collect::<Vec<_>>()}))?;
         return Ok(ExitCode::SUCCESS);
     }
     if found.is_empty() {
-        context.screen.aside("there are no places; `hermes exec` and `hermes shell` make them");
+        context.screen.print_stderr("there are no places; `hermes exec` and `hermes shell` make them");
         return Ok(ExitCode::SUCCESS);
     }
     let row = |found: &ListedPlace| {
@@ -68,7 +68,7 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
             found.record.name.clone(),
             found.record.backend.clone(),
             state(found),
-            age(since(found)),
+            format_age(since(found)),
             session(&found.record, 40),
         ]
     };
@@ -85,9 +85,13 @@ fn session(record: &PlaceRecord, most: usize) -> String {
 async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, Failure> {
     let found = one(places, id).await?;
     let processes = match found.state {
-        PlaceState::Running(_) => {
-            found.processes().await.map_err(resolve::fault)?.list().await.map_err(resolve::fault)?
-        }
+        PlaceState::Running(_) => found
+            .processes()
+            .await
+            .map_err(resolve::place_failure)?
+            .list()
+            .await
+            .map_err(resolve::place_failure)?,
         PlaceState::Unresponsive | PlaceState::OtherRunDir | PlaceState::Stopped => Vec::new(),
     };
     let views: Vec<Value> = processes.iter().map(|view| super::process::facts(&found.record, view)).collect();
@@ -100,7 +104,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     facts["request"] = json!(found.record.request);
     facts["unenforced"] = json!(found.record.unenforced);
     facts["processes"] = Value::from(views);
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         context.screen.json(&facts)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -109,7 +113,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
         ("backend", found.record.backend.clone()),
         ("session", session(&found.record, 200)),
         ("state", state(&found)),
-        ("age", age(since(&found))),
+        ("age", format_age(since(&found))),
         ("lifetime", format!("{} s of idleness", found.record.lifetime)),
         ("reaches", reach(&found)),
     ];
@@ -152,7 +156,7 @@ async fn remove(
             found = one(places, id).await?;
         }
         if use_of == InUse::Refuse && is_used(&found) {
-            return Err(Failure::new(Kind::Failed, format!("{} is in use", found.record.name))
+            return Err(Failure::new(FailureKind::Failed, format!("{} is in use", found.record.name))
                 .hint("`hermes sandbox show` says by what; `--force` ends it all the same"));
         }
         if !chosen.iter().any(|other| other.record.name == found.record.name) {
@@ -160,12 +164,12 @@ async fn remove(
         }
     }
     for found in &chosen {
-        found.remove().await.map_err(resolve::fault)?;
-        if context.screen.format == Format::Text {
+        found.remove().await.map_err(resolve::place_failure)?;
+        if context.screen.format == OutputFormat::Text {
             context.screen.line(&found.record.name)?;
         }
     }
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         let names: Vec<&str> = chosen.iter().map(|found| found.record.name.as_str()).collect();
         context.screen.json(&json!({"removed": names}))?;
     }
@@ -173,31 +177,31 @@ async fn remove(
 }
 
 async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitCode, Failure> {
-    let mut all = places.list().await.map_err(resolve::fault)?;
+    let mut all = places.list().await.map_err(resolve::place_failure)?;
     if all.iter().any(is_watched) {
         // Somebody who has just left is counted for a moment more.
         tokio::time::sleep(MOMENT).await;
-        all = places.list().await.map_err(resolve::fault)?;
+        all = places.list().await.map_err(resolve::place_failure)?;
     }
     let unused: Vec<ListedPlace> = all.into_iter().filter(|found| !is_used(found)).collect();
     let (asleep, awake): (Vec<_>, Vec<_>) =
         unused.into_iter().partition(|found| found.state == PlaceState::Stopped);
     let names: Vec<String> = awake.iter().map(|found| found.record.name.clone()).collect();
     let failed = places.end_all(awake.clone()).await;
-    places.remove_stale().await.map_err(resolve::fault)?;
+    places.remove_stale().await.map_err(resolve::place_failure)?;
     let mut removed = Vec::new();
     if files == Files::Remove {
         for found in asleep.iter().chain(&awake).filter(|found| found.record.files.is_some()) {
-            found.remove().await.map_err(resolve::fault)?;
+            found.remove().await.map_err(resolve::place_failure)?;
             removed.push(found.record.name.clone());
         }
     }
     if let Some((found, error)) = failed.first() {
-        return Err(Failure::new(Kind::Failed, format!("{}: {error}", found.record.name)));
+        return Err(Failure::new(FailureKind::Failed, format!("{}: {error}", found.record.name)));
     }
     match context.screen.format {
-        Format::Json => context.screen.json(&json!({"ended": names, "files_removed": removed}))?,
-        Format::Text => {
+        OutputFormat::Json => context.screen.json(&json!({"ended": names, "files_removed": removed}))?,
+        OutputFormat::Text => {
             let count =
                 |number: usize| if number == 1 { "1 place".to_owned() } else { format!("{number} places") };
             context.screen.line(&format!("ended {}", count(names.len())))?;
@@ -205,7 +209,9 @@ async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitC
                 context.screen.line(&format!("removed the files of {}", count(removed.len())))?;
             } else if !asleep.is_empty() {
                 let kept = count(asleep.len());
-                context.screen.aside(&format!("kept the files of {kept} that sleep; `--files` removes them"));
+                context
+                    .screen
+                    .print_stderr(&format!("kept the files of {kept} that sleep; `--files` removes them"));
             }
         }
     }
@@ -214,14 +220,14 @@ async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitC
 
 /// The one place that is meant.
 async fn one(places: &Places, id: &str) -> Result<ListedPlace, Failure> {
-    let mut found = places.find(id).await.map_err(resolve::fault)?;
+    let mut found = places.find(id).await.map_err(resolve::place_failure)?;
     match (found.pop(), found.len()) {
         (Some(found), 0) => Ok(found),
         (Some(_), more) => {
-            Err(Failure::new(Kind::Usage, format!("`{id}` could be any of {} places", more + 1))
+            Err(Failure::new(FailureKind::Usage, format!("`{id}` could be any of {} places", more + 1))
                 .hint("`hermes sandbox ls` lists their names"))
         }
-        (None, _) => Err(Failure::new(Kind::Failed, format!("there is no place `{id}`"))
+        (None, _) => Err(Failure::new(FailureKind::Failed, format!("there is no place `{id}`"))
             .hint("`hermes sandbox ls` lists them")),
     }
 }
@@ -247,7 +253,7 @@ fn since(found: &ListedPlace) -> Duration {
 fn state(found: &ListedPlace) -> String {
     match found.state {
         PlaceState::Running(stats) if stats.running > 0 => format!("{} running", stats.running),
-        PlaceState::Running(stats) => format!("idle {}", age(stats.idle)),
+        PlaceState::Running(stats) => format!("idle {}", format_age(stats.idle)),
         PlaceState::Unresponsive => "silent".to_owned(),
         PlaceState::OtherRunDir => "elsewhere".to_owned(),
         PlaceState::Stopped => "asleep".to_owned(),

@@ -18,20 +18,20 @@ use crate::args::SessionsAction;
 use crate::ask::{Consent, confirm};
 use crate::chat_host;
 use crate::command::config::settings;
-use crate::screen::{Format, Tone, age, one_line};
-use hermes_config::failure::{Failure, Kind};
-use hermes_config::resolve::store::{find, told};
+use crate::screen::{OutputFormat, Tone, format_age, one_line};
+use hermes_config::failure::{Failure, FailureKind};
+use hermes_config::resolve::store::{find, store_failure};
 
 /// Sessions of one page, when all are wanted.
-const PAGE: usize = 200;
+const PAGE_SIZE: usize = 200;
 /// Messages that are shown at most; the others are in the export.
-const MOST_SHOWN: u32 = 10_000;
+const MAX_SHOWN_CHARS: u32 = 10_000;
 
 pub(crate) fn run(action: SessionsAction, context: &Context) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let store = find(context).await?;
-        let done = act(action, context, store.as_ref()).await;
+        let done = run_action(action, context, store.as_ref()).await;
         if let Some(store) = store {
             store.close().await;
         }
@@ -40,7 +40,11 @@ pub(crate) fn run(action: SessionsAction, context: &Context) -> Result<ExitCode,
 }
 
 /// Without a database there are no sessions; that is no fault.
-async fn act(action: SessionsAction, context: &Context, store: Option<&Store>) -> Result<ExitCode, Failure> {
+async fn run_action(
+    action: SessionsAction,
+    context: &Context,
+    store: Option<&Store>,
+) -> Result<ExitCode, Failure> {
     match (action, store) {
         (SessionsAction::Ls { limit, after, source, archived, all }, store) => {
             let shelf = match (all, archived) {
@@ -59,7 +63,7 @@ async fn act(action: SessionsAction, context: &Context, store: Option<&Store>) -
             let which = if all { MessageFilter::All } else { MessageFilter::Active };
             show(context, store, &id, limit, which).await
         }
-        (SessionsAction::Show { id, .. }, None) => Err(told(Error::NoSession(id))),
+        (SessionsAction::Show { id, .. }, None) => Err(store_failure(Error::NoSession(id))),
         (SessionsAction::Rm { ids }, store) => remove(context, store, &ids).await,
         (SessionsAction::Prune { older_than, dry_run: true, .. }, store) => {
             prunable(context, store, before(older_than)).await
@@ -83,10 +87,10 @@ fn since(at: Timestamp) -> Duration {
     Duration::from_secs(Timestamp::now().seconds().saturating_sub(at.seconds()))
 }
 
-async fn one(store: Option<&Store>, word: &str) -> Result<SessionRow, Failure> {
+async fn find_session(store: Option<&Store>, word: &str) -> Result<SessionRow, Failure> {
     match store {
-        Some(store) => store.find_session(&Viewer::Owner, word).await.map_err(told),
-        None => Err(told(Error::NoSession(word.to_owned()))),
+        Some(store) => store.find_session(&Viewer::Owner, word).await.map_err(store_failure),
+        None => Err(store_failure(Error::NoSession(word.to_owned()))),
     }
 }
 
@@ -101,23 +105,23 @@ async fn list(
     let found = match store {
         Some(store) => {
             let listing = SessionQuery { source, filter: shelf, after: after.map(SessionId::new), limit };
-            store.sessions(&Viewer::Owner, listing).await.map_err(told)?
+            store.sessions(&Viewer::Owner, listing).await.map_err(store_failure)?
         }
         None => Vec::new(),
     };
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         let facts: Vec<Value> = found.iter().map(facts).collect();
         context.screen.json(&json!({"sessions": facts}))?;
         return Ok(ExitCode::SUCCESS);
     }
     if found.is_empty() {
-        context.screen.aside("there are no sessions");
+        context.screen.print_stderr("there are no sessions");
         return Ok(ExitCode::SUCCESS);
     }
     let row = |session: &SessionRow| {
         vec![
             session.id.to_string(),
-            age(since(session.touched)),
+            format_age(since(session.touched)),
             one_line(&session.source, 12),
             session.messages.to_string(),
             one_line(&session.model, 30),
@@ -136,11 +140,11 @@ async fn show(
     limit: u32,
     which: MessageFilter,
 ) -> Result<ExitCode, Failure> {
-    let session = one(Some(store), word).await?;
+    let session = find_session(Some(store), word).await?;
     let last = u32::try_from(session.messages).unwrap_or(u32::MAX);
-    let first = Seq::new(last.saturating_sub(limit.min(MOST_SHOWN)));
-    if context.screen.format == Format::Text {
-        let mut text = head(context, &session);
+    let first = Seq::new(last.saturating_sub(limit.min(MAX_SHOWN_CHARS)));
+    if context.screen.format == OutputFormat::Text {
+        let mut text = session_header(context, &session);
         if first > Seq::START {
             let line =
                 format!("({} earlier messages; `hermes sessions export` has them all)", first.number());
@@ -151,17 +155,17 @@ async fn show(
     let mut messages = Vec::new();
     let mut after = first;
     loop {
-        let page = store.messages(&session.id, which, after, PAGE).await.map_err(told)?;
+        let page = store.messages(&session.id, which, after, PAGE_SIZE).await.map_err(store_failure)?;
         let Some(kept) = page.last() else { break };
         after = kept.seq;
         match context.screen.format {
-            Format::Json => messages.extend(page),
-            Format::Text => page
+            OutputFormat::Json => messages.extend(page),
+            OutputFormat::Text => page
                 .iter()
                 .try_for_each(|kept| context.screen.text(&format!("\n{}", message(context, kept))))?,
         }
     }
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         let mut facts = facts(&session);
         facts["skipped"] = json!(first.number());
         facts["messages"] = json!(messages);
@@ -170,7 +174,7 @@ async fn show(
     Ok(ExitCode::SUCCESS)
 }
 
-fn head(context: &Context, session: &SessionRow) -> String {
+fn session_header(context: &Context, session: &SessionRow) -> String {
     let lineage = |lineage: Lineage| match lineage {
         Lineage::Continuation => "continues",
         Lineage::Branch => "branched from",
@@ -183,16 +187,16 @@ fn head(context: &Context, session: &SessionRow) -> String {
         ("title", session.title.clone().unwrap_or_else(|| "-".to_owned())),
         ("source", format!("{}, {}", session.source, session.person.as_str())),
         ("model", format!("{} ({})", session.model, session.provider)),
-        ("began", format!("{} ago", age(since(session.started)))),
-        ("used", format!("{} ago", age(since(session.touched)))),
+        ("began", format!("{} ago", format_age(since(session.started)))),
+        ("used", format!("{} ago", format_age(since(session.touched)))),
         ("usage", format!("{} calls, {} tokens in, {} out", session.api_calls, usage.prompt(), usage.output)),
-        ("cost", cost(session)),
+        ("cost", format_cost(session)),
     ];
     if let Some((parent, how)) = origin {
         rows.push((lineage(how), parent.to_string()));
     }
     if let (Some(ended), Some(reason)) = (session.ended, &session.end_reason) {
-        rows.push(("ended", format!("{} ago: {reason}", age(since(ended)))));
+        rows.push(("ended", format!("{} ago: {reason}", format_age(since(ended)))));
     }
     rows.extend(session.cwd.clone().map(|cwd| ("directory", cwd)));
     let line = |(name, value): &(&str, String)| {
@@ -202,7 +206,7 @@ fn head(context: &Context, session: &SessionRow) -> String {
 }
 
 /// What a session cost, as far as anybody knows.
-pub(crate) fn cost(session: &SessionRow) -> String {
+pub(crate) fn format_cost(session: &SessionRow) -> String {
     if session.cost == 0 && session.cost_status == CostStatus::Unknown {
         return "unknown".to_owned();
     }
@@ -246,21 +250,21 @@ fn message(context: &Context, kept: &MessageRow) -> String {
 
 async fn search(context: &Context, store: Option<&Store>, wanted: SearchQuery) -> Result<ExitCode, Failure> {
     let hits = match store {
-        Some(store) => store.search(&Viewer::Owner, wanted).await.map_err(told)?,
+        Some(store) => store.search(&Viewer::Owner, wanted).await.map_err(store_failure)?,
         None => Vec::new(),
     };
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         context.screen.json(&json!({"hits": hits}))?;
         return Ok(ExitCode::SUCCESS);
     }
     if hits.is_empty() {
-        context.screen.aside("nothing was found");
+        context.screen.print_stderr("nothing was found");
         return Ok(ExitCode::SUCCESS);
     }
     for hit in &hits {
         let title =
             hit.title.as_deref().map(|title| format!("  {}", one_line(title, 60))).unwrap_or_default();
-        let place = format!("{} {}, {} ago{title}", hit.session, hit.seq.number(), age(since(hit.at)));
+        let place = format!("{} {}, {} ago{title}", hit.session, hit.seq.number(), format_age(since(hit.at)));
         let part = |text: &str| one_line(text, 200);
         let found = context.screen.paint(Tone::Strong, &part(&hit.snippet.found));
         let line = format!("{}{found}{}", part(&hit.snippet.before), part(&hit.snippet.after));
@@ -273,7 +277,7 @@ async fn export(context: &Context, store: Option<&Store>, words: &[String]) -> R
     // All names are looked up first: half of what was asked for is worse than nothing.
     let mut found = Vec::new();
     for word in words {
-        found.push(one(store, word).await?.id);
+        found.push(find_session(store, word).await?.id);
     }
     if let Some(store) = store {
         for id in &found {
@@ -287,8 +291,8 @@ async fn export_all(context: &Context, store: Option<&Store>) -> Result<ExitCode
     let Some(store) = store else { return Ok(ExitCode::SUCCESS) };
     let mut after = None;
     loop {
-        let listing = SessionQuery { filter: ListFilter::All, after, limit: PAGE, source: None };
-        let page = store.sessions(&Viewer::Owner, listing).await.map_err(told)?;
+        let listing = SessionQuery { filter: ListFilter::All, after, limit: PAGE_SIZE, source: None };
+        let page = store.sessions(&Viewer::Owner, listing).await.map_err(store_failure)?;
         let Some(last) = page.last() else { return Ok(ExitCode::SUCCESS) };
         after = Some(last.id.clone());
         for session in &page {
@@ -298,8 +302,8 @@ async fn export_all(context: &Context, store: Option<&Store>) -> Result<ExitCode
 }
 
 async fn print(context: &Context, store: &Store, id: &SessionId) -> Result<(), Failure> {
-    let mut export = store.export(id).await.map_err(told)?;
-    while let Some(piece) = export.next().await.map_err(told)? {
+    let mut export = store.export(id).await.map_err(store_failure)?;
+    while let Some(piece) = export.next().await.map_err(store_failure)? {
         context.screen.text(&piece)?;
     }
     Ok(())
@@ -309,7 +313,7 @@ async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> R
     // All names are looked up before anything is gone: `last` would be another one after that.
     let mut found: Vec<SessionRow> = Vec::new();
     for word in words {
-        let session = one(store, word).await?;
+        let session = find_session(store, word).await?;
         if !found.iter().any(|known| known.id == session.id) {
             found.push(session);
         }
@@ -318,20 +322,23 @@ async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> R
     let mut removed = 0;
     for session in &found {
         let id = &session.id;
-        let goes_on =
-            store.current_session(&session.key).await.map_err(told)?.is_some_and(|current| current.id == *id);
-        removed += store.remove_session(id).await.map_err(told)?;
+        let goes_on = store
+            .current_session(&session.key)
+            .await
+            .map_err(store_failure)?
+            .is_some_and(|current| current.id == *id);
+        removed += store.remove_session(id).await.map_err(store_failure)?;
         // The place of a chat is its conversation's; others may be shared by several.
         if goes_on && Platform::from_name(&session.source).is_some() {
             chat_host::close(context, settings(context)?, store, &session.key).await.map_err(|why| {
-                Failure::new(Kind::Failed, format!("the place of {id} is still there: {why}"))
+                Failure::new(FailureKind::Failed, format!("the place of {id} is still there: {why}"))
             })?;
         }
-        if context.screen.format == Format::Text {
+        if context.screen.format == OutputFormat::Text {
             context.screen.line(&format!("removed {id}"))?;
         }
     }
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         let ids: Vec<&SessionId> = found.iter().map(|session| &session.id).collect();
         context.screen.json(&json!({"removed": ids, "sessions": removed}))?;
     }
@@ -340,13 +347,13 @@ async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> R
 
 async fn prunable(context: &Context, store: Option<&Store>, before: Timestamp) -> Result<ExitCode, Failure> {
     let found = match store {
-        Some(store) => store.prunable(before).await.map_err(told)?,
+        Some(store) => store.prunable(before).await.map_err(store_failure)?,
         None => Vec::new(),
     };
     match context.screen.format {
-        Format::Json => context.screen.json(&json!({"would_remove": found}))?,
-        Format::Text if found.is_empty() => context.screen.aside("nothing is that old"),
-        Format::Text => found.iter().try_for_each(|id| context.screen.line(id.as_str()))?,
+        OutputFormat::Json => context.screen.json(&json!({"would_remove": found}))?,
+        OutputFormat::Text if found.is_empty() => context.screen.print_stderr("nothing is that old"),
+        OutputFormat::Text => found.iter().try_for_each(|id| context.screen.line(id.as_str()))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -358,27 +365,30 @@ async fn prune(
     consent: Consent,
 ) -> Result<ExitCode, Failure> {
     let count = match store {
-        Some(store) => store.prunable(before).await.map_err(told)?.len(),
+        Some(store) => store.prunable(before).await.map_err(store_failure)?.len(),
         None => 0,
     };
     if count > 0 && consent != Consent::Given {
         if consent == Consent::Nobody {
-            return Err(Failure::new(Kind::Refused, format!("{count} sessions would be gone for good"))
-                .hint("`--dry-run` lists them, `--yes` removes them"));
+            return Err(Failure::new(
+                FailureKind::Refused,
+                format!("{count} sessions would be gone for good"),
+            )
+            .hint("`--dry-run` lists them, `--yes` removes them"));
         }
         if !confirm(context, &format!("remove {count} sessions for good? [y/N]"))? {
-            return Err(Failure::new(Kind::Refused, "nothing was removed"));
+            return Err(Failure::new(FailureKind::Refused, "nothing was removed"));
         }
     }
     let pruned = match store {
-        Some(store) if count > 0 => store.prune(before).await.map_err(told)?,
+        Some(store) if count > 0 => store.prune(before).await.map_err(store_failure)?,
         _ => hermes_store::PruneResult::default(),
     };
     match context.screen.format {
-        Format::Json => {
+        OutputFormat::Json => {
             context.screen.json(&json!({"sessions": pruned.sessions, "freed_bytes": pruned.freed_bytes}))?
         }
-        Format::Text => {
+        OutputFormat::Text => {
             let freed = pruned.freed_bytes / 1_000;
             context.screen.line(&format!("removed {} sessions, {freed} KB given back", pruned.sessions))?;
         }

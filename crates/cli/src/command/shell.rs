@@ -13,11 +13,11 @@ use crate::args::PlaceArgs;
 use crate::ask::{self, Consent, Decision};
 use crate::command::config::settings;
 use crate::place::{self, Survivors};
-use crate::screen::{Format, Tone};
-use crate::terminal::{Raw, size};
-use hermes_config::failure::{Failure, Kind};
+use crate::screen::{OutputFormat, Tone};
+use crate::terminal::{RawMode, size};
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
-use hermes_config::resolve::{self, PlaceRequest, Session};
+use hermes_config::resolve::{self, PlaceRequest, SessionChoice};
 
 /// What runs there.
 const SHELL: &str = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi";
@@ -25,8 +25,11 @@ const SHELL: &str = "if command -v bash >/dev/null; then exec bash -i; else exec
 const TYPED: usize = 16;
 
 pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failure> {
-    if context.screen.format == Format::Json || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Err(Failure::new(Kind::Usage, "`hermes shell` needs a terminal on both sides")
+    if context.screen.format == OutputFormat::Json
+        || !io::stdin().is_terminal()
+        || !io::stdout().is_terminal()
+    {
+        return Err(Failure::new(FailureKind::Usage, "`hermes shell` needs a terminal on both sides")
             .hint("`hermes exec` runs a single command"));
     }
     let config = settings(context)?;
@@ -38,7 +41,7 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
 }
 
 async fn shell(request: &PlaceRequest, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
-    let session = Session::new(request, config)?;
+    let session = SessionChoice::new(request, config)?;
     let run = async |plan: &ResolvedPlace, place: &OpenPlace| {
         (run_shell(plan, place, &session.key, context, config).await, Survivors::Unknown)
     };
@@ -52,7 +55,7 @@ async fn run_shell(
     context: &Context,
     config: &Config,
 ) -> Result<ExitCode, Failure> {
-    let job = Job::shell(SHELL, place.cwd().await.map_err(resolve::fault)?);
+    let job = Job::shell(SHELL, place.cwd().await.map_err(resolve::place_failure)?);
     // The command itself is the consent to a shell.
     let decision = ask::approve(context, config, plan.place(), session, job, Consent::Given).await?;
     let permit = match decision {
@@ -62,13 +65,13 @@ async fn run_shell(
     };
     let screen = context.screen;
     let backend = plan.backend_name();
-    screen.aside(&screen.paint(Tone::Quiet, &format!("{} on {backend}; exit leaves it", plan.name())));
+    screen.print_stderr(&screen.paint(Tone::Quiet, &format!("{} on {backend}; exit leaves it", plan.name())));
     let env: Vec<_> = ["TERM", "COLORTERM"]
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), context.variable(name)?.to_owned())))
         .collect();
-    let terminal = place.open_terminal(permit, size()?, &env).await.map_err(resolve::fault)?;
-    let _raw = Raw::new()?;
+    let terminal = place.open_terminal(permit, size()?, &env).await.map_err(resolve::place_failure)?;
+    let _raw = RawMode::new()?;
     attend(terminal, context).await
 }
 
@@ -87,15 +90,15 @@ async fn attend(mut terminal: Terminal, context: &Context) -> Result<ExitCode, F
     let mut keyboard = true;
     loop {
         tokio::select! {
-            shown = terminal.next_event() => match shown.map_err(resolve::fault)? {
+            shown = terminal.next_event() => match shown.map_err(resolve::place_failure)? {
                 TerminalEvent::Output(bytes) => context.screen.bytes(&bytes)?,
                 TerminalEvent::Exit(code) => return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
             },
             bytes = keys.recv(), if keyboard => match bytes {
-                Some(bytes) => terminal.write(&bytes).await.map_err(resolve::fault)?,
+                Some(bytes) => terminal.write(&bytes).await.map_err(resolve::place_failure)?,
                 None => keyboard = false,
             },
-            _ = resized.recv() => terminal.resize(size()?).await.map_err(resolve::fault)?,
+            _ = resized.recv() => terminal.resize(size()?).await.map_err(resolve::place_failure)?,
         }
     }
 }

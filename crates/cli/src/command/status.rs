@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use crate::Context;
 use crate::backends;
-use crate::command::config::usable;
-use crate::screen::Format;
-use hermes_config::Loaded;
-use hermes_config::failure::{Failure, Kind};
+use crate::command::config::usable_config;
+use crate::screen::OutputFormat;
+use hermes_config::LoadedConfig;
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
 use hermes_config::layers::Source;
 use hermes_config::resolve;
@@ -26,9 +26,9 @@ use hermes_config::resolve;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
-    let loaded = usable(context)?;
+    let loaded = usable_config(context)?;
     let Some(config) = &loaded.config else {
-        return Err(Failure::new(Kind::Configuration, "the configuration cannot be used"));
+        return Err(Failure::new(FailureKind::Configuration, "the configuration cannot be used"));
     };
     let standings = BackendName::ALL.map(|backend| backends::probe(context, config, backend));
     let usable = |backend| standings.iter().any(|s| s.backend == backend && s.is_usable());
@@ -46,18 +46,18 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     );
     facts.insert("questions".to_owned(), questions);
     let facts = Value::Object(facts);
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         context.screen.json(&facts)?;
     } else {
         context.screen.text(&text::text(context, &facts))?;
     }
-    Ok(if works { ExitCode::SUCCESS } else { Kind::Unavailable.code() })
+    Ok(if works { ExitCode::SUCCESS } else { FailureKind::Unavailable.code() })
 }
 
 /// The questions that wait for somebody.
 async fn questions(context: &Context) -> Result<Value, Failure> {
     let Some(store) = resolve::store::find(context).await? else { return Ok(json!([])) };
-    let open = store.open_questions(Timestamp::now()).await.map_err(resolve::store::told)?;
+    let open = store.open_questions(Timestamp::now()).await.map_err(resolve::store::store_failure)?;
     store.close().await;
     let row = |question: &hermes_store::QuestionRow| {
         json!({
@@ -75,7 +75,7 @@ async fn world(context: &Context, config: &Config) -> Result<Vec<(ListedPlace, V
     let places = resolve::places(context, config);
     let listed = places.list().await;
     let mut asked = JoinSet::new();
-    for found in listed.map_err(|error| Failure::new(Kind::Unavailable, error.to_string()))? {
+    for found in listed.map_err(|error| Failure::new(FailureKind::Unavailable, error.to_string()))? {
         asked.spawn(with_processes(found));
     }
     let mut world = Vec::new();
@@ -101,7 +101,7 @@ async fn with_processes(mut found: ListedPlace) -> (ListedPlace, Vec<ProcessView
 
 fn settings(
     context: &Context,
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     config: &Config,
     standings: &[BackendHealth],
 ) -> Map<String, Value> {
@@ -111,7 +111,7 @@ fn settings(
     found.retain(|path| path.exists());
     let volumes: Vec<String> = terminal.docker_volumes.iter().map(ToString::to_string).collect();
     // Chats use what is chosen for them, or the jail; where that does not work, nothing.
-    let chosen = resolve::gateway::backend(config);
+    let chosen = resolve::gateway::chat_backend(config);
     let works = standings.iter().any(|standing| standing.backend == chosen && standing.is_usable());
     let chats = config.gateway.terminal_backend.or(works.then_some(chosen));
     let gateway = super::gateway::facts(context);
@@ -138,7 +138,7 @@ fn settings(
             "source": source("gateway.terminal_backend"),
             "image": config.gateway.sandbox_image,
             "lifetime_seconds": config.gateway.sandbox_lifetime,
-            "warning": resolve::gateway::warning(config),
+            "warning": resolve::gateway::local_backend_warning(config),
             "running": gateway["running"],
             "platforms": gateway["platforms"],
         },
@@ -180,7 +180,7 @@ fn model(context: &Context, config: &Config, source: Option<&Source>) -> Value {
 
 /// The variables that commands may see. A name on the list is as good as its value: who reads this must see at once
 /// that one is missing.
-fn forwarded(loaded: &Loaded, config: &Config) -> Vec<Value> {
+fn forwarded(loaded: &LoadedConfig, config: &Config) -> Vec<Value> {
     let terminal = &config.terminal;
     let of_container: &[EnvName] = match backends::configured(config).contains(&BackendName::Docker) {
         true => &terminal.docker_forward_env,
@@ -189,7 +189,7 @@ fn forwarded(loaded: &Loaded, config: &Config) -> Vec<Value> {
     let names = terminal.env_passthrough.0.iter().chain(of_container);
     names
         .map(|name| {
-            let present = loaded.layers.filled(name.as_str()).is_some();
+            let present = loaded.layers.non_blank_variable(name.as_str()).is_some();
             json!({"name": name.as_str(), "present": present})
         })
         .collect()

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hermes_config::edit::{self, Step};
+use hermes_config::edit::{self, PathStep};
 use hermes_config::{change, keys, yaml};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -119,20 +119,20 @@ fn five_hundred_random_edits_keep_every_comment_and_match_a_model() {
 #[test]
 fn unsetting_everything_in_any_order_leaves_the_comments() {
     let mut text = FIXTURE.to_owned();
-    let mut paths: Vec<Vec<Step>> = Vec::new();
-    fn leaves(node: &Value, at: &[Step], into: &mut Vec<Vec<Step>>) {
+    let mut paths: Vec<Vec<PathStep>> = Vec::new();
+    fn leaves(node: &Value, at: &[PathStep], into: &mut Vec<Vec<PathStep>>) {
         match node {
             Value::Object(map) => {
                 for (key, value) in map {
-                    leaves(value, &[at, &[Step::Key(key.clone())]].concat(), into);
+                    leaves(value, &[at, &[PathStep::Key(key.clone())]].concat(), into);
                 }
             }
             _ => into.push(at.to_vec()),
         }
     }
     leaves(&yaml::parse(&text).unwrap().to_json(), &[], &mut paths);
-    let shared = |path: &[Step]| {
-        let names = ["quick_commands"].map(|name| Step::Key(name.into()));
+    let shared = |path: &[PathStep]| {
+        let names = ["quick_commands"].map(|name| PathStep::Key(name.into()));
         path.first().is_some_and(|first| names.contains(first))
     };
     for path in paths.iter().filter(|path| !shared(path)) {

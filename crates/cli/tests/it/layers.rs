@@ -1,6 +1,6 @@
 //! Which value counts, and what is said about values that are wrong.
 
-use hermes_config::define::{Key, Visibility};
+use hermes_config::define::{ConfigKey, Visibility};
 use hermes_config::keys;
 use hermes_config::layers::{Severity, Source};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::Home;
 
 /// Four different texts that a key accepts.
-fn four_values(key: &Key) -> [String; 4] {
+fn four_values(key: &ConfigKey) -> [String; 4] {
     let schema = (key.schema)();
     if let Some(words) = schema["enum"].as_array() {
         return [0, 1, 2, 0].map(|index| words[index % words.len()].as_str().unwrap().to_owned());

@@ -134,7 +134,7 @@ impl Home {
         Run::of(self.command(args).output().unwrap())
     }
 
-    fn load(&self, process: &[(&str, &str)]) -> hermes_config::Loaded {
+    fn load(&self, process: &[(&str, &str)]) -> hermes_config::LoadedConfig {
         let process = process.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         hermes_config::load(self.path(), process, BTreeMap::new())
     }

@@ -2,19 +2,19 @@
 
 use serde_json::{Map, Value};
 
-use crate::yaml::{self, Kind, Node, Style};
+use crate::yaml::{self, Node, NodeKind, Style};
 
 /// Whether a text stands among brackets and commas.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Among {
-    Lines,
-    Commas,
+pub(super) enum ScalarContext {
+    Block,
+    Flow,
 }
 
 pub(super) fn style_of(node: &Node) -> Style {
     match node.kind {
-        Kind::Scalar { style: Style::Single, .. } => Style::Single,
-        Kind::Scalar { style: Style::Double, .. } => Style::Double,
+        NodeKind::Scalar { style: Style::Single, .. } => Style::Single,
+        NodeKind::Scalar { style: Style::Double, .. } => Style::Double,
         _ => Style::Plain,
     }
 }
@@ -31,11 +31,11 @@ pub(super) fn is_empty(value: &Value) -> bool {
 pub(super) fn flow(value: &Value, style: Style) -> String {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::String(text) => scalar(text, style, Among::Lines),
+        Value::String(text) => scalar(text, style, ScalarContext::Block),
         Value::Array(items) => format!("[{}]", items.iter().map(flow_inner).collect::<Vec<_>>().join(", ")),
         Value::Object(map) => {
             let pair = |(key, value): (&String, &Value)| {
-                format!("{}: {}", scalar(key, Style::Plain, Among::Commas), flow_inner(value))
+                format!("{}: {}", scalar(key, Style::Plain, ScalarContext::Flow), flow_inner(value))
             };
             format!("{{{}}}", map.iter().map(pair).collect::<Vec<_>>().join(", "))
         }
@@ -44,7 +44,7 @@ pub(super) fn flow(value: &Value, style: Style) -> String {
 
 fn flow_inner(value: &Value) -> String {
     match value {
-        Value::String(text) => scalar(text, Style::Plain, Among::Commas),
+        Value::String(text) => scalar(text, Style::Plain, ScalarContext::Flow),
         value => flow(value, Style::Plain),
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn block(value: &Value, indent: usize, nl: &str) -> String {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
-                let key = scalar(key, Style::Plain, Among::Lines);
+                let key = scalar(key, Style::Plain, ScalarContext::Block);
                 if is_nested(value) && !is_empty(value) {
                     lines.push_str(&format!("{:indent$}{key}:{nl}{}", "", block(value, indent + 2, nl)));
                 } else {
@@ -75,7 +75,7 @@ pub(super) fn block(value: &Value, indent: usize, nl: &str) -> String {
 
 /// A text as a scalar: in the quotes asked for where they can hold it, without quotes where nobody could take
 /// it for something else.
-pub(super) fn scalar(text: &str, style: Style, among: Among) -> String {
+pub(super) fn scalar(text: &str, style: Style, among: ScalarContext) -> String {
     let one_line = text.chars().all(|c| !needs_escape(c));
     match style {
         Style::Single if one_line => format!("'{}'", text.replace('\'', "''")),
@@ -102,12 +102,12 @@ fn needs_escape(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-fn is_plain(text: &str, among: Among) -> bool {
+fn is_plain(text: &str, among: ScalarContext) -> bool {
     let first_fits = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '/'));
     let fits = |c: char| {
         c.is_ascii_alphanumeric()
             || matches!(c, '_' | '.' | '/' | '@' | '+' | '=' | '-')
-            || among != Among::Commas && matches!(c, ':' | ' ')
+            || among != ScalarContext::Flow && matches!(c, ':' | ' ')
     };
     let unclear = text.contains(": ") || text.ends_with([':', ' ']) || text.contains("  ");
     first_fits && text.chars().all(fits) && !unclear && yaml::plain_meaning(text).is_string()

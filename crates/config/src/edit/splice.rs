@@ -4,65 +4,67 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::render::{Among, block, flow, is_empty, is_nested, scalar, style_of};
-use super::{EditError, Step, set, unset, words};
-use crate::yaml::{Document, Entry, From, Hold, Kind, Node, Style};
+use super::render::{ScalarContext, block, flow, is_empty, is_nested, scalar, style_of};
+use super::{EditError, PathStep, dotted_path, set, unset};
+use crate::yaml::{Document, EntryOrigin, MapEntry, Node, NodeKind, NodeOrigin, Style};
 
 /// Where a value hangs: behind the `:` of a key or the `-` of an item.
 #[derive(Clone, Copy)]
-struct Slot<'a> {
+struct EditSlot<'a> {
     value: &'a Node,
     /// The byte behind the `:` or `-`.
     after: usize,
     /// Spaces before the key or the dash.
     indent: usize,
-    layout: Layout,
+    layout: SlotLayout,
 }
 
 /// How the surroundings of a value are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Layout {
+enum SlotLayout {
     Block,
     Flow,
     Item,
 }
 
-pub(super) struct Editor<'a> {
+pub(super) struct YamlEditor<'a> {
     text: &'a str,
     root: &'a Node,
     comments: &'a [Range<usize>],
 }
 
-impl<'a> Editor<'a> {
+impl<'a> YamlEditor<'a> {
     pub(super) fn new(text: &'a str, document: &'a Document) -> Self {
         Self { text, root: &document.root, comments: &document.comments }
     }
 
-    pub(super) fn set(&self, path: &[Step], value: &Value) -> Result<String, EditError> {
-        let mut slot: Option<Slot<'a>> = None;
+    pub(super) fn set(&self, path: &[PathStep], value: &Value) -> Result<String, EditError> {
+        let mut slot: Option<EditSlot<'a>> = None;
         let mut node = self.root;
         for (depth, step) in path.iter().enumerate() {
-            let here = || words(path.get(..depth).unwrap_or_default());
+            let here = || dotted_path(path.get(..depth).unwrap_or_default());
             let rest = path.get(depth + 1..).unwrap_or_default();
-            if node.hold == Hold::Shared {
+            if node.origin == NodeOrigin::Shared {
                 return Err(EditError::Shared(here()));
             }
             match (step, &node.kind) {
-                (Step::Key(key), Kind::Map(entries)) => match entries.iter().find(|e| e.key == *key) {
-                    Some(entry) if entry.from == From::Here => {
-                        slot = Some(self.entry_slot(node, entry)?);
-                        node = &entry.value;
+                (PathStep::Key(key), NodeKind::Map(entries)) => {
+                    match entries.iter().find(|e| e.key == *key) {
+                        Some(entry) if entry.from == EntryOrigin::Here => {
+                            slot = Some(self.entry_slot(node, entry)?);
+                            node = &entry.value;
+                        }
+                        _ => return self.insert(node, entries, key, &nest(rest, value)),
                     }
-                    _ => return self.insert(node, entries, key, &nest(rest, value)),
-                },
-                (Step::Key(key), Kind::Null) => {
+                }
+                (PathStep::Key(key), NodeKind::Null) => {
                     let inner = Value::Object(Map::from_iter([(key.clone(), nest(rest, value))]));
                     return match slot {
                         Some(slot) => self.replace(slot, &inner),
                         None => Ok(self.append_at_end(key, &nest(rest, value))),
                     };
                 }
-                (Step::Index(index), Kind::List(items)) => match items.get(*index) {
+                (PathStep::Index(index), NodeKind::List(items)) => match items.get(*index) {
                     Some(item) => {
                         slot = Some(self.item_slot(node, item)?);
                         node = item;
@@ -76,8 +78,8 @@ impl<'a> Editor<'a> {
             }
         }
         let slot = slot.ok_or(EditError::Unsafe)?;
-        if node.hold == Hold::Shared {
-            return Err(EditError::Shared(words(path)));
+        if node.origin == NodeOrigin::Shared {
+            return Err(EditError::Shared(dotted_path(path)));
         }
         match self.piecemeal(path, node, value)? {
             Some(text) => Ok(text),
@@ -87,35 +89,35 @@ impl<'a> Editor<'a> {
 
     /// Changes a block collection item by item where it has something in common with the new one, so that
     /// the comments beside the parts that stay also stay beside them.
-    fn piecemeal(&self, path: &[Step], node: &Node, value: &Value) -> Result<Option<String>, EditError> {
+    fn piecemeal(&self, path: &[PathStep], node: &Node, value: &Value) -> Result<Option<String>, EditError> {
         if self.is_flow(node) {
             return Ok(None);
         }
-        let step = |last: Step| [path, &[last]].concat();
+        let step = |last: PathStep| [path, &[last]].concat();
         let mut text = self.text.to_owned();
         match (&node.kind, value) {
-            (Kind::List(old), Value::Array(new)) => {
+            (NodeKind::List(old), Value::Array(new)) => {
                 let same = old.iter().zip(new).take_while(|(old, new)| old.to_json() == **new).count();
                 if same == 0 {
                     return Ok(None);
                 }
                 for index in (same..old.len()).rev() {
-                    text = unset(&text, &step(Step::Index(index)))?;
+                    text = unset(&text, &step(PathStep::Index(index)))?;
                 }
                 for (index, item) in new.iter().enumerate().skip(same) {
-                    text = set(&text, &step(Step::Index(index)), item)?;
+                    text = set(&text, &step(PathStep::Index(index)), item)?;
                 }
             }
-            (Kind::Map(old), Value::Object(new)) => {
+            (NodeKind::Map(old), Value::Object(new)) => {
                 if !old.iter().any(|entry| new.contains_key(&entry.key)) {
                     return Ok(None);
                 }
                 for entry in old.iter().filter(|entry| !new.contains_key(&entry.key)) {
-                    text = unset(&text, &step(Step::Key(entry.key.clone())))?;
+                    text = unset(&text, &step(PathStep::Key(entry.key.clone())))?;
                 }
                 for (key, item) in new {
                     if node.get(key).map(Node::to_json).as_ref() != Some(item) {
-                        text = set(&text, &step(Step::Key(key.clone())), item)?;
+                        text = set(&text, &step(PathStep::Key(key.clone())), item)?;
                     }
                 }
             }
@@ -124,39 +126,41 @@ impl<'a> Editor<'a> {
         Ok(Some(text))
     }
 
-    pub(super) fn unset(&self, path: &[Step]) -> Result<String, EditError> {
+    pub(super) fn unset(&self, path: &[PathStep]) -> Result<String, EditError> {
         let mut node = self.root;
         let mut parents = Vec::new();
         for (depth, step) in path.iter().enumerate() {
-            if node.hold == Hold::Shared {
-                return Err(EditError::Shared(words(path.get(..depth).unwrap_or_default())));
+            if node.origin == NodeOrigin::Shared {
+                return Err(EditError::Shared(dotted_path(path.get(..depth).unwrap_or_default())));
             }
             parents.push(node);
             node = match (step, &node.kind) {
-                (Step::Key(key), _) => match node.entry(key) {
-                    Some(entry) if entry.from == From::Here => &entry.value,
-                    _ => return Err(EditError::Shared(words(path))),
+                (PathStep::Key(key), _) => match node.entry(key) {
+                    Some(entry) if entry.from == EntryOrigin::Here => &entry.value,
+                    _ => return Err(EditError::Shared(dotted_path(path))),
                 },
-                (Step::Index(index), Kind::List(items)) => items.get(*index).ok_or(EditError::Unsafe)?,
+                (PathStep::Index(index), NodeKind::List(items)) => {
+                    items.get(*index).ok_or(EditError::Unsafe)?
+                }
                 _ => return Err(EditError::Unsafe),
             };
         }
         let (Some(parent), Some(last)) = (parents.pop(), path.last()) else { return Err(EditError::Unsafe) };
         match (&parent.kind, last) {
-            (Kind::Map(entries), Step::Key(_)) if entries.len() == 1 && path.len() > 1 => {
+            (NodeKind::Map(entries), PathStep::Key(_)) if entries.len() == 1 && path.len() > 1 => {
                 self.unset(path.get(..path.len() - 1).unwrap_or_default())
             }
-            (Kind::List(items), Step::Index(_)) if items.len() == 1 => {
+            (NodeKind::List(items), PathStep::Index(_)) if items.len() == 1 => {
                 let list = path.get(..path.len() - 1).unwrap_or_default();
                 self.set(list, &Value::Array(Vec::new()))
             }
-            (Kind::Map(entries), Step::Key(key)) => {
+            (NodeKind::Map(entries), PathStep::Key(key)) => {
                 let index = entries.iter().position(|e| e.key == *key).ok_or(EditError::Unsafe)?;
                 let spans: Vec<_> =
                     entries.iter().map(|e| e.span.start..self.value_end(&e.value, e)).collect();
                 self.cut(parent, &spans, index)
             }
-            (Kind::List(items), Step::Index(index)) => {
+            (NodeKind::List(items), PathStep::Index(index)) => {
                 let spans: Vec<_> = items.iter().map(|item| self.dash(item)..item.span.end).collect();
                 self.cut(parent, &spans, *index)
             }
@@ -184,28 +188,33 @@ impl<'a> Editor<'a> {
         Ok(self.splice(start..end, &kept))
     }
 
-    fn entry_slot(&self, map: &Node, entry: &'a Entry) -> Result<Slot<'a>, EditError> {
+    fn entry_slot(&self, map: &Node, entry: &'a MapEntry) -> Result<EditSlot<'a>, EditError> {
         let colon = self.find(entry.span.end, b':').ok_or(EditError::Unsafe)?;
-        Ok(Slot {
+        Ok(EditSlot {
             value: &entry.value,
             after: colon + 1,
             indent: entry.at.column.saturating_sub(1),
-            layout: if self.is_flow(map) { Layout::Flow } else { Layout::Block },
+            layout: if self.is_flow(map) { SlotLayout::Flow } else { SlotLayout::Block },
         })
     }
 
-    fn item_slot(&self, list: &Node, item: &'a Node) -> Result<Slot<'a>, EditError> {
+    fn item_slot(&self, list: &Node, item: &'a Node) -> Result<EditSlot<'a>, EditError> {
         let flow = self.is_flow(list);
         let after = if flow { item.span.start } else { self.dash(item) + 1 };
         let indent = after.saturating_sub(self.line_start(after) + 1);
-        Ok(Slot { value: item, after, indent, layout: if flow { Layout::Flow } else { Layout::Item } })
+        Ok(EditSlot {
+            value: item,
+            after,
+            indent,
+            layout: if flow { SlotLayout::Flow } else { SlotLayout::Item },
+        })
     }
 
     /// Writes a new value where another stands.
-    fn replace(&self, slot: Slot<'a>, value: &Value) -> Result<String, EditError> {
+    fn replace(&self, slot: EditSlot<'a>, value: &Value) -> Result<String, EditError> {
         let old = slot.value;
         let end = self.old_end(slot);
-        if slot.layout == Layout::Flow {
+        if slot.layout == SlotLayout::Flow {
             let start = if old.span.is_empty() { end } else { old.span.start };
             let space =
                 if start == slot.after && self.byte(start.wrapping_sub(1)) == Some(b':') { " " } else { "" };
@@ -214,7 +223,7 @@ impl<'a> Editor<'a> {
         let nl = self.newline();
         let child = slot.indent + 2;
         let as_block =
-            slot.layout == Layout::Block && !self.is_flow(old) && !is_empty(value) && is_nested(value);
+            slot.layout == SlotLayout::Block && !self.is_flow(old) && !is_empty(value) && is_nested(value);
         let first_line_end = self.line_end(slot.after);
         if !as_block {
             let inner = self.comment_lines(slot.after..end, child);
@@ -250,10 +259,17 @@ impl<'a> Editor<'a> {
     }
 
     /// Adds a key to a mapping that has others.
-    fn insert(&self, map: &Node, entries: &[Entry], key: &str, value: &Value) -> Result<String, EditError> {
-        let own: Vec<&Entry> = entries.iter().filter(|entry| entry.from == From::Here).collect();
+    fn insert(
+        &self,
+        map: &Node,
+        entries: &[MapEntry],
+        key: &str,
+        value: &Value,
+    ) -> Result<String, EditError> {
+        let own: Vec<&MapEntry> = entries.iter().filter(|entry| entry.from == EntryOrigin::Here).collect();
         if self.is_flow(map) {
-            let pair = format!("{}: {}", scalar(key, Style::Plain, Among::Commas), flow(value, Style::Plain));
+            let pair =
+                format!("{}: {}", scalar(key, Style::Plain, ScalarContext::Flow), flow(value, Style::Plain));
             return Ok(match own.last() {
                 Some(last) => {
                     let end = self.value_end(&last.value, last);
@@ -276,7 +292,13 @@ impl<'a> Editor<'a> {
     }
 
     /// Adds an item to a list.
-    fn push(&self, slot: Slot<'a>, list: &Node, items: &[Node], value: &Value) -> Result<String, EditError> {
+    fn push(
+        &self,
+        slot: EditSlot<'a>,
+        list: &Node,
+        items: &[Node],
+        value: &Value,
+    ) -> Result<String, EditError> {
         let Some(last) = items.last() else {
             return self.replace(slot, &Value::Array(vec![value.clone()]));
         };
@@ -298,11 +320,11 @@ impl<'a> Editor<'a> {
     }
 
     /// The end of the old value, the header of a block scalar included.
-    fn old_end(&self, slot: Slot<'_>) -> usize {
+    fn old_end(&self, slot: EditSlot<'_>) -> usize {
         if slot.value.span.is_empty() { slot.after.max(slot.value.span.end) } else { slot.value.span.end }
     }
 
-    fn value_end(&self, value: &Node, entry: &Entry) -> usize {
+    fn value_end(&self, value: &Node, entry: &MapEntry) -> usize {
         let colon = self.find(entry.span.end, b':').map_or(entry.span.end, |colon| colon + 1);
         value.span.end.max(colon)
     }
@@ -320,7 +342,7 @@ impl<'a> Editor<'a> {
     }
 
     fn is_flow(&self, node: &Node) -> bool {
-        let nested = matches!(node.kind, Kind::List(_) | Kind::Map(_));
+        let nested = matches!(node.kind, NodeKind::List(_) | NodeKind::Map(_));
         nested && matches!(self.byte(node.span.start), Some(b'[' | b'{'))
     }
 
@@ -376,9 +398,9 @@ impl<'a> Editor<'a> {
     }
 }
 
-fn nest(path: &[Step], value: &Value) -> Value {
+fn nest(path: &[PathStep], value: &Value) -> Value {
     path.iter().rev().fold(value.clone(), |inner, step| match step {
-        Step::Key(key) => Value::Object(Map::from_iter([(key.clone(), inner)])),
-        Step::Index(_) => Value::Array(vec![inner]),
+        PathStep::Key(key) => Value::Object(Map::from_iter([(key.clone(), inner)])),
+        PathStep::Index(_) => Value::Array(vec![inner]),
     })
 }

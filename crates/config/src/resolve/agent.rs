@@ -22,22 +22,22 @@ use crate::secrets::secrets;
 use crate::{ConfigContext, Warn};
 
 /// The most that is read of the owner's words about who the model is.
-const MOST_SOUL: u64 = 64 << 10;
+const MAX_SOUL_BYTES: u64 = 64 << 10;
 
 /// Who opens a session, and how they are asked.
-pub struct Visitor {
+pub struct Actor {
     /// Who it is.
     pub person: Person,
     /// By which door.
-    pub door: EntryPoint,
+    pub entry_point: EntryPoint,
     /// Who may answer questions.
     pub attendance: Attendance,
     /// How they are asked.
-    pub ask: Arc<dyn Approver>,
+    pub approver: Arc<dyn Approver>,
 }
 
 /// What all sessions of a process share.
-pub struct Stock {
+pub struct SharedResources {
     gate: Arc<Gate>,
     redactor: Redactor,
     pulls: PullSettings,
@@ -45,7 +45,7 @@ pub struct Stock {
     web: Arc<WebClient>,
 }
 
-impl Stock {
+impl SharedResources {
     pub fn new(context: &ConfigContext, config: &Config) -> Self {
         Self {
             gate: Arc::new(super::gate(config)),
@@ -58,14 +58,14 @@ impl Stock {
 }
 
 /// What the hands of a session are made of.
-pub fn setup(
-    stock: &Stock,
+pub fn session_config(
+    stock: &SharedResources,
     config: &Config,
     plan: ResolvedPlace,
-    visitor: Visitor,
+    visitor: Actor,
     store: Store,
 ) -> SessionConfig {
-    let Visitor { person, door, attendance, ask } = visitor;
+    let Actor { person, entry_point: door, attendance, approver: ask } = visitor;
     let (pulls, warn) = (stock.pulls.clone(), Arc::clone(&stock.warn));
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     SessionConfig {
@@ -107,16 +107,16 @@ pub fn setup(
 fn redactor(context: &ConfigContext, config: &Config) -> Redactor {
     let Some(mut secrets) = secrets(&context.loaded) else { return Redactor::disabled() };
     let forwarded = config.terminal.docker_forward_env.iter();
-    let values = forwarded.filter_map(|name| context.loaded.layers.filled(name.as_str()));
+    let values = forwarded.filter_map(|name| context.loaded.layers.non_blank_variable(name.as_str()));
     secrets.extend(values.map(Secret::new));
     Redactor::new(&secrets)
 }
 
 /// What the model is told first.
-pub fn opening_of(context: &ConfigContext, setup: &SessionConfig, model: &str) -> SystemPrompt {
+pub fn system_prompt(context: &ConfigContext, setup: &SessionConfig, model: &str) -> SystemPrompt {
     let mut soul = String::new();
     if let Ok(file) = File::open(context.home.path().join("SOUL.md"))
-        && let Err(error) = file.take(MOST_SOUL).read_to_string(&mut soul)
+        && let Err(error) = file.take(MAX_SOUL_BYTES).read_to_string(&mut soul)
     {
         context.warn(&format!("SOUL.md is left out: {error}"));
         soul.clear();

@@ -12,19 +12,19 @@ use hermes_gateway::{
 use hermes_store::Store;
 use hermes_types::Secret;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::keys::{self, Config};
-use crate::resolve::store::told;
+use crate::resolve::store::store_failure;
 use crate::setting::{ChannelRules, CommaList};
 
 /// One account on one platform.
-pub enum Account {
+pub enum ChatAccount {
     /// A bot on Discord.
     Discord(Box<discord::DiscordSettings>),
 }
 
 /// The chat of a platform that gets what belongs to no chat.
-pub struct Home {
+pub struct HomeChannel {
     /// Which one.
     pub address: ChatAddress,
     /// What the owner calls it, where it is set in the configuration.
@@ -32,7 +32,7 @@ pub struct Home {
 }
 
 /// The home of each platform that has one: what was chosen in a chat, else what is set.
-pub async fn homes(config: &Config, store: Option<&Store>) -> Result<Vec<Home>, Failure> {
+pub async fn home_channels(config: &Config, store: Option<&Store>) -> Result<Vec<HomeChannel>, Failure> {
     let mut homes = Vec::new();
     for platform in Platform::ALL {
         let (chat, thread, name) = match platform {
@@ -42,15 +42,17 @@ pub async fn homes(config: &Config, store: Option<&Store>) -> Result<Vec<Home>, 
             }
         };
         let chosen = match store {
-            Some(store) => store.home_chat(platform.as_str()).await.map_err(told)?,
+            Some(store) => store.home_chat(platform.as_str()).await.map_err(store_failure)?,
             None => None,
         };
         match chosen {
-            Some(chat) => homes.push(Home { address: ChatAddress { platform, chat }, name: String::new() }),
+            Some(chat) => {
+                homes.push(HomeChannel { address: ChatAddress { platform, chat }, name: String::new() })
+            }
             None if chat.is_empty() => {}
             None => {
                 let address = ChatAddress::new(platform, chat, Some(thread));
-                homes.push(Home { address, name: name.clone() });
+                homes.push(HomeChannel { address, name: name.clone() });
             }
         }
     }
@@ -58,17 +60,18 @@ pub async fn homes(config: &Config, store: Option<&Store>) -> Result<Vec<Home>, 
 }
 
 /// All accounts that are set up.
-pub fn accounts(config: &Config) -> Result<Vec<Account>, Failure> {
-    let discord = config.discord.bot_token.clone().map(|token| bot(config, token)).transpose()?;
-    Ok(discord.map(|settings| Account::Discord(Box::new(settings))).into_iter().collect())
+pub fn accounts(config: &Config) -> Result<Vec<ChatAccount>, Failure> {
+    let discord =
+        config.discord.bot_token.clone().map(|token| discord_settings(config, token)).transpose()?;
+    Ok(discord.map(|settings| ChatAccount::Discord(Box::new(settings))).into_iter().collect())
 }
 
-fn bot(config: &Config, token: Secret) -> Result<discord::DiscordSettings, Failure> {
+fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSettings, Failure> {
     let chosen = &config.discord;
     let channels = |list: &CommaList| list.0.iter().collect();
     let proxy = chosen.proxy.as_ref().map(|proxy| proxy.expose().trim()).filter(|proxy| !proxy.is_empty());
     let proxy = proxy.map(hermes_net::ProxyServer::parse).transpose().map_err(|why| {
-        Failure::new(Kind::Configuration, format!("discord.proxy cannot be used: {why}"))
+        Failure::new(FailureKind::Configuration, format!("discord.proxy cannot be used: {why}"))
             .hint("`http://host:port` and `socks5://host:port` can")
     })?;
     Ok(discord::DiscordSettings {
@@ -82,7 +85,12 @@ fn bot(config: &Config, token: Secret) -> Result<discord::DiscordSettings, Failu
         no_thread_channels: channels(&chosen.no_thread_channels),
         allowed_channels: channels(&chosen.allowed_channels),
         ignored_channels: channels(&chosen.ignored_channels),
-        overrides: chosen.channels.0.iter().map(|(id, rules)| (id.clone(), different(*rules))).collect(),
+        overrides: chosen
+            .channels
+            .0
+            .iter()
+            .map(|(id, rules)| (id.clone(), channel_override(*rules)))
+            .collect(),
         ignore_no_mention: chosen.ignore_no_mention,
         dm_role_guild: Some(chosen.dm_role_auth_guild.trim().to_owned())
             .filter(|guild| !guild.is_empty() && !chosen.allowed_roles.0.is_empty()),
@@ -118,7 +126,7 @@ fn bot(config: &Config, token: Secret) -> Result<discord::DiscordSettings, Failu
     })
 }
 
-fn different(rules: ChannelRules) -> discord::ChannelOverride {
+fn channel_override(rules: ChannelRules) -> discord::ChannelOverride {
     discord::ChannelOverride {
         require_mention: rules.require_mention,
         auto_thread: rules.auto_thread,
@@ -126,7 +134,7 @@ fn different(rules: ChannelRules) -> discord::ChannelOverride {
     }
 }
 
-impl Account {
+impl ChatAccount {
     pub fn platform(&self) -> Platform {
         match self {
             Self::Discord(_) => Platform::Discord,
@@ -175,9 +183,9 @@ impl Account {
     /// The account, ready to be connected.
     pub async fn channel(self, store: &Store) -> Result<Arc<dyn Channel>, Failure> {
         let word = self.platform().as_str();
-        let threads = store.joined_threads(word).await.map_err(told)?;
-        let last = store.last_inbox_messages(word).await.map_err(told)?;
-        let bookmark = store.bookmark(word).await.map_err(told)?.map(|(place, _)| place);
+        let threads = store.joined_threads(word).await.map_err(store_failure)?;
+        let last = store.last_inbox_messages(word).await.map_err(store_failure)?;
+        let bookmark = store.bookmark(word).await.map_err(store_failure)?.map(|(place, _)| place);
         match self {
             Self::Discord(settings) => {
                 Ok(Arc::new(Discord::new(*settings, ResumeState { threads, last_messages: last, bookmark })))

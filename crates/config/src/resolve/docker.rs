@@ -9,11 +9,11 @@ use hermes_exec::backend::docker::run_args::RunArgs;
 use hermes_exec::backend::docker::{ContainerLimits, RunAs};
 use hermes_types::{Network, Volume};
 
-use super::{Making, engine, kept, millicpus, processes};
+use super::{ResolveMode, engine, max_processes, millicpus, persistent_files_dir};
 use crate::ConfigContext;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::keys::Config;
-use crate::setting::Bytes;
+use crate::setting::ByteSize;
 
 /// A container, as the configuration wants it.
 pub fn docker(
@@ -21,7 +21,7 @@ pub fn docker(
     config: &Config,
     image: Option<&str>,
     home: &str,
-    making: Making,
+    making: ResolveMode,
 ) -> Result<DockerBackend, Failure> {
     let terminal = &config.terminal;
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
@@ -31,15 +31,15 @@ pub fn docker(
         millicpus: millicpus(terminal.container_cpu),
         memory: megabytes(terminal.container_memory),
         disk: megabytes(terminal.container_disk),
-        processes: processes(config),
-        shm: terminal.docker_shm_size.map(|Bytes(bytes)| bytes),
+        processes: max_processes(config),
+        shm: terminal.docker_shm_size.map(|ByteSize(bytes)| bytes),
         scratch: terminal.docker_tmpfs.0.clone(),
     };
     extra.apply_limits(&mut limits);
     let engine = match engine::find(context, config) {
         Ok(found) => found.address,
         // The gate judges by the mounts and options; no engine needs to exist for that.
-        Err(_missing) if making == Making::Judge => EngineAddress::Unix("/var/run/docker.sock".into()),
+        Err(_missing) if making == ResolveMode::Judge => EngineAddress::Unix("/var/run/docker.sock".into()),
         Err(fault) => return Err(engine::told(&fault)),
     };
     let ResolvedMounts { binds, volumes, .. } = mounts::mounts(context, config, home, &engine)?;
@@ -47,7 +47,7 @@ pub fn docker(
     Ok(DockerBackend {
         engine,
         image: image.unwrap_or(&terminal.docker_image).to_owned(),
-        files: terminal.container_persistent.then(|| kept(context, config)),
+        files: terminal.container_persistent.then(|| persistent_files_dir(context, config)),
         binds,
         volumes,
         network: network(allowed, &extra)?,
@@ -64,10 +64,9 @@ pub fn docker(
 pub(super) fn variables(context: &ConfigContext, config: &Config) -> Vec<(String, String)> {
     let terminal = &config.terminal;
     let literal = terminal.docker_env.0.iter().map(|(name, value)| (name.as_str().to_owned(), value.clone()));
-    let forwarded = terminal
-        .docker_forward_env
-        .iter()
-        .filter_map(|name| Some((name.as_str().to_owned(), context.loaded.layers.filled(name.as_str())?)));
+    let forwarded = terminal.docker_forward_env.iter().filter_map(|name| {
+        Some((name.as_str().to_owned(), context.loaded.layers.non_blank_variable(name.as_str())?))
+    });
     literal.chain(forwarded).collect()
 }
 
@@ -83,7 +82,7 @@ fn volumes(config: &Config) -> Result<Vec<Volume>, Failure> {
     for volume in &config.terminal.docker_extra_args.meaning.volumes {
         if volumes.iter().any(|known| known.target == volume.target) {
             let message = format!("terminal.docker_extra_args mounts `{}` a second time", volume.target);
-            return Err(Failure::new(Kind::Configuration, message)
+            return Err(Failure::new(FailureKind::Configuration, message)
                 .hint("nothing was run; leave out this mount or the other one"));
         }
         volumes.push(volume.clone());
@@ -106,7 +105,7 @@ fn network(allowed: Option<Network>, extra: &RunArgs) -> Result<Network, Failure
     };
     match option {
         Some(option) if network != Network::Full => Err(Failure::new(
-            Kind::Configuration,
+            FailureKind::Configuration,
             format!("terminal.docker_extra_args has `{option}`, but the network is {}", network.as_str()),
         )
         .hint("nothing was run; leave the option out, or set terminal.network to full")),

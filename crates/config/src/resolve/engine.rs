@@ -7,7 +7,7 @@ use hermes_exec::backend::docker::engine_error::EngineError;
 
 use super::local;
 use crate::ConfigContext;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::keys::Config;
 
 /// Where the engine listens, and how that is known.
@@ -32,9 +32,9 @@ pub fn find(context: &ConfigContext, config: &Config) -> Result<DiscoveredEngine
 pub fn told(fault: &EngineError) -> Failure {
     let kind = match fault {
         EngineError::Address { .. } | EngineError::Binary { .. } | EngineError::Context { .. } => {
-            Kind::Configuration
+            FailureKind::Configuration
         }
-        _ => Kind::Unavailable,
+        _ => FailureKind::Unavailable,
     };
     let message = format!("cannot use the docker backend: {fault}");
     Failure { kind, message, hints: fault.hints() }

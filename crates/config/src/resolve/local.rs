@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use crate::ConfigContext;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::keys::{HomeMode, Terminal};
 
 /// The files a shell of the owner reads, in the order in which they are sourced.
-const USUAL_FILES: [&str; 3] = ["~/.profile", "~/.bash_profile", "~/.bashrc"];
+const DEFAULT_INIT_FILES: [&str; 3] = ["~/.profile", "~/.bash_profile", "~/.bashrc"];
 /// Where programs are on every machine.
-const USUAL_PROGRAMS: [&str; 6] =
+const DEFAULT_SEARCH_DIRS: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// What container engines leave in the containers they make.
-const CONTAINER_MARKS: [&str; 3] = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
+const CONTAINER_MARKER_FILES: [&str; 3] = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
 
 /// The home directory of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) enum CommandHome {
 
 /// Where hermes itself runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Around {
+enum HostKind {
     Host,
     Container,
 }
@@ -40,18 +40,18 @@ pub(super) fn owner_home(context: &ConfigContext) -> String {
 /// The home directory of commands, as `terminal.home_mode` wants it.
 pub(super) fn command_home(context: &ConfigContext, mode: HomeMode) -> CommandHome {
     let contained = context.variable("KUBERNETES_SERVICE_HOST").is_some()
-        || CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists());
-    let around = if contained { Around::Container } else { Around::Host };
-    choose(mode, around, owner_home(context), &context.home.path().join("home"))
+        || CONTAINER_MARKER_FILES.iter().any(|mark| Path::new(mark).exists());
+    let around = if contained { HostKind::Container } else { HostKind::Host };
+    choose_home(mode, around, owner_home(context), &context.home.path().join("home"))
 }
 
-fn choose(mode: HomeMode, around: Around, owner: String, profile: &Path) -> CommandHome {
+fn choose_home(mode: HomeMode, around: HostKind, owner: String, profile: &Path) -> CommandHome {
     match (mode, around) {
-        (HomeMode::Real, _) | (HomeMode::Auto, Around::Host) => CommandHome::Owner(owner),
-        (HomeMode::Profile, _) | (HomeMode::Auto, Around::Container) if profile.is_dir() => {
+        (HomeMode::Real, _) | (HomeMode::Auto, HostKind::Host) => CommandHome::Owner(owner),
+        (HomeMode::Profile, _) | (HomeMode::Auto, HostKind::Container) if profile.is_dir() => {
             CommandHome::Profile(profile.display().to_string())
         }
-        (HomeMode::Auto, Around::Container) => CommandHome::Owner(owner),
+        (HomeMode::Auto, HostKind::Container) => CommandHome::Owner(owner),
         (HomeMode::Profile, _) => CommandHome::Missing(owner),
     }
 }
@@ -65,19 +65,19 @@ impl CommandHome {
 }
 
 /// The directory a session starts in.
-pub(super) fn directory(chosen: &str, owner_home: &str) -> Result<String, Failure> {
-    let path = match (chosen, expanded(chosen, owner_home)) {
-        ("." | "auto" | "cwd", _) => here()?,
+pub(super) fn initial_cwd(chosen: &str, owner_home: &str) -> Result<String, Failure> {
+    let path = match (chosen, expand_tilde(chosen, owner_home)) {
+        ("." | "auto" | "cwd", _) => current_dir()?,
         (_, path) if path.is_absolute() => path,
-        (_, path) => here()?.join(path),
+        (_, path) => current_dir()?.join(path),
     };
     Ok(path.display().to_string())
 }
 
 /// The directory hermes was started in.
-pub fn here() -> Result<PathBuf, Failure> {
+pub fn current_dir() -> Result<PathBuf, Failure> {
     std::env::current_dir().map_err(|error| {
-        Failure::new(Kind::Failed, format!("the directory you are in cannot be used: {error}"))
+        Failure::new(FailureKind::Failed, format!("the directory you are in cannot be used: {error}"))
             .hint("it may have been removed; `cd` to another one and try again")
     })
 }
@@ -86,7 +86,7 @@ pub fn here() -> Result<PathBuf, Failure> {
 /// service is often not told of. An empty entry would mean whatever directory a command is in.
 pub(super) fn search_path(owner: &str) -> String {
     let mut places: Vec<&str> = Vec::new();
-    for place in owner.split(':').chain(USUAL_PROGRAMS) {
+    for place in owner.split(':').chain(DEFAULT_SEARCH_DIRS) {
         if !place.is_empty() && !places.contains(&place) {
             places.push(place);
         }
@@ -97,17 +97,19 @@ pub(super) fn search_path(owner: &str) -> String {
 /// The files that bash sources when a session begins. A relative one is in the owner's home, so that what is sourced
 /// does not depend on where hermes was started.
 pub(super) fn init_files(terminal: &Terminal, owner_home: &str) -> Vec<String> {
-    let usual = USUAL_FILES.iter().filter(|_| terminal.auto_source_bashrc).map(|file| (*file).to_owned());
+    let usual =
+        DEFAULT_INIT_FILES.iter().filter(|_| terminal.auto_source_bashrc).map(|file| (*file).to_owned());
     let files = match terminal.shell_init_files.as_slice() {
         [] => usual.collect(),
         chosen => chosen.to_vec(),
     };
-    let whole = |file: &String| Path::new(owner_home).join(expanded(file, owner_home)).display().to_string();
+    let whole =
+        |file: &String| Path::new(owner_home).join(expand_tilde(file, owner_home)).display().to_string();
     files.iter().map(whole).collect()
 }
 
 /// A path whose `~` is the owner's home.
-pub(super) fn expanded(text: &str, owner_home: &str) -> PathBuf {
+pub(super) fn expand_tilde(text: &str, owner_home: &str) -> PathBuf {
     match text.strip_prefix('~') {
         Some("") => PathBuf::from(owner_home),
         Some(rest) if rest.starts_with('/') => PathBuf::from(format!("{owner_home}{rest}")),
@@ -126,15 +128,19 @@ mod tests {
         let there = || CommandHome::Profile(profile.path().display().to_string());
         let owner = || CommandHome::Owner("/o".to_owned());
         let cases = [
-            (HomeMode::Real, Around::Container, profile.path(), owner()),
-            (HomeMode::Auto, Around::Host, profile.path(), owner()),
-            (HomeMode::Auto, Around::Container, profile.path(), there()),
-            (HomeMode::Auto, Around::Container, &missing, owner()),
-            (HomeMode::Profile, Around::Host, profile.path(), there()),
-            (HomeMode::Profile, Around::Host, &missing, CommandHome::Missing("/o".to_owned())),
+            (HomeMode::Real, HostKind::Container, profile.path(), owner()),
+            (HomeMode::Auto, HostKind::Host, profile.path(), owner()),
+            (HomeMode::Auto, HostKind::Container, profile.path(), there()),
+            (HomeMode::Auto, HostKind::Container, &missing, owner()),
+            (HomeMode::Profile, HostKind::Host, profile.path(), there()),
+            (HomeMode::Profile, HostKind::Host, &missing, CommandHome::Missing("/o".to_owned())),
         ];
         for (mode, around, directory, expected) in cases {
-            assert_eq!(choose(mode, around, "/o".to_owned(), directory), expected, "{mode:?} {around:?}");
+            assert_eq!(
+                choose_home(mode, around, "/o".to_owned(), directory),
+                expected,
+                "{mode:?} {around:?}"
+            );
         }
     }
 
@@ -153,7 +159,7 @@ mod tests {
     fn only_a_tilde_of_its_own_is_the_home() {
         let cases = [("~", "/o"), ("~/a b", "/o/a b"), ("~x/a", "~x/a"), ("/a/~", "/a/~"), ("a", "a")];
         for (text, expected) in cases {
-            assert_eq!(expanded(text, "/o"), PathBuf::from(expected), "{text}");
+            assert_eq!(expand_tilde(text, "/o"), PathBuf::from(expected), "{text}");
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Note, Setting, Wrong, unfolded, wrong};
-use crate::yaml::{Kind, Node};
+use super::{InvalidValue, Setting, SettingNote, invalid, unfolded};
+use crate::yaml::{Node, NodeKind};
 
 /// Channels by id, with what is different there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,14 +24,16 @@ pub struct ChannelRules {
 
 impl Setting for ChannelMap {
     /// A word that is not known is an error: the owner counts on what it says.
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let inner = unfolded(node);
-        let Kind::Map(channels) = &inner.as_ref().unwrap_or(node).kind else {
-            return Err(wrong::<Self>(node));
+        let NodeKind::Map(channels) = &inner.as_ref().unwrap_or(node).kind else {
+            return Err(invalid::<Self>(node));
         };
         let mut map = BTreeMap::new();
         for channel in channels {
-            let Kind::Map(entries) = &channel.value.kind else { return Err(wrong::<Self>(&channel.value)) };
+            let NodeKind::Map(entries) = &channel.value.kind else {
+                return Err(invalid::<Self>(&channel.value));
+            };
             let mut rules = ChannelRules::default();
             for entry in entries {
                 let rule = match entry.key.as_str() {
@@ -39,10 +41,10 @@ impl Setting for ChannelMap {
                     "auto_thread" => &mut rules.auto_thread,
                     "thread_require_mention" => &mut rules.thread_require_mention,
                     other => {
-                        return Err(Wrong {
+                        return Err(InvalidValue {
                             found: format!("`{other}`"),
                             at: entry.at,
-                            ..wrong::<Self>(node)
+                            ..invalid::<Self>(node)
                         });
                     }
                 };
@@ -89,7 +91,7 @@ impl Setting for ChannelMap {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<ChannelMap, Wrong> {
+    fn read(text: &str) -> Result<ChannelMap, InvalidValue> {
         ChannelMap::read(&Node::from_text(text), &mut Vec::new())
     }
 

@@ -6,8 +6,8 @@ use hermes_exec::backend::docker::run_args::RunArgs;
 use hermes_exec::backend::docker::run_args::value::{Gpus, format_size, parse_size};
 use serde_json::{Map, Value, json};
 
-use super::{Note, Setting, Wrong, entries, scalar, unfolded, wrong};
-use crate::yaml::{Kind, Node};
+use super::{InvalidValue, Setting, SettingNote, entries, invalid, scalar, unfolded};
+use crate::yaml::{Node, NodeKind};
 
 /// Options of `docker run`, each with a known meaning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub struct ExtraArgs {
 
 impl Setting for ExtraArgs {
     /// An option that is unknown, or has a wrong value, is an error: the owner counts on it.
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let words = Vec::<String>::read(node, notes)?;
         let meaning = RunArgs::parse(&words).map_err(|bad| {
             let items = entries::<Self>(node).unwrap_or_default();
             let at = items.get(bad.item).map_or(node.at, |item| item.at);
-            Wrong { at, expected: bad.expected, found: bad.found }
+            InvalidValue { at, expected: bad.expected, found: bad.found }
         })?;
         Ok(Self { words, meaning })
     }
@@ -48,12 +48,12 @@ impl Setting for ExtraArgs {
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bytes(pub u64);
+pub struct ByteSize(pub u64);
 
-impl Setting for Bytes {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+impl Setting for ByteSize {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let bytes = scalar(node).and_then(parse_size).filter(|bytes| *bytes > 0);
-        bytes.map(Self).ok_or_else(|| wrong::<Self>(node))
+        bytes.map(Self).ok_or_else(|| invalid::<Self>(node))
     }
 
     fn show(&self) -> Value {
@@ -70,8 +70,8 @@ impl Setting for Bytes {
 }
 
 impl Setting for Gpus {
-    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
-        scalar(node).and_then(|text| text.parse().ok()).ok_or_else(|| wrong::<Self>(node))
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
+        scalar(node).and_then(|text| text.parse().ok()).ok_or_else(|| invalid::<Self>(node))
     }
 
     fn show(&self) -> Value {
@@ -92,32 +92,33 @@ const IN_MEMORY: [&str; 6] = ["/tmp", "/var/tmp", "/run", "/workspace", "/root",
 
 /// Sizes of directories that are in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scratch(pub BTreeMap<String, u64>);
+pub struct TmpfsMap(pub BTreeMap<String, u64>);
 
-impl Setting for Scratch {
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+impl Setting for TmpfsMap {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let inner = unfolded(node);
-        let Kind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
-            return Err(wrong::<Self>(node));
+        let NodeKind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
+            return Err(invalid::<Self>(node));
         };
         let mut sizes = BTreeMap::new();
         for entry in entries {
             if !IN_MEMORY.contains(&entry.key.as_str()) {
                 let found = format!("`{}`", entry.key.escape_debug());
-                return Err(Wrong { at: entry.at, expected: Self::expected(), found });
+                return Err(InvalidValue { at: entry.at, expected: Self::expected(), found });
             }
-            sizes.insert(entry.key.clone(), Bytes::read(&entry.value, notes)?.0);
+            sizes.insert(entry.key.clone(), ByteSize::read(&entry.value, notes)?.0);
         }
         Ok(Self(sizes))
     }
 
     fn show(&self) -> Value {
-        let shown = self.0.iter().map(|(path, bytes)| (path.clone(), Bytes(*bytes).show()));
+        let shown = self.0.iter().map(|(path, bytes)| (path.clone(), ByteSize(*bytes).show()));
         shown.collect::<Map<_, _>>().into()
     }
 
     fn schema() -> Value {
-        let paths: Map<_, _> = IN_MEMORY.iter().map(|path| ((*path).to_owned(), Bytes::schema())).collect();
+        let paths: Map<_, _> =
+            IN_MEMORY.iter().map(|path| ((*path).to_owned(), ByteSize::schema())).collect();
         let examples =
             json!([{"/tmp": "1g"}, {"/tmp": "2g"}, {"/run": "128m"}, {"/workspace": "20g", "/root": "2g"}]);
         json!({"type": "object", "properties": paths, "additionalProperties": false, "examples": examples})

@@ -6,8 +6,8 @@ use hermes_model::provider::{ModelChoice, ServerModelSettings, ServerSettings};
 use hermes_types::Secret;
 use serde_json::{Map, Value, json};
 
-use super::{Note, Setting, Wrong, entries, scalar, unfolded, wrong};
-use crate::yaml::{Kind, Node};
+use super::{InvalidValue, Setting, SettingNote, entries, invalid, scalar, unfolded};
+use crate::yaml::{Node, NodeKind};
 
 /// The owner's own servers, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,34 +18,39 @@ pub struct Servers(pub BTreeMap<String, ServerSettings>);
 pub struct Fallbacks(pub Vec<ModelChoice>);
 
 /// A field that is text, if it is there.
-fn text<T: Setting>(node: &Node, key: &str) -> Result<Option<String>, Wrong> {
+fn text<T: Setting>(node: &Node, key: &str) -> Result<Option<String>, InvalidValue> {
     match node.get(key) {
-        None | Some(Node { kind: Kind::Null, .. }) => Ok(None),
+        None | Some(Node { kind: NodeKind::Null, .. }) => Ok(None),
         Some(value) => match scalar(value) {
             Some(text) => Ok(Some(text.to_owned()).filter(|text| !text.trim().is_empty())),
-            None => Err(Wrong { expected: format!("text for `{key}`"), ..wrong::<T>(value) }),
+            None => Err(InvalidValue { expected: format!("text for `{key}`"), ..invalid::<T>(value) }),
         },
     }
 }
 
 /// A field that is a number, if it is there.
-fn number<T: Setting>(node: &Node, key: &str, notes: &mut Vec<Note>) -> Result<Option<u64>, Wrong> {
+fn number<T: Setting>(
+    node: &Node,
+    key: &str,
+    notes: &mut Vec<SettingNote>,
+) -> Result<Option<u64>, InvalidValue> {
     match node.get(key) {
-        None | Some(Node { kind: Kind::Null, .. }) => Ok(None),
+        None | Some(Node { kind: NodeKind::Null, .. }) => Ok(None),
         Some(value) => match u64::read(value, notes) {
-            Ok(0) | Err(_) => {
-                Err(Wrong { expected: format!("a whole number from 1 up for `{key}`"), ..wrong::<T>(value) })
-            }
+            Ok(0) | Err(_) => Err(InvalidValue {
+                expected: format!("a whole number from 1 up for `{key}`"),
+                ..invalid::<T>(value)
+            }),
             Ok(number) => Ok(Some(number)),
         },
     }
 }
 
 /// A field nobody reads is told, so that a slip is found.
-fn unread(node: &Node, known: &[&str], notes: &mut Vec<Note>) {
-    let Kind::Map(entries) = &node.kind else { return };
+fn unread(node: &Node, known: &[&str], notes: &mut Vec<SettingNote>) {
+    let NodeKind::Map(entries) = &node.kind else { return };
     for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
-        notes.push(Note {
+        notes.push(SettingNote {
             at: entry.at,
             text: format!("`{}` is not used by this version; ignored", entry.key),
         });
@@ -53,10 +58,10 @@ fn unread(node: &Node, known: &[&str], notes: &mut Vec<Note>) {
 }
 
 impl Setting for Servers {
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let inner = unfolded(node);
-        let Kind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
-            return Err(wrong::<Self>(node));
+        let NodeKind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
+            return Err(invalid::<Self>(node));
         };
         let mut servers = BTreeMap::new();
         for entry in entries {
@@ -84,12 +89,12 @@ const FIELDS: &[&str] = &[
     "stale_timeout_seconds", "transport",
 ];
 
-fn server(node: &Node, notes: &mut Vec<Note>) -> Result<ServerSettings, Wrong> {
-    let Kind::Map(_) = &node.kind else { return Err(wrong::<Servers>(node)) };
+fn server(node: &Node, notes: &mut Vec<SettingNote>) -> Result<ServerSettings, InvalidValue> {
+    let NodeKind::Map(_) = &node.kind else { return Err(invalid::<Servers>(node)) };
     unread(node, FIELDS, notes);
     let mut models = BTreeMap::new();
     match node.get("models").map(|models| &models.kind) {
-        Some(Kind::Map(entries)) => {
+        Some(NodeKind::Map(entries)) => {
             for entry in entries {
                 let one = &entry.value;
                 let model = ServerModelSettings {
@@ -101,8 +106,8 @@ fn server(node: &Node, notes: &mut Vec<Note>) -> Result<ServerSettings, Wrong> {
             }
         }
         // A bare list of names says nothing about them.
-        Some(Kind::List(_) | Kind::Null) | None => {}
-        Some(Kind::Scalar { .. }) => return Err(wrong::<Servers>(node)),
+        Some(NodeKind::List(_) | NodeKind::Null) | None => {}
+        Some(NodeKind::Scalar { .. }) => return Err(invalid::<Servers>(node)),
     }
     Ok(ServerSettings {
         base_url: text::<Servers>(node, "api")?.or(text::<Servers>(node, "base_url")?),
@@ -153,13 +158,14 @@ fn shown(server: &ServerSettings) -> Value {
 }
 
 impl Setting for Fallbacks {
-    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let mut list = Vec::new();
         for item in entries::<Self>(node)? {
-            let Kind::Map(_) = &item.kind else { return Err(wrong::<Self>(&item)) };
+            let NodeKind::Map(_) = &item.kind else { return Err(invalid::<Self>(&item)) };
             unread(&item, &["provider", "model", "base_url", "api_key", "key_env"], notes);
             let required = |key: &str| {
-                let missing = || Wrong { expected: format!("an entry with `{key}`"), ..wrong::<Self>(&item) };
+                let missing =
+                    || InvalidValue { expected: format!("an entry with `{key}`"), ..invalid::<Self>(&item) };
                 text::<Self>(&item, key)?.ok_or_else(missing)
             };
             list.push(ModelChoice {

@@ -10,26 +10,27 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::ask::owner;
-use crate::screen::{Format, Tone, age, one_line};
-use hermes_config::failure::{Failure, Kind};
-use hermes_config::resolve::store::{find, told};
+use crate::screen::{OutputFormat, Tone, format_age, one_line};
+use hermes_config::failure::{Failure, FailureKind};
+use hermes_config::resolve::store::{find, store_failure};
 
 pub(super) async fn list(context: &Context) -> Result<ExitCode, Failure> {
     let open = match find(context).await? {
-        Some(store) => store.open_questions(Timestamp::now()).await.map_err(told)?,
+        Some(store) => store.open_questions(Timestamp::now()).await.map_err(store_failure)?,
         None => Vec::new(),
     };
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         context.screen.json(&json!({"questions": open.iter().map(facts).collect::<Vec<_>>()}))?;
         return Ok(ExitCode::SUCCESS);
     }
     if open.is_empty() {
-        context.screen.aside("nothing waits for an answer");
+        context.screen.print_stderr("nothing waits for an answer");
         return Ok(ExitCode::SUCCESS);
     }
     for question in &open {
-        let left =
-            age(Duration::from_secs(question.expires.seconds().saturating_sub(Timestamp::now().seconds())));
+        let left = format_age(Duration::from_secs(
+            question.expires.seconds().saturating_sub(Timestamp::now().seconds()),
+        ));
         let who: Vec<&str> = question.approvers.iter().map(Person::as_str).collect();
         let place = format!("session {}, asks {}, {left} left", question.key.as_str(), who.join(", "));
         let id = context.screen.paint(Tone::Strong, &question.id);
@@ -45,8 +46,8 @@ pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Resul
     let store = find(context).await?.ok_or_else(|| unknown(id))?;
     let question = one(&store, id).await?;
     let given = Answer { by: owner(), at: Timestamp::now(), choice };
-    let refused = |text: String| Err(Failure::new(Kind::Refused, text));
-    match store.answer_question(&question.id, given.clone()).await.map_err(told)? {
+    let refused = |text: String| Err(Failure::new(FailureKind::Refused, text));
+    match store.answer_question(&question.id, given.clone()).await.map_err(store_failure)? {
         AnswerResult::Accepted => {}
         AnswerResult::NoQuestion => return Err(unknown(id)),
         AnswerResult::NotApprover => {
@@ -58,11 +59,14 @@ pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Resul
             ));
         }
         AnswerResult::TooLate(state) => {
-            return Err(Failure::new(Kind::Failed, format!("question {} {}", question.id, fate(&state)))
-                .hint("`hermes approvals ls` lists those that wait"));
+            return Err(Failure::new(
+                FailureKind::Failed,
+                format!("question {} {}", question.id, fate(&state)),
+            )
+            .hint("`hermes approvals ls` lists those that wait"));
         }
     }
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         let state = QuestionState::Answered(given);
         context.screen.json(&facts(&QuestionRow { state, ..question }))?;
         return Ok(ExitCode::SUCCESS);
@@ -79,15 +83,15 @@ pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Resul
 
 pub(super) async fn grants(context: &Context) -> Result<ExitCode, Failure> {
     let grants = match find(context).await? {
-        Some(store) => store.grants().await.map_err(told)?,
+        Some(store) => store.grants().await.map_err(store_failure)?,
         None => Vec::new(),
     };
-    if context.screen.format == Format::Json {
+    if context.screen.format == OutputFormat::Json {
         context.screen.json(&json!({"grants": grants.iter().map(grant_facts).collect::<Vec<_>>()}))?;
         return Ok(ExitCode::SUCCESS);
     }
     if grants.is_empty() {
-        context.screen.aside("nothing was allowed to happen again");
+        context.screen.print_stderr("nothing was allowed to happen again");
         return Ok(ExitCode::SUCCESS);
     }
     let row = |grant: &GrantRow| {
@@ -96,7 +100,7 @@ pub(super) async fn grants(context: &Context) -> Result<ExitCode, Failure> {
             GrantScope::Always => "always".to_owned(),
         };
         let since = Duration::from_secs(Timestamp::now().seconds().saturating_sub(grant.given_at.seconds()));
-        vec![grant.id.clone(), scope, one_line(grant.given_by.as_str(), 24), age(since), covers(grant)]
+        vec![grant.id.clone(), scope, one_line(grant.given_by.as_str(), 24), format_age(since), covers(grant)]
     };
     let rows: Vec<_> = grants.iter().map(row).collect();
     context.screen.table(&["ID", "IN", "BY", "AGE", "COMMAND"], &rows)?;
@@ -105,11 +109,11 @@ pub(super) async fn grants(context: &Context) -> Result<ExitCode, Failure> {
 
 pub(super) async fn revoke(context: &Context, id: &str) -> Result<ExitCode, Failure> {
     let gone = || {
-        Failure::new(Kind::Failed, format!("there is no grant `{id}`"))
+        Failure::new(FailureKind::Failed, format!("there is no grant `{id}`"))
             .hint("`hermes approvals grants` lists them")
     };
     let store = find(context).await?.ok_or_else(gone)?;
-    let grants = store.grants().await.map_err(told)?;
+    let grants = store.grants().await.map_err(store_failure)?;
     let begin = |grant: &&GrantRow| !id.is_empty() && grant.id.starts_with(id);
     let found: Vec<&GrantRow> = grants.iter().filter(begin).collect();
     let exact = found.iter().find(|grant| grant.id == id).copied();
@@ -119,24 +123,24 @@ pub(super) async fn revoke(context: &Context, id: &str) -> Result<ExitCode, Fail
         (None, []) => return Err(gone()),
         (None, several) => {
             return Err(Failure::new(
-                Kind::Usage,
+                FailureKind::Usage,
                 format!("`{id}` could be any of {} grants", several.len()),
             )
             .hint("`hermes approvals grants` lists them"));
         }
     };
     let revoked =
-        store.revoke_grant(&meant.id, &owner(), Timestamp::now()).await.map_err(told)?.ok_or_else(gone)?;
+        store.revoke_grant(&meant.id, &owner(), Timestamp::now()).await.map_err(store_failure)?.ok_or_else(gone)?;
     match context.screen.format {
-        Format::Json => context.screen.json(&grant_facts(&revoked))?,
-        Format::Text => context.screen.line(&format!("taken back: {}", covers(&revoked)))?,
+        OutputFormat::Json => context.screen.json(&grant_facts(&revoked))?,
+        OutputFormat::Text => context.screen.line(&format!("taken back: {}", covers(&revoked)))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The question that is meant: by its name or the beginning of it, those that wait before those that do not.
 async fn one(store: &Store, id: &str) -> Result<QuestionRow, Failure> {
-    let mut named = store.questions_by_prefix(id).await.map_err(told)?;
+    let mut named = store.questions_by_prefix(id).await.map_err(store_failure)?;
     if let Some(at) = named.iter().position(|question| question.id == id) {
         return Ok(named.swap_remove(at));
     }
@@ -147,14 +151,14 @@ async fn one(store: &Store, id: &str) -> Result<QuestionRow, Failure> {
         (1, Some(question)) => Ok(question),
         (0, _) | (_, None) => Err(unknown(id)),
         (count, Some(_)) => {
-            Err(Failure::new(Kind::Usage, format!("`{id}` could be any of {count} questions"))
+            Err(Failure::new(FailureKind::Usage, format!("`{id}` could be any of {count} questions"))
                 .hint("`hermes approvals ls` lists them"))
         }
     }
 }
 
 fn unknown(id: &str) -> Failure {
-    Failure::new(Kind::Failed, format!("there is no question `{id}`"))
+    Failure::new(FailureKind::Failed, format!("there is no question `{id}`"))
         .hint("`hermes approvals ls` lists those that wait")
 }
 

@@ -21,33 +21,33 @@ use hermes_config::failure::Failure;
 use hermes_config::file::make_home;
 
 /// Lines that are remembered.
-const REMEMBERED: usize = 2_000;
+const MAX_HISTORY_LINES: usize = 2_000;
 /// The file they are in.
-const HISTORY: &str = "chat_history";
-const MENU: &str = "commands";
+const HISTORY_FILE: &str = "chat_history";
+const COMPLETION_MENU: &str = "commands";
 /// Back to the beginning of the line, which is made empty.
-const ERASE: &str = "\r\u{1b}[K";
+const ERASE_LINE: &str = "\r\u{1b}[K";
 
 /// What came of asking for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Entered {
+pub(super) enum EditorEvent {
     Line(String),
     /// Ctrl-C.
-    Cleared,
+    Interrupted,
     /// Ctrl-D, or nobody is there any more.
     End,
     /// A message, and something that happened in the same moment.
-    Both(String, String),
+    LineAndNotice(String, String),
     /// Something happened meanwhile that is to be said.
-    Noticed(String, Typed),
+    Notice(String, PromptContent),
 }
 
 /// Whether something stands at the prompt. It still does the next time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Typed {
-    Something,
+pub(super) enum PromptContent {
+    Text,
     /// Nothing, as far as can be known.
-    Nothing,
+    Empty,
 }
 
 /// Where messages are typed.
@@ -72,8 +72,10 @@ impl Editor {
     /// One that edits, with the history of this home.
     pub(super) fn full(home: &Path, screen: Screen) -> Self {
         let mut keys = default_emacs_keybindings();
-        let complete =
-            ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
+        let complete = ReedlineEvent::UntilFound(vec![
+            ReedlineEvent::Menu(COMPLETION_MENU.to_owned()),
+            ReedlineEvent::MenuNext,
+        ]);
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, complete);
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, newline);
@@ -81,15 +83,15 @@ impl Editor {
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
         let mut completer = DefaultCompleter::with_inclusions(&['/']);
         completer.insert(slash::names().collect());
-        let menu = ColumnarMenu::default().with_name(MENU);
+        let menu = ColumnarMenu::default().with_name(COMPLETION_MENU);
         let editor = Reedline::create()
             .use_bracketed_paste(true)
             .with_ansi_colors(screen.has_colors())
-            .with_validator(Box::new(TrailingBackslash))
+            .with_validator(Box::new(BackslashValidator))
             .with_completer(Box::new(completer))
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
             .with_edit_mode(Box::new(Emacs::new(keys)));
-        let editor = match history(home) {
+        let editor = match open_history(home) {
             Ok(history) => editor.with_history(Box::new(history)),
             Err(error) => {
                 screen.warn(&format!("what you type is not remembered: {error}"));
@@ -100,15 +102,15 @@ impl Editor {
     }
 
     /// One without.
-    pub(super) fn plain(screen: Screen) -> Self {
+    pub(super) fn read_plain_line(screen: Screen) -> Self {
         Self::Plain { screen, begun: String::new() }
     }
 
     /// Waits for a message, or for something else that is to be said, if there can be such a thing.
-    pub(super) async fn message(
+    pub(super) async fn next_event(
         &mut self,
         notice: Option<impl Future<Output = String>>,
-    ) -> Result<Entered, Failure> {
+    ) -> Result<EditorEvent, Failure> {
         let can_be_noticed = notice.is_some();
         let noticed = async {
             match notice {
@@ -122,20 +124,20 @@ impl Editor {
                 tokio::select! {
                     entered = plain(begun) => entered,
                     text = noticed => {
-                        screen.aside_part("\n");
-                        let typed = if begun.is_empty() { Typed::Nothing } else { Typed::Something };
-                        Ok(Entered::Noticed(text, typed))
+                        screen.write_stderr("\n");
+                        let typed = if begun.is_empty() { PromptContent::Empty } else { PromptContent::Text };
+                        Ok(EditorEvent::Notice(text, typed))
                     }
                 }
             }
             Self::Full { line: editor, back, screen } => {
-                let Some(mut away) = editor.take() else { return Ok(Entered::End) };
+                let Some(mut away) = editor.take() else { return Ok(EditorEvent::End) };
                 if can_be_noticed {
                     // It looks ten times a second whether it is called back, so only where that may be.
                     *away = away.with_break_signal(Arc::clone(back));
                 }
                 let mut typing = tokio::task::spawn_blocking(move || {
-                    let signal = away.read_line(&Mark);
+                    let signal = away.read_line(&ChatPrompt);
                     // Whoever is killed later has typed this all the same.
                     if let Err(error) = away.sync_history() {
                         tracing::warn!(%error, "what was typed could not be kept");
@@ -156,18 +158,20 @@ impl Editor {
                 Ok(match (signal, told) {
                     (Err(error), _) => return Err(io::Error::other(error).into()),
                     (Ok(Signal::ExternalBreak(half)), Some(text)) if half.is_empty() => {
-                        screen.aside_part(ERASE);
-                        Entered::Noticed(text, Typed::Nothing)
+                        screen.write_stderr(ERASE_LINE);
+                        EditorEvent::Notice(text, PromptContent::Empty)
                     }
                     (Ok(Signal::ExternalBreak(_)), Some(text)) => {
-                        screen.aside_part("\n");
-                        Entered::Noticed(text, Typed::Something)
+                        screen.write_stderr("\n");
+                        EditorEvent::Notice(text, PromptContent::Text)
                     }
-                    (Ok(Signal::Success(line)), None) => Entered::Line(joined(&line)),
-                    (Ok(Signal::Success(line)), Some(text)) => Entered::Both(joined(&line), text),
-                    (Ok(Signal::CtrlC), None) => Entered::Cleared,
-                    (Ok(Signal::CtrlC), Some(text)) => Entered::Noticed(text, Typed::Nothing),
-                    (Ok(_), _) => Entered::End,
+                    (Ok(Signal::Success(line)), None) => EditorEvent::Line(join_continued(&line)),
+                    (Ok(Signal::Success(line)), Some(text)) => {
+                        EditorEvent::LineAndNotice(join_continued(&line), text)
+                    }
+                    (Ok(Signal::CtrlC), None) => EditorEvent::Interrupted,
+                    (Ok(Signal::CtrlC), Some(text)) => EditorEvent::Notice(text, PromptContent::Empty),
+                    (Ok(_), _) => EditorEvent::End,
                 })
             }
         }
@@ -175,7 +179,7 @@ impl Editor {
 }
 
 /// A message as a plain terminal gives it, over several lines if they end in a backslash.
-async fn plain(text: &mut String) -> Result<Entered, Failure> {
+async fn plain(text: &mut String) -> Result<EditorEvent, Failure> {
     let mut keyboard = Keyboard::open()?;
     loop {
         let line = tokio::select! {
@@ -183,17 +187,17 @@ async fn plain(text: &mut String) -> Result<Entered, Failure> {
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
                 text.clear();
-                return Ok(Entered::Cleared);
+                return Ok(EditorEvent::Interrupted);
             }
         };
         match line {
-            None if text.is_empty() => return Ok(Entered::End),
-            None => return Ok(Entered::Line(joined(&std::mem::take(text)))),
+            None if text.is_empty() => return Ok(EditorEvent::End),
+            None => return Ok(EditorEvent::Line(join_continued(&std::mem::take(text)))),
             Some(line) => {
                 let goes_on = line.ends_with('\\');
                 text.push_str(&line);
                 if !goes_on {
-                    return Ok(Entered::Line(joined(&std::mem::take(text))));
+                    return Ok(EditorEvent::Line(join_continued(&std::mem::take(text))));
                 }
                 text.push('\n');
             }
@@ -202,32 +206,32 @@ async fn plain(text: &mut String) -> Result<Entered, Failure> {
 }
 
 /// The text without the backslashes that only said that it goes on.
-fn joined(text: &str) -> String {
+fn join_continued(text: &str) -> String {
     text.replace("\\\n", "\n")
 }
 
 /// The lines of earlier chats, which nobody else may read.
-fn history(home: &Path) -> io::Result<FileBackedHistory> {
-    let path = home.join(HISTORY);
+fn open_history(home: &Path) -> io::Result<FileBackedHistory> {
+    let path = home.join(HISTORY_FILE);
     make_home(home)?;
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
-    FileBackedHistory::with_file(REMEMBERED, path).map_err(io::Error::other)
+    FileBackedHistory::with_file(MAX_HISTORY_LINES, path).map_err(io::Error::other)
 }
 
 /// A line goes on after a backslash.
-struct TrailingBackslash;
+struct BackslashValidator;
 
-impl Validator for TrailingBackslash {
+impl Validator for BackslashValidator {
     fn validate(&self, line: &str) -> ValidationResult {
         if line.ends_with('\\') { ValidationResult::Incomplete } else { ValidationResult::Complete }
     }
 }
 
 /// What stands before the line.
-struct Mark;
+struct ChatPrompt;
 
-impl Prompt for Mark {
+impl Prompt for ChatPrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         Cow::Borrowed("")
     }

@@ -6,15 +6,15 @@ use std::process::ExitCode;
 use hermes_agent::{StopReason, TurnResult};
 use serde_json::json;
 
-use super::talk::Talk;
-use crate::screen::Format;
-use hermes_config::failure::{Failure, Kind};
+use super::repl::Repl;
+use crate::screen::OutputFormat;
+use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::resolve::model;
 
-pub(super) fn report(talk: &mut Talk<'_>, ended: &TurnResult) -> Result<ExitCode, Failure> {
+pub(super) fn report(talk: &mut Repl<'_>, ended: &TurnResult) -> Result<ExitCode, Failure> {
     let screen = talk.context().screen;
     let first = talk.conversation().and_then(|conversation| conversation.model_config().endpoints.first());
-    if screen.format == Format::Json {
+    if screen.format == OutputFormat::Json {
         screen.json(&json!({
             "session": talk.conversation().map(|conversation| conversation.id().as_str()),
             "text": ended.text,
@@ -25,7 +25,7 @@ pub(super) fn report(talk: &mut Talk<'_>, ended: &TurnResult) -> Result<ExitCode
             "calls": ended.model_calls,
             "usage": ended.usage,
             "cost": ended.cost,
-            "tools": talk.seat().calls(),
+            "tools": talk.input().calls(),
         }))?;
     } else if !io::stdout().is_terminal() && !ended.text.is_empty() {
         // On a terminal it was shown as it came.
@@ -38,12 +38,12 @@ fn code(exit: &StopReason) -> ExitCode {
     match exit {
         StopReason::Answered => ExitCode::SUCCESS,
         StopReason::Interrupted => ExitCode::from(130),
-        StopReason::Denied | StopReason::Refused(_) => Kind::Refused.code(),
+        StopReason::Denied | StopReason::Refused(_) => FailureKind::Refused.code(),
         StopReason::Failed(error) => model::fault(error).kind.code(),
         StopReason::BudgetExhausted
         | StopReason::Truncated
         | StopReason::EmptyReply
         | StopReason::InvalidCalls
-        | StopReason::Loop(_) => Kind::Failed.code(),
+        | StopReason::Loop(_) => FailureKind::Failed.code(),
     }
 }

@@ -21,14 +21,14 @@ use hermes_types::{BackendName, Job, Network};
 
 use script::{CROWD, DID};
 
-use super::{Finding, State};
+use super::{DoctorFinding, FindingState};
 use crate::Context;
 use crate::ask::{Consent, Decision, approve};
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::resolve::PlaceRequest;
-use hermes_config::resolve::random;
-use hermes_config::resolve::{self, Making, Session};
+use hermes_config::resolve::random_bytes;
+use hermes_config::resolve::{self, ResolveMode, SessionChoice};
 
 /// How long one attempt may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,31 +43,31 @@ pub(super) fn run(
     config: &Config,
     backend: BackendName,
     consent: Consent,
-) -> Result<Vec<Finding>, Failure> {
+) -> Result<Vec<DoctorFinding>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(in_a_place(context, config, backend, consent))
+    runtime.block_on(check_in_place(context, config, backend, consent))
 }
 
-async fn in_a_place(
+async fn check_in_place(
     context: &Context,
     config: &Config,
     backend: BackendName,
     consent: Consent,
-) -> Result<Vec<Finding>, Failure> {
+) -> Result<Vec<DoctorFinding>, Failure> {
     let name = backend.as_str();
     let args =
         PlaceRequest { backend: Some(backend), session: Some(String::new()), ..PlaceRequest::default() };
-    let session = Session::new(&args, config)?;
-    let plan = match resolve::plan(context, config, &args, &session, Making::Later) {
+    let session = SessionChoice::new(&args, config)?;
+    let plan = match resolve::resolve_place(context, config, &args, &session, ResolveMode::Create) {
         Ok(plan) => plan,
         Err(failure) => return Ok(vec![not_run(name, &failure)]),
     };
     let sandbox = match plan.open().await {
         Ok(sandbox) => sandbox,
-        Err(error) => return Ok(vec![not_run(name, &resolve::fault(error))]),
+        Err(error) => return Ok(vec![not_run(name, &resolve::place_failure(error))]),
     };
-    let cell = Cell { context, config, consent, name, plan, session, sandbox };
-    let tried = cell.try_out(backend).await;
+    let cell = LiveCheck { context, config, consent, name, plan, session, sandbox };
+    let tried = cell.run_checks(backend).await;
     // Whatever came of it, the place goes.
     let removed = cell.sandbox.remove().await;
     let mut findings = tried?;
@@ -77,33 +77,33 @@ async fn in_a_place(
     Ok(findings)
 }
 
-fn not_run(name: &'static str, failure: &Failure) -> Finding {
+fn not_run(name: &'static str, failure: &Failure) -> DoctorFinding {
     let detail = format!("no command was run: {}", failure.message);
     if failure.hints.is_empty() {
         return broken(name, detail);
     }
-    Finding::bad(name, State::Broken, detail, failure.hints.join("; "))
+    DoctorFinding::bad(name, FindingState::Broken, detail, failure.hints.join("; "))
 }
 
-fn broken(name: &'static str, detail: String) -> Finding {
+fn broken(name: &'static str, detail: String) -> DoctorFinding {
     let remedy = format!("see what `hermes exec --backend {name} -- true` says");
-    Finding::bad(name, State::Broken, detail, remedy)
+    DoctorFinding::bad(name, FindingState::Broken, detail, remedy)
 }
 
 /// A place to break out of.
-struct Cell<'a> {
+struct LiveCheck<'a> {
     context: &'a Context,
     config: &'a Config,
     consent: Consent,
     name: &'static str,
     plan: ResolvedPlace,
-    session: Session,
+    session: SessionChoice,
     sandbox: OpenPlace,
 }
 
 /// What shall keep a command in.
-struct Walls {
-    kind: Wall,
+struct Boundaries {
+    kind: Boundary,
     binds: Vec<BindMount>,
     network: Network,
     /// How many processes there may be.
@@ -112,23 +112,23 @@ struct Walls {
 
 /// Whose walls they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wall {
+enum Boundary {
     Jail,
     Container,
 }
 
-impl Walls {
+impl Boundaries {
     fn of(backend: &Backend) -> Option<Self> {
         match backend {
             Backend::Local(_) => None,
             Backend::Sandbox(jail) => Some(Self {
-                kind: Wall::Jail,
+                kind: Boundary::Jail,
                 binds: jail.binds.clone(),
                 network: jail.network,
                 processes: jail.limits.processes,
             }),
             Backend::Docker(docker) => Some(Self {
-                kind: Wall::Container,
+                kind: Boundary::Container,
                 binds: docker.binds.clone(),
                 network: docker.network,
                 processes: docker.limits.processes,
@@ -140,14 +140,14 @@ impl Walls {
 /// What became of an attempt: what it said, or why it was not made.
 type Attempt = Result<String, String>;
 
-impl Cell<'_> {
+impl LiveCheck<'_> {
     /// Runs a command, and tries to break out where anything confines it.
-    async fn try_out(&self, backend: BackendName) -> Result<Vec<Finding>, Failure> {
+    async fn run_checks(&self, backend: BackendName) -> Result<Vec<DoctorFinding>, Failure> {
         let start = Instant::now();
         match self.run("true").await {
             Err(reason) => {
                 let detail = format!("unknown whether commands run: {reason}");
-                return Ok(vec![Finding::warning(self.name, detail)]);
+                return Ok(vec![DoctorFinding::warning(self.name, detail)]);
             }
             Ok(outcome) if outcome.code != 0 => {
                 return Ok(vec![broken(self.name, format!("`true` ended with {}", outcome.code))]);
@@ -156,27 +156,28 @@ impl Cell<'_> {
         }
         let time = start.elapsed().as_secs_f64() * 1000.0;
         let nothing = if backend == BackendName::Local { "; nothing confines it" } else { "" };
-        let mut findings = vec![Finding::ok(self.name, format!("ran a command in {time:.1} ms{nothing}"))];
-        if let Some(walls) = Walls::of(self.plan.backend()) {
+        let mut findings =
+            vec![DoctorFinding::ok(self.name, format!("ran a command in {time:.1} ms{nothing}"))];
+        if let Some(walls) = Boundaries::of(self.plan.backend()) {
             findings.extend(self.break_out(&walls).await?);
         }
         Ok(findings)
     }
 
     /// Everything a command in a jail shall not be able to do.
-    async fn break_out(&self, walls: &Walls) -> Result<Vec<Finding>, Failure> {
+    async fn break_out(&self, walls: &Boundaries) -> Result<Vec<DoctorFinding>, Failure> {
         let mut findings =
             vec![self.read_home(walls).await, self.read_keys(walls).await, self.write_outside(walls).await];
         findings.extend(self.touch_process().await);
         // A container has a loopback of its own whatever else it reaches.
-        if walls.kind == Wall::Container || walls.network != Network::Full {
+        if walls.kind == Boundary::Container || walls.network != Network::Full {
             findings.push(self.reach_loopback().await?);
             findings.push(self.reach_abstract().await?);
         }
         if walls.network == Network::Full {
-            findings.push(Finding::bad(
+            findings.push(DoctorFinding::bad(
                 self.name,
-                State::Warning,
+                FindingState::Warning,
                 "can reach the services of this machine: terminal.network is full",
                 "hermes config set terminal.network proxy",
             ));
@@ -185,17 +186,17 @@ impl Cell<'_> {
         findings.push(self.make_namespace(walls).await);
         findings.push(self.use_tool("mount", "mount", "mount -t tmpfs none /tmp").await);
         // Last, since it leaves no room for others.
-        findings.extend(self.crowd(walls).await);
+        findings.extend(self.exhaust_processes(walls).await);
         Ok(findings)
     }
 
-    async fn read_home(&self, walls: &Walls) -> Finding {
+    async fn read_home(&self, walls: &Boundaries) -> DoctorFinding {
         let home = self.context.home.path();
         let files = [".env", "config.yaml", ".install-id"].map(|name| home.join(name));
         self.read(walls, "hermes' own files", files.into_iter().find(|path| is_readable(path))).await
     }
 
-    async fn read_keys(&self, walls: &Walls) -> Finding {
+    async fn read_keys(&self, walls: &Boundaries) -> DoctorFinding {
         let home = self.context.variable("HOME").unwrap_or("/");
         let entries = fs::read_dir(Path::new(home).join(".ssh")).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> =
@@ -210,7 +211,7 @@ impl Cell<'_> {
 
     /// Reads the first character of a file that can be read from here, wherever it is to be seen inside. It says no
     /// more than whether it could.
-    async fn read(&self, walls: &Walls, what: &str, file: Option<PathBuf>) -> Finding {
+    async fn read(&self, walls: &Boundaries, what: &str, file: Option<PathBuf>) -> DoctorFinding {
         let Some(file) = file else {
             return self.unknown(&format!("read {what}"), "there is nothing there to try it with");
         };
@@ -221,15 +222,20 @@ impl Cell<'_> {
         });
         let inside: Vec<PathBuf> = mounted.chain([file.clone()]).collect();
         let attempt = self.attempt(&script::read(&inside)).await;
-        let did = said(&attempt);
+        let did = attempt_text(&attempt);
         if did && inside.len() > 1 {
             let detail = format!("can read {}, which is mounted", file.display());
-            return Finding::bad(self.name, State::Warning, detail, "take it out of terminal.docker_volumes");
+            return DoctorFinding::bad(
+                self.name,
+                FindingState::Warning,
+                detail,
+                "take it out of terminal.docker_volumes",
+            );
         }
         self.judge(&format!("read {}", file.display()), &attempt, did)
     }
 
-    async fn write_outside(&self, walls: &Walls) -> Finding {
+    async fn write_outside(&self, walls: &Boundaries) -> DoctorFinding {
         let home = self.context.variable("HOME").map(PathBuf::from);
         let own = |path: &Path| {
             let mut writable = walls.binds.iter().filter(|bind| bind.writable == Writable::Yes);
@@ -250,13 +256,13 @@ impl Cell<'_> {
     }
 
     /// This very process is what shall not be seen or signaled. Its number may mean another process inside.
-    async fn touch_process(&self) -> [Finding; 2] {
+    async fn touch_process(&self) -> [DoctorFinding; 2] {
         let pid = std::process::id();
         let started = fs::read_to_string("/proc/self/stat").ok().and_then(|stat| start_time(&stat));
         let attempt = self.attempt(&script::touch(pid)).await;
         let inside = attempt.as_deref().ok().and_then(|output| output.lines().find_map(start_time));
         let sees = started.is_some() && inside == started;
-        let signals = said(&attempt) && (sees || inside.is_none());
+        let signals = attempt_text(&attempt) && (sees || inside.is_none());
         let about = [("see a process outside", sees), ("signal a process outside", signals)];
         about.map(|(what, did)| match started {
             Some(_) => self.judge(what, &attempt, did),
@@ -264,7 +270,7 @@ impl Cell<'_> {
         })
     }
 
-    async fn reach_loopback(&self) -> Result<Finding, Failure> {
+    async fn reach_loopback(&self) -> Result<DoctorFinding, Failure> {
         let what = "reach a service on this machine's loopback";
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -276,9 +282,9 @@ impl Cell<'_> {
         Ok(self.judge(what, &attempt, !refuses(listener.accept())))
     }
 
-    async fn reach_abstract(&self) -> Result<Finding, Failure> {
+    async fn reach_abstract(&self) -> Result<DoctorFinding, Failure> {
         let what = "reach an abstract socket of this machine";
-        let name = format!("hermes-doctor-{:032x}", u128::from_le_bytes(random()?));
+        let name = format!("hermes-doctor-{:032x}", u128::from_le_bytes(random_bytes()?));
         let address = SocketAddr::from_abstract_name(&name)?;
         let listener = UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;
@@ -290,25 +296,25 @@ impl Cell<'_> {
     }
 
     /// Engines differ in whether they let one be made. Nothing is gained by it but more of the kernel to attack.
-    async fn make_namespace(&self, walls: &Walls) -> Finding {
+    async fn make_namespace(&self, walls: &Boundaries) -> DoctorFinding {
         let what = "make a user namespace";
         let finding = self.use_tool(what, "unshare", "unshare --user true").await;
         match (walls.kind, finding.state) {
-            (Wall::Container, State::Broken) => {
-                Finding::warning(self.name, format!("can {what}: the engine's seccomp profile lets it"))
+            (Boundary::Container, FindingState::Broken) => {
+                DoctorFinding::warning(self.name, format!("can {what}: the engine's seccomp profile lets it"))
             }
             _ => finding,
         }
     }
 
-    async fn use_tool(&self, what: &str, tool: &str, command: &str) -> Finding {
+    async fn use_tool(&self, what: &str, tool: &str, command: &str) -> DoctorFinding {
         let attempt = self.attempt(&script::tool(tool, command)).await;
-        let did = said(&attempt);
+        let did = attempt_text(&attempt);
         self.judge(what, &attempt, did)
     }
 
     /// Starts more processes than there may be, and counts how many there are.
-    async fn crowd(&self, walls: &Walls) -> Option<Finding> {
+    async fn exhaust_processes(&self, walls: &Boundaries) -> Option<DoctorFinding> {
         let most = u64::from(walls.processes?);
         let what = format!("start more than {most} processes");
         let allowed = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
@@ -320,9 +326,10 @@ impl Cell<'_> {
             output.lines().find_map(|line| line.strip_prefix("count ")?.parse::<u64>().ok())
         });
         Some(match count {
-            Some(count) if count > most => {
-                Finding::warning(self.name, format!("can {what}: this machine does not let us limit them"))
-            }
+            Some(count) if count > most => DoctorFinding::warning(
+                self.name,
+                format!("can {what}: this machine does not let us limit them"),
+            ),
             Some(count) if count > most / 2 => self.judge(&what, &attempt, false),
             _ => self.unknown(&what, "so many could not be started that the limit would be met"),
         })
@@ -357,18 +364,18 @@ impl Cell<'_> {
         self.sandbox.start_command(permit, wish).await.map_err(told)?.wait().await.map_err(told)
     }
 
-    fn judge(&self, what: &str, attempt: &Attempt, did: bool) -> Finding {
+    fn judge(&self, what: &str, attempt: &Attempt, did: bool) -> DoctorFinding {
         judge(self.name, what, attempt, did)
     }
 
-    fn unknown(&self, what: &str, reason: &str) -> Finding {
+    fn unknown(&self, what: &str, reason: &str) -> DoctorFinding {
         unknown(self.name, what, reason)
     }
 }
 
-fn judge(name: &'static str, what: &str, attempt: &Attempt, did: bool) -> Finding {
+fn judge(name: &'static str, what: &str, attempt: &Attempt, did: bool) -> DoctorFinding {
     let output = match attempt {
-        _ if did => return Finding::bad(name, State::Broken, format!("can {what}"), REPORT),
+        _ if did => return DoctorFinding::bad(name, FindingState::Broken, format!("can {what}"), REPORT),
         Err(reason) => return unknown(name, what, reason),
         Ok(output) => output,
     };
@@ -376,16 +383,16 @@ fn judge(name: &'static str, what: &str, attempt: &Attempt, did: bool) -> Findin
         return unknown(name, what, &format!("it takes {tool}"));
     }
     match output.lines().any(|line| line == TRIED) {
-        true => Finding::ok(name, format!("cannot {what}")),
+        true => DoctorFinding::ok(name, format!("cannot {what}")),
         false => unknown(name, what, "the attempt broke off"),
     }
 }
 
-fn unknown(name: &'static str, what: &str, reason: &str) -> Finding {
-    Finding::warning(name, format!("unknown whether it can {what}: {reason}"))
+fn unknown(name: &'static str, what: &str, reason: &str) -> DoctorFinding {
+    DoctorFinding::warning(name, format!("unknown whether it can {what}: {reason}"))
 }
 
-fn said(attempt: &Attempt) -> bool {
+fn attempt_text(attempt: &Attempt) -> bool {
     attempt.as_deref().is_ok_and(|output| output.lines().any(|line| line == DID))
 }
 
@@ -416,19 +423,19 @@ mod tests {
     #[test]
     fn only_an_attempt_that_was_made_and_failed_is_fine() {
         let judged = |attempt: Attempt| {
-            let did = said(&attempt);
+            let did = attempt_text(&attempt);
             let finding = judge("sandbox", "mount", &attempt, did);
             (finding.state, finding.detail)
         };
         let output = |text: &str| Ok(text.to_owned());
         let unknown = "unknown whether it can mount:";
         let cases = [
-            (output("mount: denied\ntried\n"), State::Ok, "cannot mount".to_owned()),
-            (output("did\ntried\n"), State::Broken, "can mount".to_owned()),
-            (output("did\n"), State::Broken, "can mount".to_owned()),
-            (output(""), State::Warning, format!("{unknown} the attempt broke off")),
-            (output("lacks mount\n"), State::Warning, format!("{unknown} it takes mount")),
-            (Err("no".to_owned()), State::Warning, format!("{unknown} no")),
+            (output("mount: denied\ntried\n"), FindingState::Ok, "cannot mount".to_owned()),
+            (output("did\ntried\n"), FindingState::Broken, "can mount".to_owned()),
+            (output("did\n"), FindingState::Broken, "can mount".to_owned()),
+            (output(""), FindingState::Warning, format!("{unknown} the attempt broke off")),
+            (output("lacks mount\n"), FindingState::Warning, format!("{unknown} it takes mount")),
+            (Err("no".to_owned()), FindingState::Warning, format!("{unknown} no")),
         ];
         for (attempt, state, detail) in cases {
             assert_eq!(judged(attempt.clone()), (state, detail), "{attempt:?}");

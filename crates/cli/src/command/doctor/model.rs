@@ -6,7 +6,7 @@ use hermes_model::{Effort, Prompt, Sight};
 use hermes_types::Message;
 use tokio::time::{Instant, timeout};
 
-use super::{Depth, Finding, State};
+use super::{DoctorFinding, DoctorMode, FindingState};
 use crate::Context;
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
@@ -16,17 +16,17 @@ const NAME: &str = "model";
 /// How long a model may take to say one word. One that has to be loaded takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) fn run(context: &Context, config: &Config, depth: Depth) -> Result<Finding, Failure> {
+pub(super) fn run(context: &Context, config: &Config, depth: DoctorMode) -> Result<DoctorFinding, Failure> {
     let models = match model::models(context, config, None) {
         Ok(models) => models,
         Err(failure) => {
             let remedy = failure.hints.join("; ");
-            return Ok(Finding::bad(NAME, State::Warning, failure.message, remedy));
+            return Ok(DoctorFinding::bad(NAME, FindingState::Warning, failure.message, remedy));
         }
     };
     match depth {
-        Depth::Look => Ok(Finding::ok(NAME, described(&models))),
-        Depth::Live(_) => {
+        DoctorMode::Offline => Ok(DoctorFinding::ok(NAME, described(&models))),
+        DoctorMode::Live(_) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             Ok(runtime.block_on(ask(context, &models)))
         }
@@ -43,7 +43,7 @@ fn described(models: &Models) -> String {
 }
 
 /// Asks the first model for one word. A fallback that answers in its place would hide what is broken.
-async fn ask(context: &Context, models: &Models) -> Finding {
+async fn ask(context: &Context, models: &Models) -> DoctorFinding {
     let chain: Vec<_> = models.chain.iter().take(1).cloned().collect();
     let messages = [Message::user("Answer with the word: ok")];
     let prompt = Prompt {
@@ -71,7 +71,7 @@ async fn ask(context: &Context, models: &Models) -> Finding {
             let window =
                 window.map_or_else(|| "of unknown length".to_owned(), |tokens| format!("of {tokens} tokens"));
             let took = begun.elapsed().as_millis();
-            Finding::ok(
+            DoctorFinding::ok(
                 NAME,
                 format!("{}; it answered in {took} ms, and its window is {window}", described(models)),
             )
@@ -82,11 +82,11 @@ async fn ask(context: &Context, models: &Models) -> Finding {
                 true => "see the provider's status page".to_owned(),
                 false => failure.hints.join("; "),
             };
-            Finding::bad(NAME, State::Broken, failure.message, remedy)
+            DoctorFinding::bad(NAME, FindingState::Broken, failure.message, remedy)
         }
-        Err(_) => Finding::bad(
+        Err(_) => DoctorFinding::bad(
             NAME,
-            State::Broken,
+            FindingState::Broken,
             "it did not answer within a minute",
             "is the server busy, or the model too large?",
         ),

@@ -6,7 +6,7 @@ use hermes_policy::escape::escape;
 use hermes_types::Timestamp;
 use serde_json::{Value, json};
 
-use crate::screen::age;
+use crate::screen::format_age;
 
 pub(super) fn format_state(state: &Value) -> String {
     if state["running"] != json!(true) {
@@ -23,7 +23,7 @@ pub(super) fn format_state(state: &Value) -> String {
 pub(crate) fn format_health(health: &Value) -> String {
     let state = health["state"].as_str().unwrap_or("unknown");
     let since = health["since"].as_u64().unwrap_or_default();
-    let lasted = age(Duration::from_secs(Timestamp::now().seconds().saturating_sub(since)));
+    let lasted = format_age(Duration::from_secs(Timestamp::now().seconds().saturating_sub(since)));
     match health["why"].as_str() {
         Some(why) => format!("{state} for {lasted}: {}", escape(why)),
         None => format!("{state} for {lasted}"),

@@ -11,12 +11,12 @@ use crate::screen::{Screen, Tone};
 use hermes_config::layers::Source;
 
 /// How wide a line may be.
-const WIDTH: usize = 80;
+const LINE_WIDTH: usize = 80;
 /// Where the second column begins.
-const COLUMN: usize = 12;
+const LABEL_WIDTH: usize = 12;
 
 pub(super) fn text(context: &Context, facts: &Value) -> String {
-    let mut page = Page { screen: context.screen, text: String::new() };
+    let mut page = StatusPage { screen: context.screen, text: String::new() };
     page.settings(facts);
     page.backends(facts);
     page.places(facts);
@@ -25,64 +25,73 @@ pub(super) fn text(context: &Context, facts: &Value) -> String {
     page.text
 }
 
-struct Page {
+struct StatusPage {
     screen: Screen,
     text: String,
 }
 
-impl Page {
+impl StatusPage {
     fn settings(&mut self, facts: &Value) {
         let terminal = &facts["terminal"];
         let gateway = &facts["gateway"];
-        self.row("version", &word(&facts["version"]));
-        self.row("home", &word(&facts["home"]));
-        let found: Vec<String> = list(&facts["config"]["found"]).iter().map(word).collect();
+        self.row("version", &display_text(&facts["version"]));
+        self.row("home", &display_text(&facts["home"]));
+        let found: Vec<String> = list(&facts["config"]["found"]).iter().map(display_text).collect();
         self.row("settings", &if found.is_empty() { "none".to_owned() } else { found.join(", ") });
         let problems = list(&facts["config"]["problems"]).len();
         if problems > 0 {
-            let told = format!("{}; see `hermes config check`", counted(&problems.into(), "remark"));
-            self.toned(Tone::Doubtful, "", &told);
+            let told = format!("{}; see `hermes config check`", format_count(&problems.into(), "remark"));
+            self.toned(Tone::Warning, "", &told);
         }
-        self.row("commands", &format!("{} {}", word(&terminal["backend"]), from(&terminal["source"])));
+        self.row(
+            "commands",
+            &format!("{} {}", display_text(&terminal["backend"]), source_text(&terminal["source"])),
+        );
         if !terminal["image"].is_null() {
-            self.row("  image", &word(&terminal["image"]));
+            self.row("  image", &display_text(&terminal["image"]));
         }
-        self.row("  idle for", &format!("{} at most", time(&terminal["lifetime_seconds"])));
+        self.row("  idle for", &format!("{} at most", format_seconds(&terminal["lifetime_seconds"])));
         for volume in list(&terminal["volumes"]) {
-            self.row("  mount", &word(volume));
+            self.row("  mount", &display_text(volume));
         }
         for entry in list(&terminal["forwarded"]) {
-            let name = word(&entry["name"]);
+            let name = display_text(&entry["name"]);
             if entry["present"] == true {
                 self.row("  variable", &format!("{name}, present"));
             } else {
-                self.toned(Tone::Doubtful, "  variable", &format!("{name}, missing"));
+                self.toned(Tone::Warning, "  variable", &format!("{name}, missing"));
             }
         }
         match (gateway["backend"].as_str(), gateway["effective"].as_str()) {
             (Some("local"), _) => {
                 let told = "whoever may chat runs commands on this machine, as you";
-                self.toned(Tone::Doubtful, "chats", &format!("local {}: {told}", from(&gateway["source"])));
+                self.toned(
+                    Tone::Warning,
+                    "chats",
+                    &format!("local {}: {told}", source_text(&gateway["source"])),
+                );
             }
-            (Some(backend), _) => self.row("chats", &format!("{backend} {}", from(&gateway["source"]))),
+            (Some(backend), _) => {
+                self.row("chats", &format!("{backend} {}", source_text(&gateway["source"])))
+            }
             (None, Some(backend)) => self.row("chats", &format!("{backend} (default)")),
             (None, None) => {
                 self.toned(
-                    Tone::Doubtful,
+                    Tone::Warning,
                     "chats",
                     "nowhere: the sandbox does not work and nothing else is set",
                 );
             }
         }
         if !gateway["image"].is_null() {
-            self.row("  image", &word(&gateway["image"]));
+            self.row("  image", &display_text(&gateway["image"]));
         }
-        self.row("  idle for", &format!("{} at most", time(&gateway["lifetime_seconds"])));
+        self.row("  idle for", &format!("{} at most", format_seconds(&gateway["lifetime_seconds"])));
         if gateway["running"] != true {
             self.row("  gateway", "does not run");
         }
         for (platform, health) in gateway["platforms"].as_object().into_iter().flatten() {
-            let tone = if health["state"] == "up" { Tone::Good } else { Tone::Doubtful };
+            let tone = if health["state"] == "up" { Tone::Good } else { Tone::Warning };
             self.toned(tone, &format!("  {platform}"), &escape(&format_health(health)));
         }
         self.model(&facts["model"]);
@@ -92,21 +101,27 @@ impl Page {
         let Some(name) = model["name"].as_str() else {
             return self.row("model", "none; set one with `hermes config set model.default NAME`");
         };
-        self.row("model", &format!("{} {}", escape(name), from(&model["source"])));
+        self.row("model", &format!("{} {}", escape(name), source_text(&model["source"])));
         if !model["problem"].is_null() {
-            self.toned(Tone::Doubtful, "", &word(&model["problem"]));
+            self.toned(Tone::Warning, "", &display_text(&model["problem"]));
             if !model["remedy"].is_null() {
-                self.row("", &format!("→ {}", word(&model["remedy"])));
+                self.row("", &format!("→ {}", display_text(&model["remedy"])));
             }
             return;
         }
-        self.row("  served by", &format!("{}, {}", word(&model["provider"]), word(&model["address"])));
+        self.row(
+            "  served by",
+            &format!("{}, {}", display_text(&model["provider"]), display_text(&model["address"])),
+        );
         match model["key"].as_str() {
             Some(from) => self.row("  key", &format!("from {}", escape(from))),
             None => self.row("  key", "none"),
         }
         for fallback in list(&model["fallbacks"]) {
-            self.row("  else", &format!("{} by {}", word(&fallback["name"]), word(&fallback["provider"])));
+            self.row(
+                "  else",
+                &format!("{} by {}", display_text(&fallback["name"]), display_text(&fallback["provider"])),
+            );
         }
     }
 
@@ -124,15 +139,15 @@ impl Page {
             let nothing_known = rows.iter().all(|(_, hold)| hold["state"] == "unknown");
             let usable = backend["usable"].as_bool();
             match (usable, nothing_known && !configured(name) && name != "sandbox") {
-                (None, _) => self.row(&format!("  {name}"), &word(&backend["reason"])),
+                (None, _) => self.row(&format!("  {name}"), &display_text(&backend["reason"])),
                 (Some(false), true) => {
                     missing.push(name.as_str());
                     continue;
                 }
                 (Some(false), false) => {
-                    let told = format!("cannot be used: {}", word(&backend["reason"]));
+                    let told = format!("cannot be used: {}", display_text(&backend["reason"]));
                     self.toned(Tone::Bad, &format!("  {name}"), &told);
-                    self.row("", &format!("→ {}", word(&backend["remedy"])));
+                    self.row("", &format!("→ {}", display_text(&backend["remedy"])));
                 }
                 (Some(true), _) => self.toned(Tone::Good, &format!("  {name}"), "can be used"),
             }
@@ -161,25 +176,29 @@ impl Page {
             return;
         }
         let without_root = if engine["rootless"] == true { ", without root" } else { "" };
-        let name = format!("{} {}{without_root}", word(&engine["kind"]), word(&engine["version"]));
-        self.row("    engine", &format!("{name}, {} ({})", word(&engine["address"]), word(&engine["why"])));
-        let image = word(&engine["image"]);
+        let name =
+            format!("{} {}{without_root}", display_text(&engine["kind"]), display_text(&engine["version"]));
+        self.row(
+            "    engine",
+            &format!("{name}, {} ({})", display_text(&engine["address"]), display_text(&engine["why"])),
+        );
+        let image = display_text(&engine["image"]);
         if engine["image_present"] == true {
             self.row("    image", &format!("{image}, present"));
         } else {
-            self.toned(Tone::Doubtful, "    image", &format!("{image}, not there yet"));
+            self.toned(Tone::Warning, "    image", &format!("{image}, not there yet"));
         }
     }
 
     fn hold(&mut self, what: &str, hold: &Value) {
         let tone = match hold["state"].as_str() {
             Some("held") => Tone::Good,
-            Some("not held") => Tone::Doubtful,
+            Some("not held") => Tone::Warning,
             _ => Tone::Bad,
         };
-        let state = format!("{:8}", word(&hold["state"]));
+        let state = format!("{:8}", display_text(&hold["state"]));
         let before = format!("    {what:10}");
-        let reason = folded(before.len() + 10, &word(&hold["reason"]));
+        let reason = wrap_indented(before.len() + 10, &display_text(&hold["reason"]));
         let line = format!("{before}{}  {}\n", self.screen.paint(tone, &state), self.quiet(&reason));
         self.text.push_str(&line);
     }
@@ -192,23 +211,29 @@ impl Page {
             self.line("  none lives");
         }
         for place in awake {
-            let mut told = vec![word(&place["backend"]), format!("{} old", time(&place["age_seconds"]))];
+            let mut told = vec![
+                display_text(&place["backend"]),
+                format!("{} old", format_seconds(&place["age_seconds"])),
+            ];
             if place["state"] == "live" {
-                told.push(format!("idle for {}", time(&place["idle_seconds"])));
-                told.push(counted(&place["clients"], "client"));
+                told.push(format!("idle for {}", format_seconds(&place["idle_seconds"])));
+                told.push(format_count(&place["clients"], "client"));
                 told.push(format!("{} running", place["processes"]));
             } else {
                 told.push("does not answer".to_owned());
             }
-            let name = self.screen.paint(Tone::Strong, &word(&place["name"]));
+            let name = self.screen.paint(Tone::Strong, &display_text(&place["name"]));
             self.line(&format!("  {name}  {}", told.join(", ")));
-            self.row("    session", &clipped(&word(&place["session"]), WIDTH - COLUMN - 1));
+            self.row(
+                "    session",
+                &truncate_line(&display_text(&place["session"]), LINE_WIDTH - LABEL_WIDTH - 1),
+            );
             let holes = list(&place["holes"]);
             if holes.is_empty() {
                 self.row("    holes", "none");
             }
             for hole in holes {
-                self.row("    hole", &hole_text(hole));
+                self.row("    hole", &exposure_text(hole));
             }
         }
         if !asleep.is_empty() {
@@ -226,15 +251,15 @@ impl Page {
         }
         self.title("processes");
         for process in processes {
-            let age = time(&process["age_seconds"]);
+            let age = format_seconds(&process["age_seconds"]);
             let state = match (process["running"] == true, &process["exit_code"]) {
                 (true, _) => format!("running for {age}"),
                 (false, Value::Null) => format!("ended after {age}"),
                 (false, code) => format!("ended after {age} with {code}"),
             };
-            let id = self.screen.paint(Tone::Strong, &word(&process["id"]));
-            self.line(&format!("  {id}  {state}, in {}", word(&process["place"])));
-            self.line(&format!("    {}", clipped(&word(&process["command"]), WIDTH - 4)));
+            let id = self.screen.paint(Tone::Strong, &display_text(&process["id"]));
+            self.line(&format!("  {id}  {state}, in {}", display_text(&process["place"])));
+            self.line(&format!("    {}", truncate_line(&display_text(&process["command"]), LINE_WIDTH - 4)));
         }
     }
 
@@ -245,9 +270,9 @@ impl Page {
         }
         self.title("questions");
         for question in questions {
-            let id = self.screen.paint(Tone::Strong, &word(&question["id"]));
-            self.line(&format!("  {id}  for {} more", time(&question["expires_seconds"])));
-            self.line(&format!("    {}", clipped(&word(&question["text"]), WIDTH - 4)));
+            let id = self.screen.paint(Tone::Strong, &display_text(&question["id"]));
+            self.line(&format!("  {id}  for {} more", format_seconds(&question["expires_seconds"])));
+            self.line(&format!("    {}", truncate_line(&display_text(&question["text"]), LINE_WIDTH - 4)));
         }
         self.line("  → `hermes approvals approve ID` or `deny ID` answers one");
     }
@@ -258,13 +283,13 @@ impl Page {
     }
 
     fn row(&mut self, name: &str, value: &str) {
-        let name = self.screen.paint(Tone::Strong, &format!("{name:COLUMN$}"));
-        self.line(&format!("{name}{}", folded(COLUMN, value)));
+        let name = self.screen.paint(Tone::Strong, &format!("{name:LABEL_WIDTH$}"));
+        self.line(&format!("{name}{}", wrap_indented(LABEL_WIDTH, value)));
     }
 
     fn toned(&mut self, tone: Tone, name: &str, value: &str) {
-        let name = self.screen.paint(Tone::Strong, &format!("{name:COLUMN$}"));
-        let value = folded(COLUMN, value);
+        let name = self.screen.paint(Tone::Strong, &format!("{name:LABEL_WIDTH$}"));
+        let value = wrap_indented(LABEL_WIDTH, value);
         self.line(&format!("{name}{}", self.screen.paint(tone, &value)));
     }
 
@@ -283,20 +308,20 @@ fn list(value: &Value) -> &[Value] {
 }
 
 /// A value as a person may see it, whoever wrote it.
-fn word(value: &Value) -> String {
+fn display_text(value: &Value) -> String {
     escape(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
-fn from(source: &Value) -> String {
+fn source_text(source: &Value) -> String {
     serde_json::from_value::<Source>(source.clone()).map_or_else(|_| String::new(), |s| format!("({s})"))
 }
 
-fn hole_text(hole: &Value) -> String {
-    Exposure::deserialize(hole).map_or_else(|_| word(hole), |hole| hole.to_string())
+fn exposure_text(hole: &Value) -> String {
+    Exposure::deserialize(hole).map_or_else(|_| display_text(hole), |hole| hole.to_string())
 }
 
 /// Seconds in the largest unit that fits.
-fn time(seconds: &Value) -> String {
+fn format_seconds(seconds: &Value) -> String {
     let seconds = seconds.as_u64().unwrap_or_default();
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -306,13 +331,13 @@ fn time(seconds: &Value) -> String {
     }
 }
 
-fn counted(number: &Value, noun: &str) -> String {
+fn format_count(number: &Value, noun: &str) -> String {
     let many = if number.as_u64() == Some(1) { "" } else { "s" };
     format!("{number} {noun}{many}")
 }
 
 /// The beginning of a text, on one line.
-fn clipped(text: &str, width: usize) -> String {
+fn truncate_line(text: &str, width: usize) -> String {
     let line = text.replace('\n', "⏎");
     if line.chars().count() <= width {
         return line;
@@ -321,12 +346,12 @@ fn clipped(text: &str, width: usize) -> String {
 }
 
 /// A text in lines that are not too long, all but the first indented. A word that is too long stays whole.
-fn folded(indent: usize, text: &str) -> String {
+fn wrap_indented(indent: usize, text: &str) -> String {
     let mut out = String::new();
     let mut at = indent;
     for word in text.replace('\n', "⏎").split(' ') {
         let length = word.chars().count();
-        if at > indent && at + 1 + length > WIDTH {
+        if at > indent && at + 1 + length > LINE_WIDTH {
             out.push('\n');
             out.push_str(&" ".repeat(indent));
             at = indent;
@@ -347,15 +372,15 @@ mod tests {
     #[test]
     fn text_is_folded_at_words_and_clipped_to_one_line() {
         let long = "x".repeat(70);
-        assert_eq!(folded(4, &format!("a {long} b {long}")), format!("a {long} b\n    {long}"));
-        assert_eq!(folded(4, "short"), "short");
-        assert_eq!(clipped("one\ntwo", 10), "one⏎two");
-        assert_eq!(clipped("abcdefgh", 5), "abcd…");
+        assert_eq!(wrap_indented(4, &format!("a {long} b {long}")), format!("a {long} b\n    {long}"));
+        assert_eq!(wrap_indented(4, "short"), "short");
+        assert_eq!(truncate_line("one\ntwo", 10), "one⏎two");
+        assert_eq!(truncate_line("abcdefgh", 5), "abcd…");
     }
 
     #[test]
     fn times_are_told_in_the_unit_that_fits() {
-        let told: Vec<_> = [0, 119, 120, 7199, 7200, 172_800].map(|s| time(&Value::from(s))).into();
+        let told: Vec<_> = [0, 119, 120, 7199, 7200, 172_800].map(|s| format_seconds(&Value::from(s))).into();
         assert_eq!(told, ["0 s", "119 s", "2 min", "119 min", "2 h", "2 d"]);
     }
 }

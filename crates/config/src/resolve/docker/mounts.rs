@@ -9,9 +9,9 @@ use hermes_exec::backend::docker::engine::EngineAddress;
 use hermes_exec::backend::docker::mount_policy::{HomeFiles, MountPolicy, MountSettings, ResolvedMounts};
 
 use crate::ConfigContext;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::keys::Config;
-use crate::resolve::{here, install_path, kept, known_install, local, run_directory};
+use crate::resolve::{current_dir, install_path, known_install, local, persistent_files_dir, run_dir};
 
 /// Resolves the configured mounts. Warnings go to the user.
 pub(super) fn mounts(
@@ -23,15 +23,20 @@ pub(super) fn mounts(
     let terminal = &config.terminal;
     let layers = &context.loaded.layers;
     let install = known_install(context);
-    let run_dir = install.map_or_else(|| install_path(context), |install| run_directory(context, &install));
-    let protected = [kept(context, config), run_dir, layers.file_path.clone(), layers.dotenv_path.clone()];
+    let run_dir = install.map_or_else(|| install_path(context), |install| run_dir(context, &install));
+    let protected = [
+        persistent_files_dir(context, config),
+        run_dir,
+        layers.file_path.clone(),
+        layers.dotenv_path.clone(),
+    ];
     let workspace = match terminal.docker_mount_cwd_to_workspace {
         true => Some(start_directory(config, owner_home)?),
         false => None,
     };
     let external_skills = config.skills.external_dirs.iter();
     let external_skills =
-        external_skills.map(|text| (text.as_str(), local::expanded(text, &local::owner_home(context))));
+        external_skills.map(|text| (text.as_str(), local::expand_tilde(text, &local::owner_home(context))));
     // A remote engine cannot mount files of this machine.
     let is_local = matches!(engine, EngineAddress::Unix(_));
     let home_files = (is_local && !terminal.strict_mounts).then(|| HomeFiles {
@@ -44,10 +49,10 @@ pub(super) fn mounts(
         workspace,
         home_files,
         owner_home: Path::new(owner_home),
-        cwd: &here()?,
+        cwd: &current_dir()?,
     };
     let mounts = MountPolicy::new(context.home.path(), &protected).resolve(&settings).map_err(|error| {
-        let failure = Failure::new(Kind::Configuration, error.to_string());
+        let failure = Failure::new(FailureKind::Configuration, error.to_string());
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -59,7 +64,7 @@ pub(super) fn mounts(
 
 /// The host directory that sessions work in. A directory that exists only inside is not meant.
 fn start_directory(config: &Config, owner_home: &str) -> Result<PathBuf, Failure> {
-    let chosen = PathBuf::from(local::directory(&config.terminal.cwd, owner_home)?);
+    let chosen = PathBuf::from(local::initial_cwd(&config.terminal.cwd, owner_home)?);
     let is_inside = chosen.starts_with(WORKSPACE_DIR) || !chosen.is_dir();
-    if is_inside { here() } else { Ok(chosen) }
+    if is_inside { current_dir() } else { Ok(chosen) }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hermes_exec::backend::docker::mount_policy::DeclaredFile;
 
-use crate::yaml::{self, Kind, Node};
+use crate::yaml::{self, Node, NodeKind};
 
 /// What describes a skill.
 const SKILL: &str = "SKILL.md";
@@ -75,7 +75,7 @@ fn names(head: &str) -> Vec<String> {
     let name =
         |node: &Node| text(node).or_else(|| ["path", "name"].iter().find_map(|key| text(node.get(key)?)));
     let names: Vec<String> = match root.get(KEY) {
-        Some(Node { kind: Kind::List(items), .. }) => items.iter().filter_map(name).collect(),
+        Some(Node { kind: NodeKind::List(items), .. }) => items.iter().filter_map(name).collect(),
         Some(node) => name(node).into_iter().collect(),
         None => Vec::new(),
     };

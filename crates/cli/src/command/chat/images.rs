@@ -6,13 +6,13 @@ use hermes_agent::{Album, UserInput};
 use hermes_types::BackendName;
 
 use crate::screen::one_line;
-use hermes_config::failure::{Failure, Kind};
+use hermes_config::failure::{Failure, FailureKind};
 
 /// Characters of a path that the model reads.
 const SHOWN: usize = 400;
 
 /// A message with pictures, and with a line about each: not every model sees.
-pub(super) async fn shown(
+pub(super) async fn user_input(
     text: &str,
     files: &[PathBuf],
     album: &Album,
@@ -21,7 +21,8 @@ pub(super) async fn shown(
     let line = |path: &Path| one_line(&path.to_string_lossy(), SHOWN);
     let (mut lines, mut images) = (Vec::new(), Vec::new());
     for file in files {
-        let refused = |why| Failure::new(Kind::Usage, format!("{} cannot be shown: {why}", file.display()));
+        let refused =
+            |why| Failure::new(FailureKind::Usage, format!("{} cannot be shown: {why}", file.display()));
         let image = album.keep(file).await.map_err(refused)?;
         // Only on this machine it is there under the same path.
         let place = match (backend, std::path::absolute(file)) {

@@ -5,7 +5,7 @@ use hermes_types::Message;
 use crate::screen::one_line;
 
 /// Characters of a message that are shown again.
-const SHOWN: usize = 160;
+const MAX_RECAP_CHARS: usize = 160;
 
 /// The last exchanges, a line for each side.
 pub(super) fn recap(history: &[Message], most: usize) -> Vec<String> {
@@ -26,8 +26,10 @@ pub(super) fn recap(history: &[Message], most: usize) -> Vec<String> {
     let skipped = exchanges.len().saturating_sub(most);
     let lines = exchanges.iter().skip(skipped).flat_map(|(said, answer)| {
         let answer = Some(answer).filter(|answer| !answer.is_empty());
-        let said = format!("> {}", one_line(said.trim(), SHOWN));
-        [said].into_iter().chain(answer.map(|answer| format!("  {}", one_line(answer.trim(), SHOWN))))
+        let said = format!("> {}", one_line(said.trim(), MAX_RECAP_CHARS));
+        [said]
+            .into_iter()
+            .chain(answer.map(|answer| format!("  {}", one_line(answer.trim(), MAX_RECAP_CHARS))))
     });
     lines.collect()
 }
