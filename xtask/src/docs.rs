@@ -1,4 +1,4 @@
-//! Pages made from the code: `cargo xtask docs`.
+//! Files generated from the code: `cargo xtask docs`.
 
 use std::fs;
 use std::process::{Command, ExitCode};
@@ -7,15 +7,24 @@ use anyhow::{Context, Result, ensure};
 
 use crate::root;
 
+/// Each generated file, and the arguments of `cargo run` that print it.
+const FILES: [(&str, &[&str]); 2] = [
+    ("docs/config.md", &["--", "config", "schema", "--markdown"]),
+    ("crates/cli/tests/snapshots/help.txt", &["--example", "help"]),
+];
+
 pub(crate) fn main() -> Result<ExitCode> {
-    let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--package", "hermes-cli", "--", "config", "schema", "--markdown"])
-        .current_dir(root())
-        .output()
-        .context("cargo run")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let page = root().join("docs").join("config.md");
-    fs::write(&page, output.stdout).with_context(|| page.display().to_string())?;
-    eprintln!("wrote {}", page.display());
+    for (file, arguments) in FILES {
+        let output = Command::new(env!("CARGO"))
+            .args(["run", "--quiet", "--package", "hermes-cli"])
+            .args(arguments)
+            .current_dir(root())
+            .output()
+            .context("cargo run")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let path = root().join(file);
+        fs::write(&path, output.stdout).with_context(|| path.display().to_string())?;
+        eprintln!("wrote {}", path.display());
+    }
     Ok(ExitCode::SUCCESS)
 }

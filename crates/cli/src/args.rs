@@ -1,4 +1,4 @@
-//! The words of the command line.
+//! The command line: commands, arguments and their help.
 
 use std::path::PathBuf;
 
@@ -10,135 +10,154 @@ use hermes_exec::Audience;
 use hermes_gateway::{DeliveryTarget, Platform};
 use hermes_types::{BackendName, EnvName};
 
-/// Where help lists what every command takes.
-const EVERYWHERE: &str = "Options of every command";
+/// The heading of options that every command accepts.
+const GLOBAL_OPTIONS: &str = "Global options";
 
-/// An AI agent whose commands run where you choose, with the permission you give.
+/// Shown after the help of `hermes`.
+const EXAMPLES: &str = "\
+Examples:
+  hermes                         chat in this terminal
+  hermes -q 'explain main.rs'    print one answer and exit
+  hermes exec -- make test       run one command
+  hermes status                  show what is configured
+  hermes doctor                  check the setup";
+
+/// The width of the pages that [`help_pages`] renders.
+const HELP_WIDTH: usize = 100;
+
+/// The help pages of all commands, for the snapshot in `tests/snapshots/help.txt`.
+pub fn help_pages() -> String {
+    let mut root = Args::command();
+    root.build();
+    let mut pages = String::new();
+    append_help_pages(&root, "hermes", &mut pages);
+    pages
+}
+
+fn append_help_pages(command: &clap::Command, path: &str, pages: &mut String) {
+    let help = command.clone().term_width(HELP_WIDTH).render_help().to_string();
+    pages.push_str(&format!("$ {path} --help\n{}\n\n", help.trim_end()));
+    let shown = |command: &&clap::Command| !command.is_hide_set() && command.get_name() != "help";
+    for subcommand in command.get_subcommands().filter(shown) {
+        append_help_pages(subcommand, &format!("{path} {}", subcommand.get_name()), pages);
+    }
+}
+
+/// An AI agent that runs commands on the backend you choose, with your approval
 #[derive(Debug, Parser)]
-#[command(name = "hermes", version, infer_long_args = false)]
+#[command(name = "hermes", version, infer_long_args = false, after_help = EXAMPLES)]
 pub struct Args {
-    /// The directory with config.yaml, .env and all state [default: $HERMES_HOME or ~/.hermes]
-    #[arg(long, global = true, value_name = "DIR", help_heading = EVERYWHERE)]
+    /// Set the directory of config.yaml, .env and all state [default: $HERMES_HOME or ~/.hermes]
+    #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL_OPTIONS)]
     pub home: Option<PathBuf>,
 
     /// Print one JSON document instead of text
-    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub json: bool,
 
-    /// Show what is going on, on stderr; twice for more
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = EVERYWHERE)]
+    /// Log to stderr; repeat for more detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL_OPTIONS)]
     pub verbose: u8,
 
-    /// What to do [default: chat]
+    /// The command to run [default: chat]
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// How to chat, where no command is named.
-    #[command(flatten, next_help_heading = "Options of a chat")]
+    #[command(flatten, next_help_heading = "Chat options")]
     pub chat: ChatArgs,
 }
 
 impl Args {
-    /// What to do. Without a word it is to chat, and only then may the options of a chat stand alone.
+    /// Returns the command, which is `chat` by default. Chat options without a command are only valid then.
     pub fn take_command(&mut self) -> Result<Command, clap::Error> {
         match self.command.take() {
             None => Ok(Command::Chat(std::mem::take(&mut self.chat))),
             Some(command) if self.chat == ChatArgs::default() => Ok(command),
             Some(_) => Err(Self::command().error(
                 ErrorKind::ArgumentConflict,
-                "options of a chat stand alone or behind the word chat, as in `hermes chat -q TEXT`",
+                "chat options cannot be used with another command; use `hermes chat -q TEXT`",
             )),
         }
     }
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Talk to the agent, as hermes alone does
+    /// Chat with the agent (the default command)
     Chat(ChatArgs),
-    /// Show and change settings
+    /// Show and change the configuration
     Config {
-        /// What to do with them.
         #[command(subcommand)]
         action: ConfigAction,
     },
-    /// Run one command in a place, through the gate
+    /// Run one command on a backend, with approval checks
     Exec(ExecArgs),
-    /// Serve the proxy of a place until nothing runs there
+    /// Serve the proxy of an environment until nothing runs in it
     #[command(hide = true)]
     KeepProxy(KeepProxyArgs),
-    /// Make places ready before anybody asks for one
+    /// Start containers in advance
     #[command(hide = true)]
     FillPool(PlaceArgs),
-    /// Open an interactive terminal in a place
+    /// Open an interactive shell in an environment
     Shell(PlaceArgs),
-    /// Look after the places that exist
+    /// List and manage environments
     Sandbox {
-        /// What to do with them.
         #[command(subcommand)]
         action: SandboxAction,
     },
-    /// Look after background processes
+    /// List and manage background processes
     Process {
-        /// What to do with them.
         #[command(subcommand)]
         action: ProcessAction,
     },
-    /// Look at the tools of the agent, and call one as a model would
+    /// List the tools of the agent, or call one as the model would
     Tool {
-        /// What to do with them.
         #[command(subcommand)]
         action: ToolAction,
     },
-    /// Look after conversations
+    /// List, search and manage conversations
     Sessions {
-        /// What to do with them.
         #[command(subcommand)]
         action: SessionsAction,
     },
-    /// Answer questions, look after what was allowed, and ask the gate what it thinks of a command
+    /// Answer approval questions, manage grants, and test commands
     Approvals {
-        /// What to do.
         #[command(subcommand)]
         action: ApprovalsAction,
     },
-    /// Serve chats
+    /// Run the chat gateway
     Gateway {
-        /// What to do.
         #[command(subcommand)]
         action: GatewayAction,
     },
-    /// Say something in a chat that nobody asked for there
+    /// Send a message to a chat
     Send(SendArgs),
-    /// Let people of chats in
+    /// Manage who may use the bot
     Pairing {
-        /// What to do.
         #[command(subcommand)]
         action: PairingAction,
     },
-    /// Show what is set up and what runs, on which backend, with which holes
+    /// Show configuration, backends, environments, exposures and platform health
     Status,
-    /// Find what is broken and say how to mend it
+    /// Check the setup and suggest fixes
     Doctor {
-        /// Also run a command on each configured backend, and try to break out of it
+        /// Also run a command on each configured backend and try to break out of it
         #[arg(long)]
         live: bool,
-        /// Say yes where the gate asks about such an attempt; without it, the attempt is not made
+        /// Approve break-out attempts that need approval; they are skipped otherwise
         #[arg(long, requires = "live")]
         yes: bool,
     },
-    /// Print the completion script of a shell
+    /// Print a shell completion script
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
 }
 
-/// A conversation and where its commands run.
 #[derive(Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct ChatArgs {
-    /// Say this, print the answer and end; without it and without a terminal, what comes on standard input is said
+    /// Send TEXT, print the answer and exit [default without a terminal: read standard input]
     #[arg(
         long,
         short,
@@ -148,39 +167,38 @@ pub struct ChatArgs {
         short_alias = 'z'
     )]
     pub query: Option<String>,
-    /// Show a picture with it, a PNG, JPEG, GIF or WebP file; for several say it several times
+    /// Attach a PNG, JPEG, GIF or WebP image; repeat for several
     #[arg(long = "image", value_name = "FILE")]
     pub images: Vec<PathBuf>,
-    /// Go on with a conversation: its id, the beginning of it, its title, or last, which need not be said
+    /// Resume a conversation by id, id prefix or title [default: the most recent]
     #[arg(
         long, short, value_name = "ID", alias = "continue", short_alias = 'c',
         num_args = 0..=1, default_missing_value = "last"
     )]
     pub resume: Option<String>,
-    /// The model that answers [default: model.default]
+    /// Set the model [default: model.default]
     #[arg(long, short, value_name = "MODEL")]
     pub model: Option<String>,
-    /// Where its commands run [default: terminal.backend]
+    /// Set the backend that runs commands [default: terminal.backend]
     #[arg(long, value_name = "BACKEND", value_parser = backend())]
     pub backend: Option<BackendName>,
-    /// The session whose directory, variables and functions they get; '' leaves nothing behind [default: this directory]
+    /// Use the directory, variables and functions of session KEY; '' for a throw-away session [default: the current directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
-    /// Say yes to questions; what is never allowed stays so
+    /// Approve all questions; commands that are never allowed stay blocked
     #[arg(long)]
     pub yes: bool,
 }
 
-/// Which place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct PlaceArgs {
-    /// Where to run it [default: terminal.backend]
+    /// Set the backend [default: terminal.backend]
     #[arg(long, value_name = "BACKEND", value_parser = backend())]
     pub backend: Option<BackendName>,
-    /// The image of the place, for backends that run images
+    /// Set the container image, for backends that use images [default: the image key of the backend]
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// The session whose directory, variables and functions it gets; '' leaves nothing behind [default: this directory]
+    /// Use the directory, variables and functions of session KEY; '' for a throw-away session [default: the current directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
 }
@@ -192,171 +210,165 @@ impl PlaceArgs {
     }
 }
 
-/// A message and where it goes.
 #[derive(Debug, clap::Args)]
 pub struct SendArgs {
-    /// Where to: PLATFORM for its home channel, PLATFORM:CHAT, PLATFORM:CHAT:THREAD, all for every home channel, or local for
-    /// nowhere [default: the home channel]
+    /// Set the target: PLATFORM (its home channel), PLATFORM:CHAT, PLATFORM:CHAT:THREAD, all (every home channel)
+    /// or local (do not send) [default: the home channel]
     #[arg(long, short, value_name = "TARGET")]
     pub to: Option<DeliveryTarget>,
-    /// What to say; `-` or nothing reads it from standard input
+    /// The message [default: read standard input, as with `-`]
     pub text: Option<String>,
-    /// Say what is in this file; `-` is standard input
+    /// Send the content of a file; `-` is standard input
     #[arg(long, short, value_name = "PATH", conflicts_with = "text")]
     pub file: Option<PathBuf>,
-    /// A line to say before it
+    /// Add a line before the message
     #[arg(long, short, value_name = "LINE")]
     pub subject: Option<String>,
-    /// List the home channels instead
+    /// List the home channels and exit
     #[arg(long, short, conflicts_with_all = ["to", "text", "file", "subject"])]
     pub list: bool,
-    /// Say nothing when all is well
+    /// Print nothing on success
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// What to do with the gateway.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum GatewayAction {
-    /// Serve chats until it is told to stop
+    /// Serve chats until stopped
     Run,
-    /// Show whether it runs and how its platforms are
+    /// Show whether the gateway runs and the state of its platforms
     Status,
 }
 
-/// What to do with tools.
 #[derive(Debug, Subcommand)]
 pub enum ToolAction {
-    /// List the tools, as a model is told of them
+    /// List the tools as the model sees them
     #[command(visible_alias = "list")]
     Ls,
-    /// Call a tool and print what a model would be told
+    /// Call a tool and print the result the model would get
     Call(ToolCallArgs),
 }
 
-/// A call of a tool.
 #[derive(Debug, clap::Args)]
 pub struct ToolCallArgs {
-    /// Which tool
+    /// The name of the tool
     pub name: String,
-    /// Its arguments, a JSON object; `-` reads it from standard input
+    /// The arguments as a JSON object; `-` reads standard input
     #[arg(value_name = "JSON", default_value = "{}")]
     pub arguments: String,
-    /// Where it works.
     #[command(flatten)]
     pub place: PlaceArgs,
-    /// Say yes to questions; what is never allowed stays so
+    /// Approve all questions; commands that are never allowed stay blocked
     #[arg(long)]
     pub yes: bool,
 }
 
-/// What to do with places.
 #[derive(Debug, Subcommand)]
 pub enum SandboxAction {
-    /// List the places that exist
+    /// List environments
     #[command(visible_alias = "list")]
     Ls,
-    /// Show everything about one place
+    /// Show one environment in detail
     Show {
-        /// Its name, the beginning of it, or its session
+        /// Name, name prefix or session
         id: String,
     },
-    /// End places and remove their files
+    /// Remove environments and their files
     Rm {
-        /// Their names, the beginnings of them, or their sessions
-        #[arg(required = true)]
+        /// Names, name prefixes or sessions
+        #[arg(required_unless_present = "all")]
         ids: Vec<String>,
-        /// Also where something runs or somebody is connected
+        /// Remove all environments
+        #[arg(long, conflicts_with = "ids")]
+        all: bool,
+        /// Also remove environments that are in use
         #[arg(long, short)]
         force: bool,
     },
-    /// Get an image from its registry, also a newer one of the same name
+    /// Pull an image from its registry, or update it
     Pull {
-        /// Its name, as in registry.example/owner/image:tag
+        /// The image name, such as registry.example/owner/image:tag
         image: String,
     },
-    /// End every place that nobody uses; kept files stay
+    /// Remove idle environments; keep their persistent files
     Prune {
-        /// Also remove the kept files of every place that is not in use
+        /// Also remove the persistent files of every environment that is not in use
         #[arg(long)]
         files: bool,
     },
 }
 
-/// What to do with background processes.
 #[derive(Debug, Subcommand)]
 pub enum ProcessAction {
     /// List background processes, running and ended
     #[command(visible_alias = "list")]
     Ls,
-    /// Print the output of one
+    /// Print the output of a process
     Log {
-        /// Its id
+        /// The process id
         id: String,
-        /// Go on until it ends
+        /// Follow the output until the process ends
         #[arg(long, short)]
         follow: bool,
-        /// Start at this byte; a negative number counts from the end
+        /// Start at this byte; a negative number counts from the end [default: 0]
         #[arg(long, value_name = "BYTES", allow_hyphen_values = true, default_value_t = 0)]
         offset: i64,
-        /// Print so many bytes at most
+        /// Print at most this many bytes
         #[arg(long, value_name = "BYTES")]
         limit: Option<u64>,
     },
-    /// Wait until one has ended, and exit as it did
+    /// Wait for a process to end and exit with its exit code
     Wait {
-        /// Its id
+        /// The process id
         id: String,
-        /// Give up after so many seconds, with exit code 124
+        /// Stop waiting after this many seconds, with exit code 124
         #[arg(long, value_name = "SECONDS")]
         timeout: Option<u64>,
     },
-    /// Kill one with everything it started
+    /// Kill a process and its children
     Kill {
-        /// Its id
+        /// The process id
         id: String,
     },
-    /// Type a line into one, through the gate
+    /// Write a line to the input of a process, with approval checks
     Write {
-        /// Its id
+        /// The process id
         id: String,
-        /// The line [default: what comes on standard input, as it is]
+        /// The line [default: standard input, unchanged]
         #[arg(allow_hyphen_values = true)]
         text: Option<String>,
-        /// End its input after that
+        /// Close the input afterwards
         #[arg(long)]
         close: bool,
-        /// Say yes to questions; what is never allowed stays so
+        /// Approve all questions; commands that are never allowed stay blocked
         #[arg(long)]
         yes: bool,
     },
 }
 
-/// One command and where it runs.
 #[derive(Debug, clap::Args)]
 pub struct ExecArgs {
-    /// Where it runs.
     #[command(flatten)]
     pub place: PlaceArgs,
-    /// Another directory, for this command only
+    /// Run in this directory [default: the directory of the session]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
-    /// Seconds it may run [default: terminal.timeout]
+    /// Stop the command after this many seconds [default: terminal.timeout]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<u64>,
-    /// A variable of yours that it may see; can be given more than once
+    /// Pass a variable of your environment; repeat for several
     #[arg(long = "env", value_name = "NAME")]
     pub env: Vec<EnvName>,
-    /// Hand it what comes on standard input
+    /// Pass standard input to the command
     #[arg(long)]
     pub stdin: bool,
-    /// Let it run on by itself
+    /// Run in the background
     #[arg(long)]
     pub background: bool,
-    /// Say yes to questions; what is never allowed stays so
+    /// Approve all questions; commands that are never allowed stay blocked
     #[arg(long)]
     pub yes: bool,
-    /// Only print what would be asked for to make the place; nothing is made and nothing runs
+    /// Print the request that would create the environment; create and run nothing
     #[arg(long)]
     pub dry_run: bool,
     /// The command
@@ -364,7 +376,7 @@ pub struct ExecArgs {
     pub command: Vec<String>,
 }
 
-/// The names of backends, for completions and help to list.
+/// Parses a backend; lists the names in help and completions.
 fn backend() -> impl TypedValueParser<Value = BackendName> {
     let names = BackendName::ALL.map(|backend| match backend {
         BackendName::Singularity => PossibleValue::new(backend.as_str()).alias("apptainer"),
@@ -374,218 +386,213 @@ fn backend() -> impl TypedValueParser<Value = BackendName> {
 }
 
 fn seconds(text: &str) -> Result<u64, &'static str> {
-    text.parse().ok().filter(|seconds| *seconds > 0).ok_or("expected a whole number from 1 up")
+    text.parse().ok().filter(|seconds| *seconds > 0).ok_or("expected a whole number, at least 1")
 }
 
-/// Which place.
 #[derive(Debug, clap::Args)]
 pub struct KeepProxyArgs {
-    /// Where the sockets of places are
+    /// The run directory
     pub run: PathBuf,
-    /// The name of the place
+    /// The name of the environment
     pub place: String,
 }
 
-/// What to do with conversations. They are named by their id, the beginning of it, their title, or `last`.
 #[derive(Debug, Subcommand)]
 pub enum SessionsAction {
-    /// List conversations, the one last used first
+    /// List conversations, most recent first
     #[command(visible_alias = "list")]
     Ls {
-        /// How many
+        /// Show at most this many
         #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
         limit: usize,
-        /// Go on after this one, the last of the list before
+        /// Continue after this conversation, the last of the previous page
         #[arg(long, value_name = "ID")]
         after: Option<String>,
-        /// Only those of this door or channel, as in cli or discord
+        /// Only conversations from this source, such as cli or discord
         #[arg(long, value_name = "WORD")]
         source: Option<String>,
-        /// Only those that were put away
+        /// Only archived conversations
         #[arg(long, conflicts_with = "all")]
         archived: bool,
-        /// Also those that were put away, were continued in another one, or are a part of another one
+        /// Also archived, continued and partial conversations
         #[arg(long)]
         all: bool,
     },
-    /// Show what was said in one
+    /// Show the messages of a conversation
     Show {
-        /// Its id, the beginning of it, its title, or last
+        /// Id, id prefix, title or `last`
         id: String,
-        /// How many messages, from the end
+        /// Show at most this many messages, from the end
         #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
         limit: u32,
-        /// Also what was taken back
+        /// Also undone messages
         #[arg(long)]
         all: bool,
     },
-    /// Find what was said
+    /// Search messages
     Search {
-        /// Words, "phrases", beginnings with *, OR and NOT; anything else is taken as text
+        /// Words, "phrases", prefix*, OR and NOT
         #[arg(required = true, allow_hyphen_values = true)]
         text: Vec<String>,
-        /// How many messages
+        /// Show at most this many messages
         #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
         limit: usize,
-        /// Leave out so many, those of the pages before
+        /// Skip this many messages of previous pages
         #[arg(long, value_name = "COUNT", default_value_t = 0)]
         skip: usize,
-        /// Only those of this door or channel, as in cli or discord
+        /// Only conversations from this source, such as cli or discord
         #[arg(long, value_name = "WORD")]
         source: Option<String>,
     },
-    /// Print whole conversations, one line of JSON each
+    /// Print whole conversations, one JSON document per line
     Export {
-        /// Their ids, the beginnings of them, their titles, or last
+        /// Ids, id prefixes, titles or `last`
         #[arg(required_unless_present = "all")]
         ids: Vec<String>,
-        /// All of them
+        /// Export all conversations
         #[arg(long, conflicts_with = "ids")]
         all: bool,
     },
-    /// Remove conversations for good
+    /// Delete conversations
     #[command(visible_alias = "delete")]
     Rm {
-        /// Their ids, the beginnings of them, their titles, or last
+        /// Ids, id prefixes, titles or `last`
         #[arg(required = true)]
         ids: Vec<String>,
     },
-    /// Remove conversations that ended and are old, and give their space back
+    /// Delete old conversations that ended
     Prune {
-        /// Those that began more than so many days ago
+        /// Delete conversations that started more than this many days ago
         #[arg(long, value_name = "DAYS", default_value_t = 90)]
         older_than: u32,
-        /// Only list what would be removed
+        /// List the conversations without deleting them
         #[arg(long)]
         dry_run: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
 }
 
-/// What to do about questions.
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsAction {
-    /// List the questions that wait for an answer
+    /// List pending questions
     #[command(visible_alias = "list")]
     Ls,
-    /// Say yes to a question, this time
+    /// Approve a question once
     Approve {
-        /// Its id, or the beginning of it
+        /// Id or id prefix
         id: String,
-        /// And to the same again in its session
+        /// Also approve the same command later in its session
         #[arg(long, conflicts_with = "always")]
         session: bool,
-        /// And to the same again from now on
+        /// Also approve the same command from now on
         #[arg(long)]
         always: bool,
     },
-    /// Say no to a question
+    /// Deny a question
     Deny {
-        /// Its id, or the beginning of it
+        /// Id or id prefix
         id: String,
-        /// Why, for the model to read
+        /// The reason, which is shown to the model
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// List what may happen again without a question
+    /// List grants
     Grants,
-    /// Take back what was allowed
+    /// Revoke a grant
     Revoke {
-        /// Its id, or the beginning of it
+        /// Id or id prefix
         id: String,
     },
-    /// Say whether a command would run, be asked about or be refused, and why; nothing is run
+    /// Show whether a command would be allowed, need approval or be denied, and why; run nothing
     Test {
-        /// The command; - reads commands from standard input, separated by NUL, and prints a line of JSON for each
+        /// The command; `-` reads commands from standard input, separated by NUL, and prints one line of JSON for each
         #[arg(allow_hyphen_values = true)]
         command: String,
-        /// Where it would run [default: terminal.backend]
+        /// Set the backend [default: terminal.backend]
         #[arg(long, value_name = "BACKEND", value_parser = backend())]
         backend: Option<BackendName>,
     },
 }
 
-/// What to do about people of chats.
 #[derive(Debug, Subcommand)]
 pub enum PairingAction {
-    /// List those who wait to be let in, and those who were
+    /// List pending requests and approved users
     #[command(visible_alias = "list")]
     Ls,
-    /// Let somebody in who was given a code
+    /// Approve a user by pairing code
     Approve {
-        /// Where they are, as in discord
+        /// The platform, such as discord
         #[arg(value_parser = platform())]
         platform: Platform,
-        /// The code
+        /// The pairing code
         code: String,
     },
-    /// Let somebody in no longer
+    /// Revoke access
     Revoke {
-        /// Where they are, as in discord
+        /// The platform, such as discord
         #[arg(value_parser = platform())]
         platform: Platform,
-        /// What the platform calls them, as `hermes pairing ls` shows it
+        /// The user id, as shown by `hermes pairing ls`
         user: String,
     },
-    /// Forget those who wait; their codes are worth nothing then
+    /// Remove all pending requests and invalidate their codes
     ClearPending {
-        /// Only those of this platform
+        /// Only requests of this platform
         #[arg(value_parser = platform())]
         platform: Option<Platform>,
     },
 }
 
-/// The names of platforms, for completions and help to list.
+/// Parses a platform; lists the names in help and completions.
 fn platform() -> impl TypedValueParser<Value = Platform> {
     PossibleValuesParser::new(Platform::ALL.map(Platform::as_str))
-        .try_map(|word| Platform::from_name(&word).ok_or("there is no such platform"))
+        .try_map(|word| Platform::from_name(&word).ok_or("unknown platform"))
 }
 
-/// What to do with settings.
 #[derive(Debug, Subcommand)]
 pub enum ConfigAction {
-    /// Print where config.yaml is
+    /// Print the path of config.yaml
     Path,
-    /// Print the settings and where each comes from
+    /// Print all settings and their sources
     Show {
-        /// Also those that nobody has set
+        /// Also show keys with default values
         #[arg(long)]
         all: bool,
     },
-    /// Print one setting
+    /// Print the value of a key
     Get {
-        /// The key, as in terminal.backend
+        /// The key, such as terminal.backend
         key: String,
     },
-    /// Change one setting; a secret goes to .env
+    /// Set a key; secrets go to .env
     Set {
-        /// The key, as in terminal.backend
+        /// The key, such as terminal.backend
         key: String,
-        /// The value; lists and maps as JSON; - reads it from standard input
+        /// The value; lists and maps as JSON; `-` reads standard input
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
-    /// Remove one setting, so that its default counts again
+    /// Remove a key, so that its default applies
     Unset {
-        /// The key, as in terminal.backend
+        /// The key, such as terminal.backend
         key: String,
     },
-    /// Tell what a setting does, its value, where it comes from and what that hides
+    /// Explain a key: its meaning, value, source and the values it overrides
     Explain {
-        /// The key, as in terminal.backend
+        /// The key, such as terminal.backend
         key: String,
     },
-    /// Look for mistakes in config.yaml, .env and the environment
+    /// Check config.yaml, .env and the environment for mistakes
     Check,
-    /// Bring an older config.yaml up to date, with a backup
+    /// Update config.yaml to the current version, with a backup
     Migrate {
-        /// Only show what would change
+        /// Show the changes without writing them
         #[arg(long)]
         dry_run: bool,
     },
-    /// Open config.yaml in your editor, then check it
+    /// Open config.yaml in your editor and check it afterwards
     Edit,
     /// Print the JSON Schema of config.yaml
     Schema {

@@ -82,7 +82,7 @@ impl AskedQuestion {
 }
 
 /// The reason for a refusal when no person can be asked.
-pub(crate) const NO_TERMINAL: &str = "there is no terminal to ask on; `--yes` says yes";
+pub(crate) const NO_TERMINAL: &str = "no terminal to ask on; use `--yes` to approve";
 
 /// The decision about a job.
 pub(crate) enum Decision {

@@ -30,7 +30,7 @@ const MODEL: &str = "model.default";
 /// Makes sure that commands of chats can run where they are to.
 pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
     let backend = chat_backend(config);
-    let Usability::Unusable(trouble) = backends::probe(context, config, chat_backend).usability else {
+    let Usability::Unusable(trouble) = backends::probe(context, config, backend).usability else {
         return Ok(());
     };
     let failure = Failure::new(
@@ -42,7 +42,7 @@ pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
         (BackendName::Docker, "in containers"),
         (BackendName::Local, "as you, on this machine, with the gate asking"),
     ];
-    let others = others.into_iter().filter(|(other, _)| *other != chat_backend);
+    let others = others.into_iter().filter(|(other, _)| *other != backend);
     Err(others.fold(failure.hint(trouble.remedy), |failure, (other, what)| {
         failure.hint(format!("`hermes config set gateway.terminal_backend {other}` runs them {what}"))
     }))
@@ -77,8 +77,7 @@ impl ChatHouse {
         let image = config.gateway.sandbox_image.clone().filter(|_| takes_images);
         config.terminal.lifetime_seconds = config.gateway.sandbox_lifetime;
         config.approvals.timeout = config.approvals.gateway_timeout;
-        let args =
-            PlaceRequest { backend: Some(chat_backend), image, session: None, audience: Audience::Others };
+        let args = PlaceRequest { backend: Some(backend), image, session: None, audience: Audience::Others };
         let stock = SharedResources::new(&context, &config);
         let client = model::client(&context);
         Ok(Self {

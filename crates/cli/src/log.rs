@@ -50,7 +50,7 @@ pub(crate) fn init(
             (_, 3..) => Targets::new().with_default(LevelFilter::TRACE),
             (Some(text), 0) => Targets::from_str(text).map_err(|error| {
                 Failure::new(FailureKind::Configuration, format!("HERMES_LOG: {error}"))
-                    .hint("it wants a level such as `debug`, or `hermes_exec=trace,info`")
+                    .hint("Use a level such as `debug`, or `hermes_exec=trace,info`.")
             })?,
             (None, 0) if unasked == DefaultLogging::Gateway => Targets::new()
                 .with_default(LevelFilter::WARN)

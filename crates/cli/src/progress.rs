@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use hermes_exec::backend::docker::pull::{LayerStep, PullProgress};
 use rustix::termios::tcgetwinsize;
 
+use crate::screen::truncate;
+
 /// How often the line is drawn.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 /// Characters of the bar.
@@ -105,7 +107,7 @@ fn progress_counts(progress: &PullProgress) -> String {
 /// As much of a line as does not wrap.
 fn fit_terminal(line: &str) -> String {
     let columns = tcgetwinsize(io::stderr()).map_or(DEFAULT_COLUMNS, |window| usize::from(window.ws_col));
-    line.chars().take(columns.max(2) - 1).collect()
+    truncate(line, columns.max(2) - 1)
 }
 
 #[cfg(test)]

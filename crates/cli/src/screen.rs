@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::terminal;
 use hermes_config::failure::{Failure, FailureKind};
@@ -77,7 +78,7 @@ impl Screen {
     pub(crate) fn table(self, head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
         let width = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
-            cells.chain(head.get(column).copied()).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            cells.chain(head.get(column).copied()).map(UnicodeWidthStr::width).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..head.len()).map(width).collect();
         let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
@@ -89,7 +90,7 @@ impl Screen {
             Err(_no_terminal) => usize::MAX,
         };
         let line = |cells: &[&str]| -> String {
-            let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            let padded = cells.iter().zip(&widths).map(|(cell, width)| pad(cell, *width));
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
         self.line(&self.paint(Tone::Quiet, &line(head)))?;
@@ -193,11 +194,35 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
     truncate(&shown, most)
 }
 
-fn truncate(line: &str, most: usize) -> String {
-    if line.chars().count() <= most {
+/// The beginning of a line that fits a number of terminal columns, with `…` if something is cut off.
+pub(crate) fn truncate(line: &str, columns: usize) -> String {
+    if line.width() <= columns {
         return line.to_owned();
     }
-    let mut kept: String = line.chars().take(most.saturating_sub(1)).collect();
-    kept.push('…');
-    kept
+    let mut used = 0;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used < columns
+    };
+    line.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// Text followed by spaces up to a number of terminal columns.
+fn pad(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_characters_count_as_two_columns() {
+        assert_eq!(truncate("日本語", 6), "日本語");
+        assert_eq!(truncate("日本語", 5), "日本…");
+        assert_eq!(truncate("日本語", 4), "日…");
+        assert_eq!(truncate("abcdef", 4), "abc…");
+        assert_eq!(pad("日本", 6), "日本  ");
+        assert_eq!(pad("🙂", 3), "🙂 ");
+    }
 }

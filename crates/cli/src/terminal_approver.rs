@@ -154,7 +154,7 @@ impl Approver for TerminalApprover {
             for (at, choice) in question.choices.iter().enumerate() {
                 text.push_str(&format!("\n  {}  {}", at + 1, one_line(choice, 200)));
             }
-            let prompt = if question.choices.is_empty() { ">" } else { "number, or your own words >" };
+            let prompt = if question.choices.is_empty() { ">" } else { "number or text >" };
             let line = self.ask_line(&self.screen.paint(Tone::Strong, &text), prompt).await?;
             Some(parse_selection(&line, &question.choices)).filter(|answer| !answer.is_empty())
         })
@@ -170,8 +170,8 @@ enum GrantOffer {
 
 fn prompt(lasting: GrantOffer) -> &'static str {
     match lasting {
-        GrantOffer::Offered => "run it? [y] once, [s] in this session, [a] always, [N] no:",
-        GrantOffer::OnceOnly => "run it? [y/N]",
+        GrantOffer::Offered => "Run it? [y]es once, [s]ession, [a]lways, [N]o:",
+        GrantOffer::OnceOnly => "Run it? [y/N]",
     }
 }
 
@@ -182,11 +182,13 @@ fn question_text(screen: Screen, question: &Question) -> String {
         text.push_str(&format!("\n  {} {}", screen.paint(Tone::Warning, "!"), found.reason));
     }
     for covers in question.coverage() {
-        let line = format!("s and a cover: {}", covers.show());
+        let line = format!("session and always will allow: {}", covers.show());
         text.push_str(&format!("\n  {}", screen.paint(Tone::Quiet, &one_line(&line, 200))));
     }
-    let id =
-        screen.paint(Tone::Quiet, &format!("{}, which `hermes approvals` knows too", question.id().as_str()));
+    let id = screen.paint(
+        Tone::Quiet,
+        &format!("answer from another terminal: hermes approvals approve {}", question.id().as_str()),
+    );
     format!("{text}\n  {id}")
 }
 

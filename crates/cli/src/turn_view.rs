@@ -187,12 +187,10 @@ impl ViewState {
             TurnEvent::Reasoning(text) => self.stream_text(text, LastLine::Thoughts),
             TurnEvent::Retrying { reason: why, delay: wait } => {
                 let why = one_line(why, 200);
-                self.note(
-                    &self.quiet(&format!("{why}; the model is asked again in {}", format_duration(*wait))),
-                )
+                self.note(&self.quiet(&format!("{why}; retrying in {}", format_duration(*wait))))
             }
             TurnEvent::Fallback { from, to } => {
-                self.note(&self.quiet(&format!("{from} did not answer, {to} is asked instead")))
+                self.note(&self.quiet(&format!("{from} failed, trying {to}")))
             }
             TurnEvent::Pulling { image, bytes, total } => self.on_pull(image, *bytes, *total),
             TurnEvent::Pulled { image, succeeded: worked, elapsed: took } => {

@@ -19,8 +19,6 @@ pub struct ConfigKey {
     pub aliases: &'static [&'static str],
     /// Whether the value may be shown.
     pub visibility: Visibility,
-    /// What an empty variable means.
-    pub blank: Blank,
     /// The value when nobody sets it.
     pub default: fn() -> Value,
     /// What is accepted, as a JSON Schema.
@@ -38,15 +36,6 @@ pub enum Visibility {
     Public,
     /// It is kept in `.env` and never printed.
     Secret,
-}
-
-/// What an empty variable means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blank {
-    /// The same as no variable.
-    Unset,
-    /// An empty value.
-    Value,
 }
 
 /// A lower bound that a number has to keep.
@@ -89,7 +78,6 @@ macro_rules! section {
                 $field:ident: $type:ty = $default:expr, $variable:literal
                 $(, also $alias:literal)*
                 $(, at_least $least:literal)?
-                $(, blank $blank:ident)?
                 ;
             )+
         }
@@ -109,7 +97,6 @@ macro_rules! section {
                     doc: concat!($($doc, "\n"),+),
                     aliases: &[$($alias),*],
                     visibility: <$type as $crate::setting::Setting>::VISIBILITY,
-                    blank: $crate::define::section!(@blank $($blank)?),
                     default: || {
                         let default: $type = $default;
                         $crate::setting::Setting::show(&default)
@@ -140,8 +127,6 @@ macro_rules! section {
             }
         }
     };
-    (@blank) => { $crate::define::Blank::Unset };
-    (@blank $blank:ident) => { $crate::define::Blank::$blank };
     (@least) => { None };
     (@least $least:literal) => { Some($least) };
 }

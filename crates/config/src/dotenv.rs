@@ -106,7 +106,7 @@ fn read_line(text: &str, start: usize, end: usize) -> Result<DotEnvLine, &'stati
         left.strip_prefix("export").filter(|rest| rest.starts_with([' ', '\t'])).unwrap_or(left).trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if name.is_empty() || !name.chars().all(fits) || name.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err("what stands before the `=` is not a name");
+        return Err("the text before `=` is not a variable name");
     }
     let value_at = start + equals + 1;
     let raw = text.get(value_at..end).unwrap_or_default();
@@ -236,7 +236,7 @@ mod tests {
             bad,
             [
                 (2, "there is no `=`"),
-                (3, "what stands before the `=` is not a name"),
+                (3, "the text before `=` is not a variable name"),
                 (4, "the quote is never closed"),
                 (6, "there is text behind the closing quote"),
             ]

@@ -20,9 +20,9 @@ impl Home {
             (None, None, None) => {
                 return Err(Failure::new(
                     FailureKind::Configuration,
-                    "there is no home directory: HOME is not set",
+                    "cannot find the home directory: HOME is not set",
                 )
-                .hint("name one with --home DIR or HERMES_HOME"));
+                .hint("Use --home DIR or set HERMES_HOME."));
             }
         };
         Ok(Self(std::path::absolute(chosen)?))

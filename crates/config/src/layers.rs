@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::define::{Blank, ConfigKey, Visibility};
+use super::define::{ConfigKey, Visibility};
 use super::dotenv::DotEnv;
 use super::setting::{InvalidValue, Setting, SettingNote};
 use super::yaml::{Node, NodeKind, Position};
@@ -195,7 +195,7 @@ impl<'a> LayerReader<'a> {
 
     fn candidates(&mut self, key: &'static ConfigKey) -> Vec<(Source, Node)> {
         let layers = self.layers;
-        let counts = |text: &str| key.blank == Blank::Value || !text.trim().is_empty();
+        let counts = |text: &str| !text.trim().is_empty();
         let variable = key.variable.to_owned();
         let mut found = Vec::new();
         if let Some(text) = layers.flags.get(key.path) {
@@ -236,7 +236,7 @@ impl<'a> LayerReader<'a> {
         };
         let message = format!("expected {}, found {found}", wrong.expected);
         let hint = match source {
-            Source::Environment { variable } => Some(format!("mend or unset {variable}")),
+            Source::Environment { variable } => Some(format!("fix or unset {variable}")),
             _ => Some(format!("see `hermes config explain {}`", key.path)),
         };
         Problem { severity: Severity::Error, hint, ..self.at(key, source, wrong.at, message) }

@@ -179,7 +179,7 @@ fn read_file(path: &Path, problems: &mut Vec<Problem>) -> (Node, FileVersion) {
             column,
             key: None,
             message,
-            hint: Some("mend it with `hermes config edit`; nothing was changed".to_owned()),
+            hint: Some("Fix it with `hermes config edit`; nothing was changed.".to_owned()),
         });
     };
     let bytes = match file::read(path) {

@@ -20,14 +20,14 @@ use hermes_exec::{
     Audience, Backend, BindMount, Installation, LocalBackend, Places, ResolvedPlace, SandboxBackend, Spec,
     Writable,
 };
-use hermes_policy::{ApprovalMode as GateMode, Gate, RuleScope, Unattended, UserRule, UserVerdict};
+use hermes_policy::{Gate, RuleScope, UserRule, UserVerdict};
 use hermes_sandbox::JailLimits;
 use hermes_types::{BackendName, MountAccess, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::ConfigContext;
 use crate::failure::{Failure, FailureKind};
 use crate::file::{ConfigLock, FileMode};
-use crate::keys::{self, ApprovalMode, Config};
+use crate::keys::Config;
 pub use docker::docker;
 use local::CommandHome;
 pub use local::current_dir;
@@ -48,14 +48,8 @@ pub fn gate(config: &Config) -> Gate {
     let asked = approvals.ask.iter().map(|pattern| rule(UserVerdict::Ask, pattern));
     let denied = approvals.deny.iter().map(|pattern| rule(UserVerdict::Deny, pattern));
     let mut gate = Gate {
-        mode: match approvals.mode {
-            ApprovalMode::Manual | ApprovalMode::Smart => GateMode::Manual,
-            ApprovalMode::Off => GateMode::Off,
-        },
-        unattended: match approvals.cron_mode {
-            keys::Unattended::Deny => Unattended::Deny,
-            keys::Unattended::Approve => Unattended::Allow,
-        },
+        mode: approvals.mode,
+        unattended: approvals.cron_mode,
         rules: allowed.chain(asked).chain(denied).collect(),
         ..Gate::default()
     };
@@ -147,10 +141,12 @@ pub fn place_failure(error: hermes_exec::Error) -> Failure {
     match &error {
         hermes_exec::Error::Engine(fault) => engine::told(fault),
         hermes_exec::Error::TooManyPlaces { .. } => failure
-            .hint("`hermes sandbox prune` ends those that nobody uses")
-            .hint("`terminal.max_places` says how many there may be"),
+            .hint("Run `hermes sandbox prune` to remove idle environments.")
+            .hint("Set `terminal.max_places` to change the limit."),
         hermes_exec::Error::SettingsChanged { name } => failure
-            .hint(format!("`hermes sandbox show {name}` says what; it is made anew when that has ended"))
+            .hint(format!(
+                "Run `hermes sandbox show {name}` to see what uses it; it is recreated once that has ended."
+            ))
             .hint(format!("`hermes sandbox rm --force {name}` ends it, with its files")),
         hermes_exec::Error::InUseElsewhere { .. } => {
             failure.hint("XDG_RUNTIME_DIR was another one when it was made; use that, or end it from there")
@@ -206,7 +202,7 @@ pub fn resolve_place(
                 CommandHome::Missing(_) => {
                     let missing = context.home.path().join("home");
                     context.warn(&format!(
-                        "terminal.home_mode: {} is not there; commands get your own HOME",
+                        "terminal.home_mode: {} does not exist; commands use your own HOME",
                         missing.display()
                     ));
                 }
@@ -332,7 +328,7 @@ fn install_id(context: &ConfigContext) -> Result<String, Failure> {
     let home = context.home.path();
     let unwritable = |error: std::io::Error| {
         Failure::new(FailureKind::Failed, format!("{} cannot be written: {error}", home.display()))
-            .hint("`hermes doctor` says more; `--home DIR` chooses another home")
+            .hint("Run `hermes doctor`, or choose another home with `--home DIR`.")
     };
     let lock = ConfigLock::acquire(home).map_err(unwritable)?;
     if let Some(id) = known_install(context) {

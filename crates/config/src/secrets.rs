@@ -5,6 +5,8 @@ use hermes_types::Secret;
 use crate::LoadedConfig;
 use crate::define::Visibility;
 use crate::keys;
+use crate::layers::lookup;
+use crate::yaml::NodeKind;
 
 /// Every secret the configuration holds; `None` when the owner switched redaction off.
 pub fn secrets(loaded: &LoadedConfig) -> Option<Vec<Secret>> {
@@ -26,10 +28,16 @@ pub fn secrets(loaded: &LoadedConfig) -> Option<Vec<Secret>> {
         .map(|(_, value)| Secret::new(value))
         .collect();
     if let Some(config) = &loaded.config {
-        let kept = [&config.terminal.sudo_password, &config.discord.bot_token, &config.model.api_key];
+        let kept = [&config.discord.bot_token, &config.discord.proxy, &config.model.api_key];
         let servers = config.general.providers.0.values().map(|server| &server.api_key);
         let fallbacks = config.general.fallback_providers.0.iter().map(|entry| &entry.api_key);
         secrets.extend(kept.into_iter().chain(servers).chain(fallbacks).flatten().cloned());
+    }
+    // The key is not used by this version, but a file written for the Python program may hold the password.
+    if let Some(NodeKind::Scalar { text, .. }) =
+        lookup(&loaded.layers.file, "terminal.sudo_password").map(|node| &node.kind)
+    {
+        secrets.push(Secret::new(text.as_str()));
     }
     Some(secrets)
 }

@@ -6,6 +6,7 @@ mod model;
 
 use std::collections::BTreeMap;
 
+use hermes_policy::ApprovalMode;
 use hermes_policy::secret_env;
 use hermes_policy::user_rule::CommandPattern;
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
@@ -119,25 +120,6 @@ impl Setting for u64 {
 
     fn expected() -> String {
         "a whole number from 0 up".into()
-    }
-}
-
-impl Setting for u16 {
-    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let number = scalar(node).and_then(|text| text.trim().parse().ok());
-        number.filter(|&port: &u16| port > 0).ok_or_else(|| invalid::<Self>(node))
-    }
-
-    fn show(&self) -> Value {
-        Value::from(*self)
-    }
-
-    fn schema() -> Value {
-        json!({"type": "integer", "minimum": 1, "maximum": 65535})
-    }
-
-    fn expected() -> String {
-        "a port, 1 to 65535".into()
     }
 }
 
@@ -278,10 +260,10 @@ impl Setting for BackendName {
 
 /// Makes an enum of the words a setting accepts.
 macro_rules! choice {
-    ($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $item_doc:literal])+ $item:ident = $word:literal $(| $alias:literal)*),+ $(,)? }) => {
+    ($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $item_doc:literal])* $item:ident = $word:literal $(| $alias:literal)*),+ $(,)? }) => {
         $(#[doc = $doc])+
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $name { $($(#[doc = $item_doc])+ $item),+ }
+        pub enum $name { $($(#[doc = $item_doc])* $item),+ }
 
         choice!(for $name { $($item = $word $(| $alias)*),+ });
     };
@@ -319,6 +301,37 @@ pub(crate) fn keyword(node: &Node) -> Option<String> {
 
 pub(crate) fn invalid_keyword<T: Setting>(node: &Node) -> InvalidValue {
     invalid::<T>(node)
+}
+
+/// `smart` of the Python program asks a model first. This version does not: it asks a person, as `manual` does.
+impl Setting for ApprovalMode {
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
+        match keyword(node).as_deref() {
+            Some("manual") => Ok(Self::Manual),
+            Some("off" | "false" | "no") => Ok(Self::Off),
+            Some("smart") => {
+                let text = "`smart` is not supported by this version; `manual` is used instead".to_owned();
+                notes.push(SettingNote { at: node.at, text });
+                Ok(Self::Manual)
+            }
+            _ => Err(invalid::<Self>(node)),
+        }
+    }
+
+    fn show(&self) -> Value {
+        Value::from(match self {
+            Self::Off => "off",
+            Self::Manual => "manual",
+        })
+    }
+
+    fn schema() -> Value {
+        json!({"enum": ["manual", "off"]})
+    }
+
+    fn expected() -> String {
+        "one of manual, off".into()
+    }
 }
 
 choice!(for Network { Full = "full", None = "none", Proxy = "proxy" });

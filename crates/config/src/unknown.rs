@@ -76,7 +76,7 @@ fn unused(path: &str) -> Option<&'static str> {
 /// What may be meant by a key that is not known, in a sentence.
 pub fn hint(path: &str) -> Option<String> {
     match unused(path) {
-        Some(why) => Some(format!("it does nothing here: {why}")),
+        Some(why) => Some(format!("it has no effect: {why}")),
         None => nearest(path).map(|near| format!("did you mean `{near}`?")),
     }
 }

@@ -1,12 +1,23 @@
-//! What the Python program can be told and this one cannot.
+//! Keys of the Python program that this version does not use.
 
-/// Keys of the Python program that mean nothing here, with the reason.
+/// The keys, each with the reason.
 pub(super) const UNUSED: &[(&str, &str)] = &[
-    ("terminal.persistent_shell", "the state of a session is always kept"),
-    ("approvals.destructive_slash_confirm", "/new and /undo do at once what they say"),
+    ("terminal.persistent_shell", "the state of a session always persists"),
+    ("approvals.destructive_slash_confirm", "/new and /undo run without a confirmation"),
+    ("terminal.ssh_host", PYTHON),
+    ("terminal.ssh_user", PYTHON),
+    ("terminal.ssh_port", PYTHON),
+    ("terminal.ssh_key", PYTHON),
+    ("terminal.scratch_dir", PYTHON),
+    ("terminal.disk_warning_gb", PYTHON),
+    ("terminal.modal_mode", PYTHON),
+    ("terminal.sudo_password", PYTHON),
+    ("approvals.mcp_reload_confirm", PYTHON),
+    ("model.auth_mode", PYTHON),
+    ("model.entra", PYTHON),
     ("discord.voice_fx", PYTHON),
     ("discord.server_actions", PYTHON),
-    ("discord.allow_any_attachment", "files of every kind are taken"),
+    ("discord.allow_any_attachment", "files of every type are accepted"),
     ("discord.missed_message_backfill", PYTHON),
     ("discord.approval_mentions", PYTHON),
     ("discord.bots_require_inline_mention", PYTHON),
@@ -134,7 +145,9 @@ pub(super) const UNUSED: &[(&str, &str)] = &[
     ("quick_commands", PYTHON),
     ("secrets", PYTHON),
     ("session_store_max_age_days", PYTHON),
-    ("sessions", PYTHON),
+    ("sessions.vacuum_after_prune", PYTHON),
+    ("sessions.min_interval_hours", PYTHON),
+    ("sessions.write_json_snapshots", PYTHON),
     ("signal", PYTHON),
     ("skills.config", PYTHON),
     ("skills.creation_nudge_interval", PYTHON),

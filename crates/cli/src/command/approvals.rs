@@ -79,8 +79,8 @@ fn text(context: &Context, report: &GateReport) -> String {
     let screen = context.screen;
     let (tone, words) = match (report.verdict, report.floor) {
         ("allow", _) => (Tone::Good, "allow: it would run without a question"),
-        ("ask", _) => (Tone::Warning, "ask: somebody has to say yes first"),
-        (_, true) => (Tone::Bad, "deny: nobody can allow this"),
+        ("ask", _) => (Tone::Warning, "ask: needs approval"),
+        (_, true) => (Tone::Bad, "deny: cannot be approved"),
         (_, false) => (Tone::Bad, "deny: your own rules forbid it"),
     };
     let mut text = format!("{}\n", screen.paint(tone, words));

@@ -72,7 +72,9 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     let old = album.clone();
     tokio::task::spawn_blocking(move || old.forget());
     let kept = match &args.resume {
-        Some(word) => Some(store.resolve_session(&Viewer::Owner, word).await.map_err(resolve::store::store_failure)?),
+        Some(word) => {
+            Some(store.resolve_session(&Viewer::Owner, word).await.map_err(resolve::store::store_failure)?)
+        }
         None => None,
     };
     let place = place_request(args, kept.as_ref());
@@ -157,9 +159,9 @@ fn read_task(args: &ChatArgs, context: &Context) -> Result<ChatTask, Failure> {
     match (text.trim().is_empty() && args.images.is_empty(), &args.resume) {
         (false, _) => Ok(ChatTask::SingleTurn(text)),
         (true, Some(_)) => Ok(ChatTask::ResumeTurn),
-        (true, None) => Err(Failure::new(FailureKind::Usage, "nothing was said")
-            .hint("`hermes chat -q TEXT` says something, and so does a pipe: `echo TEXT | hermes chat`")
-            .hint("in a terminal, `hermes` alone begins a chat")),
+        (true, None) => Err(Failure::new(FailureKind::Usage, "no message")
+            .hint("Use `hermes chat -q TEXT` or a pipe: `echo TEXT | hermes chat`.")
+            .hint("Run `hermes` in a terminal to start a chat.")),
     }
 }
 
@@ -235,8 +237,8 @@ async fn run_single_turn(
     }
     match last {
         Some(ended) => Ok(ChatResult::finished(report::report(talk, &ended)?)),
-        None => Err(Failure::new(FailureKind::Usage, "this conversation has nothing left to be carried on")
-            .hint("`-q TEXT` says something in it")),
+        None => Err(Failure::new(FailureKind::Usage, "this conversation has no interrupted turn")
+            .hint("Use `-q TEXT` to send a message.")),
     }
 }
 
@@ -299,7 +301,7 @@ async fn run_interactive(talk: &mut Repl<'_>, kept: Option<Kept>) -> Result<Chat
                         cleared = true;
                         talk.input()
                             .view()
-                            .print_note(&context.screen.paint(Tone::Quiet, "Ctrl-C again leaves"));
+                            .print_note(&context.screen.paint(Tone::Quiet, "press Ctrl-C again to quit"));
                         continue;
                     }
                     EditorEvent::End => break,

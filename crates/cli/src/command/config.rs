@@ -211,10 +211,11 @@ fn change_failure(error: ChangeError) -> Failure {
 /// A home kept by a package manager is not ours to write.
 pub(crate) fn refuse_managed(context: &Context) -> Result<(), Failure> {
     match context.variable("HERMES_MANAGED").map(|value| value.trim().to_ascii_lowercase()) {
-        Some(value) if !["0", "false", "no"].contains(&value.as_str()) => {
-            Err(Failure::new(FailureKind::Refused, "this installation is managed (HERMES_MANAGED is set)")
-                .hint("change the settings where they are managed"))
-        }
+        Some(value) if !["0", "false", "no"].contains(&value.as_str()) => Err(Failure::new(
+            FailureKind::Refused,
+            "cannot change the configuration: this installation is managed (HERMES_MANAGED is set)",
+        )
+        .hint("Change the settings in the package manager.")),
         _ => Ok(()),
     }
 }
@@ -294,7 +295,7 @@ fn check(context: &Context, loaded: &LoadedConfig) -> Result<ExitCode, Failure> 
         let file = hermes_config::config_path(context.home.path());
         let summary = match (loaded.version, found.as_str()) {
             (FileVersion::NoFile, "") => format!("no {}: every key has its default", file.display()),
-            (_, "") => format!("{}: nothing to mend", file.display()),
+            (_, "") => format!("{}: no problems found", file.display()),
             (_, found) => format!("{}: {found}", file.display()),
         };
         screen.line(&summary)?;
@@ -443,7 +444,7 @@ fn edit(context: &Context) -> Result<ExitCode, Failure> {
     #[expect(clippy::disallowed_methods, reason = "the owner's own editor, on the owner's own word")]
     let status = std::process::Command::new(program).args(words).arg(&path).status().map_err(|error| {
         Failure::new(FailureKind::Failed, format!("cannot start the editor `{program}`: {error}"))
-            .hint("name another one in EDITOR")
+            .hint("Set EDITOR to another editor.")
     })?;
     if !status.success() {
         return Err(Failure::new(FailureKind::Failed, format!("the editor `{program}` ended with {status}")));

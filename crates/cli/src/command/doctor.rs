@@ -131,7 +131,7 @@ fn check_home(home: &Path) -> DoctorFinding {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return DoctorFinding::ok(
                 name,
-                format!("{shown} is not there yet; it is made when something is saved"),
+                format!("{shown} does not exist yet; it is created when something is saved"),
             );
         }
         Err(error) => {
@@ -256,7 +256,7 @@ fn check_backend(health: &BackendHealth) -> Vec<DoctorFinding> {
     match &health.usability {
         Usability::Usable => {}
         Usability::Unusable(trouble) => {
-            let detail = format!("cannot be used: {}", trouble.what);
+            let detail = format!("not usable: {}", trouble.what);
             return vec![DoctorFinding::bad(name, FindingState::Broken, detail, trouble.remedy.as_str())];
         }
         Usability::Unknown(reason) => return vec![DoctorFinding::warning(name, *reason)],
@@ -264,7 +264,10 @@ fn check_backend(health: &BackendHealth) -> Vec<DoctorFinding> {
     let (held, open): (Vec<_>, Vec<_>) =
         health.confinement.rows().into_iter().partition(|(_, hold)| hold.state == GuaranteeState::Held);
     if held.is_empty() {
-        return vec![DoctorFinding::ok(name, "can be used; it confines nothing, so the gate asks")];
+        return vec![DoctorFinding::ok(
+            name,
+            "works; it does not isolate commands, so dangerous ones need approval",
+        )];
     }
     let names: Vec<&str> = held.iter().map(|(name, _)| *name).collect();
     let mut findings = vec![DoctorFinding::ok(name, format!("can be used; held: {}", names.join(", ")))];

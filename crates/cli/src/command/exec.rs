@@ -68,7 +68,7 @@ async fn dry_run(
     let request = plan.create_request().await.map_err(resolve::place_failure)?;
     let screen = context.screen;
     if !resolve::has_identity(context) {
-        screen.warn("this home is new: what is named after it will have other names");
+        screen.warn("no install id yet: the names shown will change once this home is first used");
     }
     if screen.format == OutputFormat::Json {
         screen.json(&json!({
@@ -173,7 +173,7 @@ fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<Ru
     for name in args.env.iter().map(EnvName::as_str) {
         match context.loaded.layers.variable(name) {
             Some(value) => env.push((name.to_owned(), value)),
-            None => context.screen.warn(&format!("{name} has no value, so the command does not see it")),
+            None => context.screen.warn(&format!("{name} is not set; the command does not get it")),
         }
     }
     let attention = match (args.background, context.screen.format) {
@@ -224,7 +224,7 @@ fn report(
     if outcome.state_loss == StateLoss::Yes && context.screen.format == OutputFormat::Text {
         // Whoever set a variable a while ago must not wonder where it is.
         let note = context.screen.paint(Tone::Quiet, "note");
-        let told = "the session's place had ended; its directory, variables and functions begin anew";
+        let told = "the environment was restarted: directory, variables and functions are reset";
         context.screen.print_stderr(&format!("{note}: {told}"));
     }
     let process = match outcome.end_reason {

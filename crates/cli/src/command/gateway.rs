@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_gateway::service::{self, ChannelSupervisor};
-use hermes_gateway::{
-    BusyPolicy, GatewaySettings, MediaSettings, RateLimit, ResetPolicy, SessionHost, StreamingOptions,
-};
+use hermes_gateway::{GatewaySettings, MediaSettings, RateLimit, ResetPolicy, SessionHost, StreamingOptions};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,7 +22,7 @@ use crate::command::config::settings;
 use crate::screen::OutputFormat;
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::file::make_home;
-use hermes_config::keys::{BusyInput, Config, ResetMode};
+use hermes_config::keys::{Config, ResetMode};
 use hermes_config::resolve;
 use hermes_config::resolve::chat::{self, ChatAccount};
 use hermes_config::resolve::gateway::{chat_backend, local_backend_warning, session_scope};
@@ -66,7 +64,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
     make_home(home)?;
     let _lock = locked(service::lock_home(home).await?, "a gateway already serves this home")?;
     if let Some(warning) = local_backend_warning(config) {
-        context.screen.warn(&local_backend_warning);
+        context.screen.warn(&warning);
     }
     let accounts = chat::accounts(config)?;
     if accounts.is_empty() {
@@ -162,11 +160,7 @@ fn reset_policy(config: &Config) -> ResetPolicy {
 fn gateway_settings(config: &Config, home: &Path, streaming: StreamingOptions) -> GatewaySettings {
     GatewaySettings {
         scope: session_scope(config),
-        busy: match config.display.busy_input_mode {
-            BusyInput::Queue => BusyPolicy::Queue,
-            BusyInput::Interrupt => BusyPolicy::Interrupt,
-            BusyInput::Steer => BusyPolicy::Steer,
-        },
+        busy: config.display.busy_input_mode,
         rate_limit: RateLimit {
             per_minute: u32::try_from(config.gateway.messages_per_minute).unwrap_or(u32::MAX),
             burst: u32::try_from(config.gateway.message_burst).unwrap_or(u32::MAX),

@@ -48,7 +48,7 @@ async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
         return context.screen.json(&json!({"pending": pending, "paired": paired}));
     }
     if pending.is_empty() && paired.is_empty() {
-        context.screen.print_stderr("nobody waits to be let in, and nobody was");
+        context.screen.print_stderr("no pending requests and no approved users");
         return Ok(());
     }
     let waits = |one: &PendingUser| {
@@ -76,7 +76,7 @@ async fn approve(
 ) -> Result<(), Failure> {
     let word = platform.as_str();
     let nobody = || {
-        Failure::new(FailureKind::Failed, format!("nobody who waits on {word} has this code"))
+        Failure::new(FailureKind::Failed, format!("no pending request on {word} has this code"))
             .hint("`hermes pairing ls` lists who waits; a code ends after an hour, and writing to the bot gives a new one")
     };
     let Some(store) = store else { return Err(nobody()) };
@@ -84,10 +84,9 @@ async fn approve(
         ApprovalResult::Approved(paired) if context.screen.format == OutputFormat::Json => {
             context.screen.json(&json!(paired))
         }
-        }
         ApprovalResult::Approved(paired) => {
             let name = one_line(&format!("{} ({})", paired.name, paired.user), 120);
-            let is_in = context.screen.paint(Tone::Good, "let in:");
+            let is_in = context.screen.paint(Tone::Good, "approved:");
             context.screen.line(&format!("{is_in} {name} on {word}"))
         }
         ApprovalResult::WrongCode { left: 1 } => {
@@ -119,7 +118,7 @@ async fn revoke(
         None => false,
     };
     if !was_in {
-        let message = format!("`{}` was not let in on {word}", one_line(user, 60));
+        let message = format!("`{}` has no access on {word}", one_line(user, 60));
         return Err(Failure::new(FailureKind::Failed, message).hint(
             "`hermes pairing ls` lists who was; those on an allow list are named in the configuration",
         ));
@@ -127,7 +126,7 @@ async fn revoke(
     match context.screen.format {
         OutputFormat::Json => context.screen.json(&json!({"platform": word, "user": user, "revoked": true})),
         OutputFormat::Text => {
-            context.screen.line(&format!("{} is let in on {word} no longer", one_line(user, 60)))
+            context.screen.line(&format!("revoked access of {} on {word}", one_line(user, 60)))
         }
     }
 }
@@ -143,7 +142,7 @@ async fn clear(context: &Context, store: Option<&Store>, platform: Option<Platfo
     match (context.screen.format, cleared) {
         (OutputFormat::Json, _) => context.screen.json(&json!({"cleared": cleared})),
         (OutputFormat::Text, 0) => {
-            context.screen.print_stderr("nobody waited");
+            context.screen.print_stderr("no pending requests");
             Ok(())
         }
         (OutputFormat::Text, 1) => context.screen.line("forgot one who waited"),

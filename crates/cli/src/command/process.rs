@@ -249,7 +249,7 @@ impl One {
         }
         if count > 0 {
             let place = self.found.record.place(context.home.path()).ok_or_else(|| {
-                Failure::new(FailureKind::Failed, "this place was made by another version of hermes")
+                Failure::new(FailureKind::Failed, "this environment was created by another version of hermes")
             })?;
             let session = SessionKey::new(&self.found.record.session);
             let cwd = String::from_utf8_lossy(&view.cwd).into_owned();

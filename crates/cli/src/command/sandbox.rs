@@ -24,8 +24,9 @@ pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, 
             SandboxAction::Pull { image } => pull::pull(&image, context).await,
             SandboxAction::Ls => list(&places, context).await,
             SandboxAction::Show { id } => show(&places, &id, context).await,
-            SandboxAction::Rm { ids, force } => {
+            SandboxAction::Rm { ids, all, force } => {
                 let use_of = if force { InUse::End } else { InUse::Refuse };
+                let ids = if all { all_names(&places).await? } else { ids };
                 remove(&places, &ids, use_of, context).await
             }
             SandboxAction::Prune { files } => {
@@ -39,14 +40,14 @@ pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, 
 /// How long a connection may take to end.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// What to do with a place that somebody uses.
+/// What to do with an environment that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InUse {
     Refuse,
     End,
 }
 
-/// What to do with kept files.
+/// What to do with persistent files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Files {
     Keep,
@@ -60,7 +61,7 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if found.is_empty() {
-        context.screen.print_stderr("there are no places; `hermes exec` and `hermes shell` make them");
+        context.screen.print_stderr("no environments; `hermes exec` and `hermes shell` create them");
         return Ok(ExitCode::SUCCESS);
     }
     let row = |found: &ListedPlace| {
@@ -142,6 +143,11 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
+async fn all_names(places: &Places) -> Result<Vec<String>, Failure> {
+    let listed = places.list().await.map_err(resolve::place_failure)?;
+    Ok(listed.into_iter().map(|listed| listed.record.name).collect())
+}
+
 async fn remove(
     places: &Places,
     ids: &[String],
@@ -156,8 +162,9 @@ async fn remove(
             found = one(places, id).await?;
         }
         if use_of == InUse::Refuse && is_used(&found) {
-            return Err(Failure::new(FailureKind::Failed, format!("{} is in use", found.record.name))
-                .hint("`hermes sandbox show` says by what; `--force` ends it all the same"));
+            return Err(Failure::new(FailureKind::Failed, format!("{} is in use", found.record.name)).hint(
+                "Run `hermes sandbox show` to see what uses it, or add `--force` to remove it anyway.",
+            ));
         }
         if !chosen.iter().any(|other| other.record.name == found.record.name) {
             chosen.push(found);
@@ -179,7 +186,7 @@ async fn remove(
 async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitCode, Failure> {
     let mut all = places.list().await.map_err(resolve::place_failure)?;
     if all.iter().any(is_watched) {
-        // Somebody who has just left is counted for a moment more.
+        // A client that has just disconnected is still counted for a moment.
         tokio::time::sleep(MOMENT).await;
         all = places.list().await.map_err(resolve::place_failure)?;
     }
@@ -202,8 +209,9 @@ async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitC
     match context.screen.format {
         OutputFormat::Json => context.screen.json(&json!({"ended": names, "files_removed": removed}))?,
         OutputFormat::Text => {
-            let count =
-                |number: usize| if number == 1 { "1 place".to_owned() } else { format!("{number} places") };
+            let count = |number: usize| {
+                if number == 1 { "1 environment".to_owned() } else { format!("{number} environments") }
+            };
             context.screen.line(&format!("ended {}", count(names.len())))?;
             if files == Files::Remove {
                 context.screen.line(&format!("removed the files of {}", count(removed.len())))?;
@@ -211,7 +219,7 @@ async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitC
                 let kept = count(asleep.len());
                 context
                     .screen
-                    .print_stderr(&format!("kept the files of {kept} that sleep; `--files` removes them"));
+                    .print_stderr(&format!("kept the files of {kept}; add `--files` to remove them"));
             }
         }
     }
@@ -224,10 +232,10 @@ async fn one(places: &Places, id: &str) -> Result<ListedPlace, Failure> {
     match (found.pop(), found.len()) {
         (Some(found), 0) => Ok(found),
         (Some(_), more) => {
-            Err(Failure::new(FailureKind::Usage, format!("`{id}` could be any of {} places", more + 1))
+            Err(Failure::new(FailureKind::Usage, format!("`{id}` matches {} environments", more + 1))
                 .hint("`hermes sandbox ls` lists their names"))
         }
-        (None, _) => Err(Failure::new(FailureKind::Failed, format!("there is no place `{id}`"))
+        (None, _) => Err(Failure::new(FailureKind::Failed, format!("no environment `{id}`"))
             .hint("`hermes sandbox ls` lists them")),
     }
 }

@@ -40,7 +40,10 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
         let parts: Vec<_> =
             chats.iter().flat_map(|address| address.outbox_parts(&text, &mark(address))).collect();
         let queued = parts.len();
-        store.enqueue_reply(Vec::new(), parts, Timestamp::now()).await.map_err(resolve::store::store_failure)?;
+        store
+            .enqueue_reply(Vec::new(), parts, Timestamp::now())
+            .await
+            .map_err(resolve::store::store_failure)?;
         store.close().await;
         report_sent(context, &args, &text, &chats, queued)
     })
@@ -104,7 +107,7 @@ fn resolve_targets(to: Option<&DeliveryTarget>, homes: &[HomeChannel]) -> Result
         (None, _) => {
             let words: Vec<&str> = known.iter().map(|home| home.platform.as_str()).collect();
             let message = format!("there are several home channels: {}", words.join(", "));
-            return Err(Failure::new(FailureKind::Usage, message).hint("`--to` says which, or all"));
+            return Err(Failure::new(FailureKind::Usage, message).hint("Use `--to` to choose one, or all."));
         }
     };
     target.resolve(None, &known).map_err(|no_way| {

@@ -115,7 +115,7 @@ async fn an_unsupported_proxy_is_refused() {
         env.command(&["gateway", "run"]).env("DISCORD_PROXY", "https://me:hush@proxy").output().unwrap();
     let words = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{words}");
-    assert!(words.contains("discord.proxy cannot be used: unsupported scheme https://"), "{words}");
+    assert!(words.contains("cannot use discord.proxy: unsupported scheme https://"), "{words}");
     assert!(!words.contains("hush"), "{words}");
     env.close().await;
 }

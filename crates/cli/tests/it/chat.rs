@@ -35,7 +35,7 @@ fn a_pipe_is_one_message_and_the_bare_command_is_a_chat() {
     assert_eq!(said, "line one\nline two\n");
     let nothing = room.fed(&[], " \n");
     assert_eq!((nothing.code, nothing.out.as_str()), (Some(2), ""));
-    assert!(nothing.err.contains("nothing was said"), "{nothing:?}");
+    assert!(nothing.err.contains("no message"), "{nothing:?}");
     room.is_content();
 }
 
@@ -206,7 +206,7 @@ fn a_conversation_goes_on_where_it_was_left() {
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
     let idle = room.run(&["chat", "--resume", "last"]);
     assert_eq!(idle.code, Some(2), "{idle:?}");
-    assert!(idle.err.contains("nothing left to be carried on"), "{idle:?}");
+    assert!(idle.err.contains("no interrupted turn"), "{idle:?}");
     room.is_content();
 }
 
@@ -370,7 +370,7 @@ fn on_a_dumb_terminal_nothing_moves_the_cursor() {
     terminal.wait("Plain[31m words.");
     terminal.wait("> ");
     terminal.keys("\u{3}");
-    terminal.wait("Ctrl-C again leaves");
+    terminal.wait("press Ctrl-C again to quit");
     terminal.keys("\u{3}");
     assert_eq!(terminal.end().code(), Some(0));
     assert!(!terminal.all().contains('\u{1b}'), "{:?}", terminal.all());
@@ -407,9 +407,9 @@ fn what_is_typed_meanwhile_is_obeyed_or_said_next() {
     terminal.keys("begin\r");
     let mut held = meet(&pipe);
     terminal.keys("and then this\n");
-    terminal.wait("said next: and then this");
+    terminal.wait("queued: and then this");
     terminal.keys("/steer look left\n");
-    terminal.wait("the model hears it");
+    terminal.wait("the model gets it");
     held.write_all(b"done").unwrap();
     drop(held);
     terminal.wait("First.");
@@ -500,10 +500,10 @@ fn a_question_of_the_model_is_answered_by_number_or_in_words() {
     let mut terminal = room.sit("xterm", &["chat", "-q", "paint"]);
     terminal.wait("Which color?");
     terminal.wait("2  blue");
-    terminal.wait("your own words >");
+    terminal.wait("number or text >");
     terminal.keys("2\n");
     terminal.wait("Which color?");
-    terminal.wait("your own words >");
+    terminal.wait("number or text >");
     terminal.keys("green, rather\n");
     terminal.wait("Nice.");
     assert_eq!(terminal.end().code(), Some(0));
@@ -523,7 +523,7 @@ fn what_is_typed_beside_a_single_question_is_left_for_whoever_comes_next() {
     drop(held);
     terminal.wait("Done.");
     assert_eq!(terminal.end().code(), Some(0));
-    assert!(!terminal.all().contains("said next"), "{}", terminal.all());
+    assert!(!terminal.all().contains("queued"), "{}", terminal.all());
     assert_eq!(terminal.unread(), "next\n");
 }
 

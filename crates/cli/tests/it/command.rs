@@ -75,7 +75,7 @@ fn a_key_that_only_the_python_program_knows_is_told_as_one() {
         args.extend((args[1] == "set").then_some("true"));
         let run = Home::new().run(&args);
         assert_eq!(run.code, Some(2));
-        assert!(run.err.contains("it does nothing here: /new and /undo"), "{}", run.err);
+        assert!(run.err.contains("it has no effect: /new and /undo"), "{}", run.err);
     }
 }
 
@@ -318,7 +318,7 @@ fn no_home_at_all_is_a_clear_error() {
     let home = Home::new();
     let run = Run::of(home.command(&["status"]).env_remove("HERMES_HOME").output().unwrap());
     assert_eq!(run.code, Some(3));
-    assert!(run.err.contains("name one with --home DIR or HERMES_HOME"), "{run:?}");
+    assert!(run.err.contains("Use --home DIR or set HERMES_HOME."), "{run:?}");
 }
 
 #[test]

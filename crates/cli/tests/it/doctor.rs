@@ -129,7 +129,7 @@ fn this_machine_runs_a_command_and_is_said_to_confine_nothing() {
     let ok = |detail: &str| ("ok".to_owned(), detail.to_owned());
     assert_eq!(
         told(&run, "local"),
-        [ok("can be used; it confines nothing, so the gate asks"), ok("ran a command")]
+        [ok("works; it does not isolate commands, so dangerous ones need approval"), ok("ran a command")]
     );
     assert!(run.out.contains("; nothing confines it"), "{}", run.out);
     assert_eq!(desk.left(), [] as [PathBuf; 0]);

@@ -75,7 +75,7 @@ impl Door {
             }
             Self::Query | Self::Background | Self::Code | Self::Exec | Self::Tool => {}
         }
-        terminal.wait("run it?");
+        terminal.wait("Run it?");
         assert!(is_untouched(room), "{self:?}: it ran before anybody was asked");
         terminal
     }
@@ -122,7 +122,7 @@ fn a_no_is_one_question_and_nothing_is_run() {
         terminal.keys("n\n");
         let seen = door.close(terminal);
         assert!(is_untouched(&room), "{door:?}");
-        assert_eq!(seen.matches("run it?").count(), 1, "{door:?}: {seen}");
+        assert_eq!(seen.matches("Run it?").count(), 1, "{door:?}: {seen}");
         assert_eq!(room.questions(), [""; 0], "{door:?}");
         room.is_content();
     }
@@ -136,7 +136,7 @@ fn a_yes_is_one_question_and_it_is_run_once() {
         terminal.keys("y\n");
         let seen = door.close(terminal);
         ran_once(door, &room);
-        assert_eq!(seen.matches("run it?").count(), 1, "{door:?}: {seen}");
+        assert_eq!(seen.matches("Run it?").count(), 1, "{door:?}: {seen}");
         assert_eq!(room.questions(), [""; 0], "{door:?}");
         room.is_content();
     }
@@ -153,7 +153,7 @@ fn a_yes_given_elsewhere_ends_the_question_here() {
         assert!(approved.out.contains("private"), "{approved:?}");
         let seen = door.close(terminal);
         ran_once(door, &room);
-        assert_eq!(seen.matches("run it?").count(), 1, "{door:?}: {seen}");
+        assert_eq!(seen.matches("Run it?").count(), 1, "{door:?}: {seen}");
         room.is_content();
     }
 }
@@ -209,7 +209,7 @@ fn killed_while_it_asks_it_asks_the_same_again() {
         terminal.child.wait().unwrap();
         let id = room.question();
         let mut terminal = room.sit("xterm", &["chat", "--resume", "last"]);
-        terminal.wait("run it?");
+        terminal.wait("Run it?");
         assert_eq!(room.question(), id, "{door:?}");
         terminal.keys("y\n");
         terminal.wait("That was it.");
@@ -259,8 +259,8 @@ fn a_yes_for_the_session_is_not_asked_for_again() {
     let mut terminal = room.sit("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("clean up\r");
-    terminal.wait("s and a cover: chmod -R 777");
-    terminal.wait("run it?");
+    terminal.wait("session and always will allow: chmod -R 777");
+    terminal.wait("Run it?");
     terminal.keys("s\n");
     terminal.wait("Once.");
     terminal.wait("> ");
@@ -312,19 +312,19 @@ fn what_is_taken_back_while_a_chat_goes_on_is_asked_about_again() {
     let mut terminal = room.sit("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("clean up\r");
-    terminal.wait("run it?");
+    terminal.wait("Run it?");
     terminal.keys("a\n");
     terminal.wait("Once.");
     terminal.wait("> ");
     terminal.keys("again\r");
     terminal.wait("Twice.");
     terminal.wait("> ");
-    assert_eq!(terminal.all().matches("run it?").count(), 1, "{}", terminal.all());
+    assert_eq!(terminal.all().matches("Run it?").count(), 1, "{}", terminal.all());
     assert_eq!(room.read("log"), "ran\nran\n");
     let grants = room.run(&["approvals", "grants", "--json"]).json();
     assert_eq!(room.run(&["approvals", "revoke", grants["grants"][0]["id"].as_str().unwrap()]).code, Some(0));
     terminal.keys("again\r");
-    terminal.wait("run it?");
+    terminal.wait("Run it?");
     terminal.keys("n\n");
     terminal.wait("Thrice.");
     terminal.wait("> ");

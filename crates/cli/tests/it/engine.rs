@@ -294,7 +294,7 @@ fn try_out(name: &str, kind: &'static str) {
             "Podman" => warning("can make a user namespace: the engine's seccomp profile lets it"),
             _ => ok("cannot make a user namespace".to_owned()),
         },
-        warning("unknown whether it can mount: it takes mount"),
+        warning("not known whether it can mount: it takes mount"),
         match is_limited {
             true => ok("cannot start more than 256 processes".to_owned()),
             false => warning("can start more than 256 processes: this machine does not let us limit them"),

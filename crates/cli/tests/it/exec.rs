@@ -57,7 +57,7 @@ fn whoever_uses_a_session_is_told_what_is_not_as_it_was() {
     let next = desk.path().display();
     let gone = format!("nothing was run: the session's directory is gone; the next command runs in {next}\n");
     assert_eq!(told(&["--", "true"]), (Some(126), gone));
-    let unset = "warning: UNSET has no value, so the command does not see it\n";
+    let unset = "warning: UNSET is not set; the command does not get it\n";
     assert_eq!(told(&["--env", "UNSET", "--", "true"]), (Some(0), unset.to_owned()));
 }
 

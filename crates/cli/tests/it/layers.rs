@@ -67,14 +67,13 @@ fn the_order_is_the_same_for_every_key() {
 }
 
 #[test]
-fn a_blank_variable_is_no_variable_except_for_the_sudo_password() {
+fn a_blank_variable_counts_as_unset() {
     let home = Home::with_config("terminal: {timeout: 5}\n");
-    home.write(".env", "TERMINAL_ENV=\nSUDO_PASSWORD=\n");
+    home.write(".env", "TERMINAL_ENV=\n");
     let loaded = home.load(&[("TERMINAL_TIMEOUT", "  ")]);
     let config = loaded.config.unwrap();
     assert_eq!(config.terminal.timeout, 5);
     assert_eq!(config.terminal.backend.as_str(), "local");
-    assert_eq!(config.terminal.sudo_password.map(|s| s.expose().to_owned()), Some(String::new()));
 }
 
 #[test]
@@ -120,7 +119,7 @@ fn the_file_of_a_python_user_loads() {
     assert_eq!(config.terminal.docker_volumes.len(), 2);
     assert_eq!(config.discord.free_response_channels.0, ["123456789012345678"]);
     assert!(!config.terminal.docker_mount_cwd_to_workspace);
-    assert_eq!(config.approvals.mode, keys::ApprovalMode::Off);
+    assert_eq!(config.approvals.mode, hermes_policy::ApprovalMode::Off);
 }
 
 #[test]
@@ -166,10 +165,6 @@ fn a_wrong_value_stops_the_start_and_says_where() {
         ),
         ("model:\n  api_key: [hunter2]\n", ":2:12: model.api_key: expected text, found something else"),
         ("terminal:\n  docker_image: true\n", ":2:17: terminal.docker_image: expected text, found `true`"),
-        (
-            "terminal:\n  ssh_port: 70000\n",
-            ":2:13: terminal.ssh_port: expected a port, 1 to 65535, found `70000`",
-        ),
         ("a: [\n", ": unclosed bracket '['"),
         ("a: 1\na: 2\n", ":2:1: `a` is there twice (also on line 1); remove one of them"),
         ("- a\n", ":1:1: expected a map of settings, found a list"),
@@ -307,4 +302,36 @@ fn a_secret_in_clear_text_counts_and_is_warned_about() {
         assert!(!format!("{run:?}").contains("hunter2"), "{run:?}");
         assert!(run.out.contains("[secret]"), "{run:?}");
     }
+}
+
+#[test]
+fn keys_that_this_version_does_not_use_are_accepted_and_reported() {
+    let home = Home::with_config(
+        "terminal: {ssh_host: h, sudo_password: hunter2}\nmodel: {entra: {scope: s}}\napprovals: {mcp_reload_confirm: true}\n",
+    );
+    let loaded = home.load(&[]);
+    assert!(loaded.config.is_some());
+    let reported: Vec<_> = loaded.problems.iter().filter_map(|problem| problem.key.as_deref()).collect();
+    assert_eq!(
+        reported,
+        ["terminal.ssh_host", "terminal.sudo_password", "model.entra", "approvals.mcp_reload_confirm"]
+    );
+    assert!(loaded.problems.iter().all(|problem| problem.severity == Severity::Note));
+}
+
+#[test]
+fn the_approval_mode_smart_is_manual_with_a_warning() {
+    let loaded = Home::with_config("approvals: {mode: smart}\n").load(&[]);
+    let [problem] = loaded.problems.as_slice() else { panic!("{:?}", loaded.problems) };
+    assert_eq!(problem.severity, Severity::Warning);
+    assert!(problem.message.contains("`smart` is not supported"), "{problem:?}");
+    assert_eq!(loaded.config.unwrap().approvals.mode, hermes_policy::ApprovalMode::Manual);
+}
+
+#[test]
+fn the_sessions_section_is_not_reported_as_unused() {
+    let loaded = Home::with_config("sessions: {auto_prune: true, vacuum_after_prune: true}\n").load(&[]);
+    let reported: Vec<_> = loaded.problems.iter().filter_map(|problem| problem.key.as_deref()).collect();
+    assert_eq!(reported, ["sessions.vacuum_after_prune"]);
+    assert!(loaded.config.unwrap().sessions.auto_prune);
 }

@@ -11,6 +11,7 @@ mod doors;
 mod edits;
 mod engine;
 mod exec;
+mod help;
 mod hostile;
 mod layers;
 mod local;

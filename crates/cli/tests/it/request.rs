@@ -176,7 +176,7 @@ fn a_dry_run_leaves_nothing_anywhere() {
     for engine in ENGINES {
         let yard = Yard::new(engine, "");
         let dry = yard.run(&["exec", "--dry-run", "--json", "--session", "s", "--", "rm -rf /"]);
-        let new = "warning: this home is new: what is named after it will have other names\n";
+        let new = "warning: no install id yet: the names shown will change once this home is first used\n";
         assert_eq!((dry.code, dry.err.as_str()), (Some(0), new), "{dry:?}");
         let container = dry.json()["container"].as_str().unwrap().to_owned();
         assert_eq!(yard.ask(&format!("/containers/{container}/json")).0, "404");

@@ -124,7 +124,7 @@ impl Room {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.questions().as_slice() {
-                [] => assert!(Instant::now() < until, "nothing is asked"),
+                [] => assert!(Instant::now() < until, "no pending question"),
                 [one] => return one.clone(),
                 several => panic!("{several:?}"),
             }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::{
-    Approver, CodeExecutionConfig, CodeMode, SessionConfig, SystemPrompt, SystemPromptInput, Tool,
-    ToolLimits, WebClient,
+    Approver, CodeExecutionConfig, SessionConfig, SystemPrompt, SystemPromptInput, Tool, ToolLimits,
+    WebClient,
 };
 use hermes_exec::ResolvedPlace;
 use hermes_exec::backend::docker::pull::PullSettings;
@@ -17,7 +17,7 @@ use hermes_store::Store;
 use hermes_types::{Attendance, EntryPoint, Person, Secret, Timestamp};
 
 use super::image::{pull_options, pull_settings};
-use crate::keys::{self, Config};
+use crate::keys::Config;
 use crate::secrets::secrets;
 use crate::{ConfigContext, Warn};
 
@@ -87,10 +87,7 @@ pub fn session_config(
             code_execution: CodeExecutionConfig {
                 timeout: Duration::from_secs(config.code_execution.timeout),
                 max_tool_calls: u32::try_from(config.code_execution.max_tool_calls).unwrap_or(u32::MAX),
-                mode: match config.code_execution.mode {
-                    keys::CodeMode::Project => CodeMode::Project,
-                    keys::CodeMode::Strict => CodeMode::Strict,
-                },
+                mode: config.code_execution.mode,
             },
         },
         tools: Tool::ALL.to_vec(),
@@ -118,7 +115,7 @@ pub fn system_prompt(context: &ConfigContext, setup: &SessionConfig, model: &str
     if let Ok(file) = File::open(context.home.path().join("SOUL.md"))
         && let Err(error) = file.take(MAX_SOUL_BYTES).read_to_string(&mut soul)
     {
-        context.warn(&format!("SOUL.md is left out: {error}"));
+        context.warn(&format!("cannot read SOUL.md: {error}"));
         soul.clear();
     }
     let (year, month, day) = Timestamp::now().date();

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use hermes_gateway::discord::{self, Discord, ResumeState};
 use hermes_gateway::{
-    AccessControl, AccessSettings, BotPolicy, Channel, ChatAddress, Platform, PlatformAccess, StrangerPolicy,
-    StreamingOptions, ToolProgress,
+    AccessControl, AccessSettings, Channel, ChatAddress, Platform, PlatformAccess, StreamingOptions,
 };
 use hermes_store::Store;
 use hermes_types::Secret;
 
 use crate::failure::{Failure, FailureKind};
-use crate::keys::{self, Config};
+use crate::keys::Config;
 use crate::resolve::store::store_failure;
 use crate::setting::{ChannelRules, CommaList};
 
@@ -23,15 +22,15 @@ pub enum ChatAccount {
     Discord(Box<discord::DiscordSettings>),
 }
 
-/// The chat of a platform that gets what belongs to no chat.
+/// The chat of a platform that gets messages without a target.
 pub struct HomeChannel {
-    /// Which one.
     pub address: ChatAddress,
-    /// What the owner calls it, where it is set in the configuration.
+    /// The configured display name.
     pub name: String,
 }
 
-/// The home of each platform that has one: what was chosen in a chat, else what is set.
+/// The home channel of each platform that has one. A choice made in a chat takes precedence over the
+/// configuration.
 pub async fn home_channels(config: &Config, store: Option<&Store>) -> Result<Vec<HomeChannel>, Failure> {
     let mut homes = Vec::new();
     for platform in Platform::ALL {
@@ -59,7 +58,7 @@ pub async fn home_channels(config: &Config, store: Option<&Store>) -> Result<Vec
     Ok(homes)
 }
 
-/// All accounts that are set up.
+/// All configured accounts.
 pub fn accounts(config: &Config) -> Result<Vec<ChatAccount>, Failure> {
     let discord =
         config.discord.bot_token.clone().map(|token| discord_settings(config, token)).transpose()?;
@@ -71,8 +70,8 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
     let channels = |list: &CommaList| list.0.iter().collect();
     let proxy = chosen.proxy.as_ref().map(|proxy| proxy.expose().trim()).filter(|proxy| !proxy.is_empty());
     let proxy = proxy.map(hermes_net::ProxyServer::parse).transpose().map_err(|why| {
-        Failure::new(FailureKind::Configuration, format!("discord.proxy cannot be used: {why}"))
-            .hint("`http://host:port` and `socks5://host:port` can")
+        Failure::new(FailureKind::Configuration, format!("cannot use discord.proxy: {why}"))
+            .hint("Use `http://host:port` or `socks5://host:port`.")
     })?;
     Ok(discord::DiscordSettings {
         proxy,
@@ -95,17 +94,9 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
         dm_role_guild: Some(chosen.dm_role_auth_guild.trim().to_owned())
             .filter(|guild| !guild.is_empty() && !chosen.allowed_roles.0.is_empty()),
         history: if chosen.history_backfill { chosen.history_backfill_limit } else { 0 },
-        allow_bots: match chosen.allow_bots {
-            keys::Bots::None => BotPolicy::None,
-            keys::Bots::Mentions => BotPolicy::Mentions,
-            keys::Bots::All => BotPolicy::All,
-        },
+        allow_bots: chosen.allow_bots,
         reactions: chosen.reactions,
-        reply_to: match chosen.reply_to_mode {
-            keys::ReplyTo::Off => discord::ReplyMode::Off,
-            keys::ReplyTo::First => discord::ReplyMode::First,
-            keys::ReplyTo::All => discord::ReplyMode::All,
-        },
+        reply_to: chosen.reply_to_mode,
         mentions: discord::MentionPolicy {
             everyone: chosen.allow_mention_everyone,
             roles: chosen.allow_mention_roles,
@@ -113,11 +104,7 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
             replied_user: chosen.allow_mention_replied_user,
         },
         max_attachment_bytes: chosen.max_attachment_bytes,
-        command_sync: match chosen.command_sync_policy {
-            keys::CommandSync::Safe => discord::CommandSync::Safe,
-            keys::CommandSync::Bulk => discord::CommandSync::Bulk,
-            keys::CommandSync::Off => discord::CommandSync::Off,
-        },
+        command_sync: chosen.command_sync_policy,
         command_visibility: match chosen.hide_slash_commands {
             true => discord::CommandVisibility::Admins,
             false => discord::CommandVisibility::Everyone,
@@ -141,7 +128,7 @@ impl ChatAccount {
         }
     }
 
-    /// What is seen of work that is under way.
+    /// How running turns are displayed.
     pub fn showing(&self, config: &Config) -> StreamingOptions {
         let chosen = match self {
             Self::Discord(_) => &config.display_discord,
@@ -150,23 +137,18 @@ impl ChatAccount {
         let refresh = Duration::from_secs(config.agent.gateway_notify_interval);
         StreamingOptions {
             edit_interval: chosen.streaming.unwrap_or(config.streaming.enabled).then_some(interval),
-            progress: match chosen.tool_progress.unwrap_or(config.display.tool_progress) {
-                keys::ToolProgress::Off => ToolProgress::Off,
-                keys::ToolProgress::New => ToolProgress::Names,
-                keys::ToolProgress::All => ToolProgress::All,
-            },
+            progress: chosen.tool_progress.unwrap_or(config.display.tool_progress),
             refresh_interval: (!refresh.is_zero()).then_some(refresh),
         }
     }
 
-    /// What nobody else has: two gateways with the same would both answer.
+    /// The credential. Two gateways with the same one would both answer.
     pub fn secret(&self) -> &Secret {
         match self {
             Self::Discord(settings) => &settings.token,
         }
     }
 
-    /// Who is let in.
     pub fn people(&self, config: &Config, store: &Store) -> AccessControl {
         let rules = match self {
             Self::Discord(_) => discord_rules(config),
@@ -175,7 +157,7 @@ impl ChatAccount {
             platforms: HashMap::from([(self.platform(), rules)]),
             allowed_users: config.gateway.allowed_users.0.clone(),
             allow_all_users: config.gateway.allow_all_users,
-            strangers: config.general.unauthorized_dm_behavior.map(behavior),
+            strangers: config.general.unauthorized_dm_behavior,
         };
         AccessControl::new(settings, store.clone())
     }
@@ -200,23 +182,12 @@ fn discord_rules(config: &Config) -> PlatformAccess {
         allowed_users: chosen.allowed_users.0.clone(),
         allowed_roles: chosen.allowed_roles.0.clone(),
         allow_all_users: chosen.allow_all_users,
-        bots: match chosen.allow_bots {
-            keys::Bots::None => BotPolicy::None,
-            keys::Bots::Mentions => BotPolicy::Mentions,
-            keys::Bots::All => BotPolicy::All,
-        },
-        strangers: chosen.unauthorized_dm_behavior.map(behavior),
+        bots: chosen.allow_bots,
+        strangers: chosen.unauthorized_dm_behavior,
         admins: chosen.allow_admin_from.0.clone(),
         group_admins: chosen.group_allow_admin_from.0.clone(),
         commands: chosen.user_allowed_commands.0.clone(),
         group_commands: chosen.group_user_allowed_commands.0.clone(),
         approvers: chosen.approvers.0.clone(),
-    }
-}
-
-fn behavior(strangers: keys::Strangers) -> StrangerPolicy {
-    match strangers {
-        keys::Strangers::Pair => StrangerPolicy::Pair,
-        keys::Strangers::Ignore => StrangerPolicy::Ignore,
     }
 }

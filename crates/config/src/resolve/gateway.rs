@@ -43,7 +43,7 @@ pub fn shared_volume(context: &ConfigContext, config: &Config) -> Result<Option<
     };
     if !is_here {
         return Err(refused(format!(
-            "places of the {backend} backend cannot see a directory of this machine"
+            "environments of the {backend} backend cannot mount a directory of this machine"
         )));
     }
     if config.terminal.docker_volumes.iter().any(|volume| volume.target == SHARED_DIR) {

@@ -57,7 +57,7 @@ pub(super) fn advise(failure: Failure, image: &str, fault: Option<&PullError>) -
         Some(PullError::DiskFull) => failure.hint("`docker image prune` removes images that nothing uses"),
         Some(PullError::TimedOut(_) | PullError::Stalled(_)) => failure
             .hint(format!("`hermes sandbox pull {image}` tries again; what was fetched may be used again"))
-            .hint("`terminal.docker_pull_timeout` says how many seconds it may take"),
+            .hint("Set `terminal.docker_pull_timeout` to allow more seconds."),
         Some(PullError::Unreachable(_) | PullError::Other(_)) => {
             failure.hint(format!("`hermes sandbox pull {image}` tries again")).hint(load).hint(other)
         }

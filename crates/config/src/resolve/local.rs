@@ -77,8 +77,8 @@ pub(super) fn initial_cwd(chosen: &str, owner_home: &str) -> Result<String, Fail
 /// The directory hermes was started in.
 pub fn current_dir() -> Result<PathBuf, Failure> {
     std::env::current_dir().map_err(|error| {
-        Failure::new(FailureKind::Failed, format!("the directory you are in cannot be used: {error}"))
-            .hint("it may have been removed; `cd` to another one and try again")
+        Failure::new(FailureKind::Failed, format!("cannot use the current directory: {error}"))
+            .hint("Change to another directory; this one may have been removed.")
     })
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn list(context: &Context) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if open.is_empty() {
-        context.screen.print_stderr("nothing waits for an answer");
+        context.screen.print_stderr("no pending question");
         return Ok(ExitCode::SUCCESS);
     }
     for question in &open {
@@ -129,8 +129,11 @@ pub(super) async fn revoke(context: &Context, id: &str) -> Result<ExitCode, Fail
             .hint("`hermes approvals grants` lists them"));
         }
     };
-    let revoked =
-        store.revoke_grant(&meant.id, &owner(), Timestamp::now()).await.map_err(store_failure)?.ok_or_else(gone)?;
+    let revoked = store
+        .revoke_grant(&meant.id, &owner(), Timestamp::now())
+        .await
+        .map_err(store_failure)?
+        .ok_or_else(gone)?;
     match context.screen.format {
         OutputFormat::Json => context.screen.json(&grant_facts(&revoked))?,
         OutputFormat::Text => context.screen.line(&format!("taken back: {}", covers(&revoked)))?,

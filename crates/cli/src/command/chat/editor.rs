@@ -94,7 +94,7 @@ impl Editor {
         let editor = match open_history(home) {
             Ok(history) => editor.with_history(Box::new(history)),
             Err(error) => {
-                screen.warn(&format!("what you type is not remembered: {error}"));
+                screen.warn(&format!("cannot keep the input history: {error}"));
                 editor
             }
         };

@@ -157,7 +157,7 @@ impl<'a> InputLoop<'a> {
             InputLine::Empty => return,
             InputLine::Message(text) => return self.enqueue(text),
             InputLine::Shell(_) => {
-                return self.print_quiet("not while something is under way; /stop ends it");
+                return self.print_quiet("busy; use /stop or Ctrl-C first");
             }
             InputLine::Invalid(why) => return self.view.print_note(&why),
         };
@@ -166,7 +166,7 @@ impl<'a> InputLoop<'a> {
             SlashCommand::Quit => self.stop_and_quit(control),
             SlashCommand::Steer(text) => {
                 control.steer(text);
-                self.print_quiet("the model hears it with the next result of a tool");
+                self.print_quiet("the model gets it with the next tool result");
             }
             SlashCommand::Queue(text) => self.enqueue(text),
             SlashCommand::Help => self.view.print_note(&slash::help()),
@@ -182,7 +182,7 @@ impl<'a> InputLoop<'a> {
             SlashCommand::Approve(yes, Some(id)) => self.answer(&id, stored_choice(yes)).await,
             SlashCommand::Deny(Some(id)) => self.answer(&id, Choice::Deny { reason: None }).await,
             SlashCommand::Approve(_, None) | SlashCommand::Deny(None) => {
-                self.print_quiet("nothing is asked here")
+                self.print_quiet("no pending question")
             }
             SlashCommand::New
             | SlashCommand::Retry
@@ -190,7 +190,7 @@ impl<'a> InputLoop<'a> {
             | SlashCommand::Model(_)
             | SlashCommand::Usage
             | SlashCommand::Status => {
-                self.print_quiet("not while something is under way; /stop ends it");
+                self.print_quiet("busy; use /stop or Ctrl-C first");
             }
         }
     }
@@ -204,9 +204,10 @@ impl<'a> InputLoop<'a> {
 
     fn enqueue(&mut self, text: String) {
         if self.queue.len() >= MAX_QUEUED {
-            return self.print_quiet(&format!("{MAX_QUEUED} messages wait already; this one is not kept"));
+            return self
+                .print_quiet(&format!("{MAX_QUEUED} messages are queued already; this one is dropped"));
         }
-        self.print_quiet(&format!("said next: {}", one_line(&text, 60)));
+        self.print_quiet(&format!("queued: {}", one_line(&text, 60)));
         self.queue.push_back(text);
     }
 

@@ -89,9 +89,7 @@ impl<'a> Repl<'a> {
     pub(super) fn print_welcome(&self) {
         if let Some(failure) = self.failure() {
             self.print_failure(&failure);
-            self.input.print_quiet(
-                "meanwhile `!COMMAND` runs a command in the place of this chat; /help says more",
-            );
+            self.input.print_quiet("until then, `!COMMAND` runs shell commands here; /help lists commands");
         }
     }
 
@@ -120,8 +118,8 @@ impl<'a> Repl<'a> {
             .await
             .map_err(turn_failure)?;
         if name != kept.model {
-            let anew = system_prompt(self.context, self.tools.config(), &name);
-            conversation.set_model(mind, anew).await.map_err(turn_failure)?;
+            let prompt = system_prompt(self.context, self.tools.config(), &name);
+            conversation.set_model(mind, prompt).await.map_err(turn_failure)?;
         }
         self.conversation = Some(conversation);
         Ok(())
@@ -147,9 +145,8 @@ impl<'a> Repl<'a> {
                 }
             };
             let model = mind.endpoints.first().map(|first| first.model.clone()).unwrap_or_default();
-            let told = system_prompt(self.context, self.tools.config(), &model);
-            let begun =
-                Conversation::create(Arc::clone(&self.tools), mind, store_failure, &saying.text).await;
+            let prompt = system_prompt(self.context, self.tools.config(), &model);
+            let begun = Conversation::create(Arc::clone(&self.tools), mind, prompt, &saying.text).await;
             self.conversation = Some(begun.map_err(turn_failure)?);
         }
         let Some(conversation) = &mut self.conversation else { return Ok(TurnOutcome::NoTurn) };
@@ -208,7 +205,7 @@ impl<'a> Repl<'a> {
                 if let Some(conversation) = self.conversation.take() {
                     conversation.end("new").await.map_err(turn_failure)?;
                 }
-                self.input.print_quiet("a new conversation, in the same place");
+                self.input.print_quiet("new conversation in the same environment");
             }
             SlashCommand::Retry => match self.undo_last_turn().await? {
                 Some(saying) => return self.send_message(saying).await,
@@ -231,7 +228,7 @@ impl<'a> Repl<'a> {
             SlashCommand::Steer(text) | SlashCommand::Queue(text) => {
                 return self.send_message(text.as_str().into()).await;
             }
-            SlashCommand::Stop => self.input.print_quiet("nothing is under way"),
+            SlashCommand::Stop => self.input.print_quiet("nothing is running"),
             SlashCommand::Help => self.input.view().print_note(&slash::help()),
             SlashCommand::Quit => {}
         }
@@ -249,7 +246,7 @@ impl<'a> Repl<'a> {
     async fn answer_last(&self, choice: Choice) -> Result<(), Failure> {
         let open = self.tools.config().store.open_questions(Timestamp::now()).await.map_err(store_failure)?;
         match open.as_slice() {
-            [] => self.input.print_quiet("nothing waits for an answer"),
+            [] => self.input.print_quiet("no pending question"),
             [one] => self.input.answer(&one.id, choice).await,
             several => {
                 let ids: Vec<_> = several.iter().map(|question| question.id.as_str()).collect();
@@ -278,8 +275,8 @@ impl<'a> Repl<'a> {
             Err(failure) => self.print_failure(&failure),
             Ok(mind) => {
                 if let Some(conversation) = &mut self.conversation {
-                    let anew = system_prompt(self.context, self.tools.config(), name);
-                    conversation.set_model(mind.clone(), anew).await.map_err(turn_failure)?;
+                    let prompt = system_prompt(self.context, self.tools.config(), name);
+                    conversation.set_model(mind.clone(), prompt).await.map_err(turn_failure)?;
                 }
                 self.model = Ok(mind);
                 self.show_model();
@@ -321,7 +318,7 @@ impl<'a> Repl<'a> {
             let name = first.map(|first| format!("{} ({})", first.model, first.provider)).unwrap_or_default();
             lines.push(format!("model         {name}"));
         }
-        lines.push(format!("place         {} on {}", setup.place.name(), setup.place.backend_name()));
+        lines.push(format!("environment   {} on {}", setup.place.name(), setup.place.backend_name()));
         lines.push(format!("session       {}", one_line(setup.place.session().as_str(), 100)));
         self.input.view().print_note(&lines.join("\n"));
         Ok(())

@@ -59,18 +59,18 @@ const fn spec(
 }
 
 const SLASH_COMMANDS: [SlashSpec; 13] = [
-    spec("new", &["reset"], "", "begin a new conversation in the same place"),
-    spec("stop", &[], "", "end the answer that is under way"),
-    spec("retry", &[], "", "have the last message answered again"),
-    spec("undo", &[], "", "take back the last message and what came of it"),
-    spec("model", &[], "[NAME]", "show the model, or let another one answer"),
-    spec("usage", &["cost"], "", "what the conversation took so far"),
-    spec("status", &[], "", "the conversation, its model and its place"),
-    spec("approve", &["yes"], "[session|always] [ID]", "say yes to a question that waits"),
-    spec("deny", &["no"], "[ID]", "say no to it"),
-    spec("steer", &[], "TEXT", "tell the model something while it works"),
-    spec("queue", &["q"], "TEXT", "say this when the answer is there"),
-    spec("help", &["?", "commands"], "", "this list"),
+    spec("new", &["reset"], "", "start a new conversation in the same environment"),
+    spec("stop", &[], "", "stop the running turn"),
+    spec("retry", &[], "", "answer the last message again"),
+    spec("undo", &[], "", "undo the last message and its answer"),
+    spec("model", &[], "[NAME]", "show or change the model"),
+    spec("usage", &["cost"], "", "show tokens and cost of the conversation"),
+    spec("status", &[], "", "show the conversation, its model and its environment"),
+    spec("approve", &["yes"], "[session|always] [ID]", "approve a pending question"),
+    spec("deny", &["no"], "[ID]", "deny a pending question"),
+    spec("steer", &[], "TEXT", "send the model a note while it works"),
+    spec("queue", &["q"], "TEXT", "send this after the running turn"),
+    spec("help", &["?", "commands"], "", "show this list"),
     spec("quit", &["exit"], "", "leave; the conversation can be resumed"),
 ];
 
@@ -82,7 +82,7 @@ pub(super) fn parse_line(line: &str) -> InputLine {
     }
     if let Some(command) = line.strip_prefix('!') {
         return match command.trim() {
-            "" => InputLine::Invalid("behind ! stands a command, as in `!ls`".to_owned()),
+            "" => InputLine::Invalid("usage: !COMMAND, for example `!ls`".to_owned()),
             command => InputLine::Shell(command.to_owned()),
         };
     }
@@ -120,7 +120,7 @@ fn parse_command(known: &SlashSpec, rest: &str) -> InputLine {
         ("queue", Some(text)) => SlashCommand::Queue(text),
         ("help", _) => SlashCommand::Help,
         ("quit", None) => SlashCommand::Quit,
-        _ => return InputLine::Invalid(format!("it is used like this: {}", usage(known))),
+        _ => return InputLine::Invalid(format!("usage: {}", usage(known))),
     };
     InputLine::Slash(said)
 }
@@ -147,8 +147,8 @@ fn unknown_command(word: &str) -> String {
         .filter(|(distance, name)| *distance <= 2 && *distance < name.len() || name.starts_with(word))
         .min();
     match near {
-        Some((_, name)) => format!("there is no /{word}; did you mean /{name}?"),
-        None => format!("there is no /{word}; /help lists the commands"),
+        Some((_, name)) => format!("unknown command /{word}; did you mean /{name}?"),
+        None => format!("unknown command /{word}; /help lists the commands"),
     }
 }
 
@@ -161,10 +161,10 @@ pub(super) fn help() -> String {
     let line = |known: &SlashSpec| format!("  {:32}{}{}\n", usage(known), known.summary, also(known));
     let mut text: String = SLASH_COMMANDS.iter().map(line).collect();
     text.push_str(&format!(
-        "  {:32}run a command in the place of this chat; the model is not told\n",
+        "  {:32}run a shell command in the environment; the model does not see it\n",
         "!COMMAND"
     ));
-    text.push_str("  A line that ends in \\ goes on in the next one.");
+    text.push_str("  End a line with \\ to continue it on the next one.");
     text
 }
 

@@ -72,7 +72,7 @@ async fn check_in_place(
     let removed = cell.sandbox.remove().await;
     let mut findings = tried?;
     if let Err(error) = removed {
-        findings.push(broken(name, format!("its place is still there: {error}")));
+        findings.push(broken(name, format!("cannot remove its environment: {error}")));
     }
     Ok(findings)
 }
@@ -86,7 +86,7 @@ fn not_run(name: &'static str, failure: &Failure) -> DoctorFinding {
 }
 
 fn broken(name: &'static str, detail: String) -> DoctorFinding {
-    let remedy = format!("see what `hermes exec --backend {name} -- true` says");
+    let remedy = format!("Run `hermes exec --backend {name} -- true`.");
     DoctorFinding::bad(name, FindingState::Broken, detail, remedy)
 }
 
@@ -146,7 +146,7 @@ impl LiveCheck<'_> {
         let start = Instant::now();
         match self.run("true").await {
             Err(reason) => {
-                let detail = format!("unknown whether commands run: {reason}");
+                let detail = format!("not known whether commands run: {reason}");
                 return Ok(vec![DoctorFinding::warning(self.name, detail)]);
             }
             Ok(outcome) if outcome.code != 0 => {
@@ -389,7 +389,7 @@ fn judge(name: &'static str, what: &str, attempt: &Attempt, did: bool) -> Doctor
 }
 
 fn unknown(name: &'static str, what: &str, reason: &str) -> DoctorFinding {
-    DoctorFinding::warning(name, format!("unknown whether it can {what}: {reason}"))
+    DoctorFinding::warning(name, format!("not known whether it can {what}: {reason}"))
 }
 
 fn attempt_text(attempt: &Attempt) -> bool {
@@ -428,7 +428,7 @@ mod tests {
             (finding.state, finding.detail)
         };
         let output = |text: &str| Ok(text.to_owned());
-        let unknown = "unknown whether it can mount:";
+        let unknown = "not known whether it can mount:";
         let cases = [
             (output("mount: denied\ntried\n"), FindingState::Ok, "cannot mount".to_owned()),
             (output("did\ntried\n"), FindingState::Broken, "can mount".to_owned()),

@@ -4,10 +4,11 @@ use hermes_exec::Exposure;
 use hermes_policy::escape::escape;
 use serde::Deserialize;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 use crate::Context;
 use crate::command::gateway::health::format_health;
-use crate::screen::{Screen, Tone};
+use crate::screen::{Screen, Tone, truncate};
 use hermes_config::layers::Source;
 
 /// How wide a line may be.
@@ -50,7 +51,7 @@ impl StatusPage {
         if !terminal["image"].is_null() {
             self.row("  image", &display_text(&terminal["image"]));
         }
-        self.row("  idle for", &format!("{} at most", format_seconds(&terminal["lifetime_seconds"])));
+        self.row("  idle limit", &format_seconds(&terminal["lifetime_seconds"]));
         for volume in list(&terminal["volumes"]) {
             self.row("  mount", &display_text(volume));
         }
@@ -64,7 +65,7 @@ impl StatusPage {
         }
         match (gateway["backend"].as_str(), gateway["effective"].as_str()) {
             (Some("local"), _) => {
-                let told = "whoever may chat runs commands on this machine, as you";
+                let told = "users of the chats run commands on this machine as you";
                 self.toned(
                     Tone::Warning,
                     "chats",
@@ -79,16 +80,16 @@ impl StatusPage {
                 self.toned(
                     Tone::Warning,
                     "chats",
-                    "nowhere: the sandbox does not work and nothing else is set",
+                    "unavailable: the sandbox does not work and no other backend is set",
                 );
             }
         }
         if !gateway["image"].is_null() {
             self.row("  image", &display_text(&gateway["image"]));
         }
-        self.row("  idle for", &format!("{} at most", format_seconds(&gateway["lifetime_seconds"])));
+        self.row("  idle limit", &format_seconds(&gateway["lifetime_seconds"]));
         if gateway["running"] != true {
-            self.row("  gateway", "does not run");
+            self.row("  gateway", "not running");
         }
         for (platform, health) in gateway["platforms"].as_object().into_iter().flatten() {
             let tone = if health["state"] == "up" { Tone::Good } else { Tone::Warning };
@@ -99,7 +100,7 @@ impl StatusPage {
 
     fn model(&mut self, model: &Value) {
         let Some(name) = model["name"].as_str() else {
-            return self.row("model", "none; set one with `hermes config set model.default NAME`");
+            return self.row("model", "none; choose one with `hermes config set model.default NAME`");
         };
         self.row("model", &format!("{} {}", escape(name), source_text(&model["source"])));
         if !model["problem"].is_null() {
@@ -145,11 +146,11 @@ impl StatusPage {
                     continue;
                 }
                 (Some(false), false) => {
-                    let told = format!("cannot be used: {}", display_text(&backend["reason"]));
+                    let told = format!("not usable: {}", display_text(&backend["reason"]));
                     self.toned(Tone::Bad, &format!("  {name}"), &told);
                     self.row("", &format!("→ {}", display_text(&backend["remedy"])));
                 }
-                (Some(true), _) => self.toned(Tone::Good, &format!("  {name}"), "can be used"),
+                (Some(true), _) => self.toned(Tone::Good, &format!("  {name}"), "works"),
             }
             self.engine(&backend["engine"]);
             if nothing_known {
@@ -186,7 +187,7 @@ impl StatusPage {
         if engine["image_present"] == true {
             self.row("    image", &format!("{image}, present"));
         } else {
-            self.toned(Tone::Warning, "    image", &format!("{image}, not there yet"));
+            self.toned(Tone::Warning, "    image", &format!("{image}, not pulled yet"));
         }
     }
 
@@ -206,9 +207,9 @@ impl StatusPage {
     fn places(&mut self, facts: &Value) {
         let (asleep, awake): (Vec<&Value>, Vec<&Value>) =
             list(&facts["places"]).iter().partition(|place| place["state"] == "asleep");
-        self.title("places");
+        self.title("environments");
         if awake.is_empty() {
-            self.line("  none lives");
+            self.line("  none running");
         }
         for place in awake {
             let mut told = vec![
@@ -230,17 +231,17 @@ impl StatusPage {
             );
             let holes = list(&place["holes"]);
             if holes.is_empty() {
-                self.row("    holes", "none");
+                self.row("    exposures", "none");
             }
             for hole in holes {
-                self.row("    hole", &exposure_text(hole));
+                self.row("    exposes", &exposure_text(hole));
             }
         }
         if !asleep.is_empty() {
             let count = asleep.len();
             let told =
-                if count == 1 { "one more is asleep".to_owned() } else { format!("{count} more are asleep") };
-            self.line(&format!("  {told}: only files are kept, and the next command wakes it"));
+                if count == 1 { "1 more is stopped".to_owned() } else { format!("{count} more are stopped") };
+            self.line(&format!("  {told}: only their files remain; the next command starts them again"));
         }
     }
 
@@ -274,7 +275,7 @@ impl StatusPage {
             self.line(&format!("  {id}  for {} more", format_seconds(&question["expires_seconds"])));
             self.line(&format!("    {}", truncate_line(&display_text(&question["text"]), LINE_WIDTH - 4)));
         }
-        self.line("  → `hermes approvals approve ID` or `deny ID` answers one");
+        self.line("  → answer with `hermes approvals approve ID` or `deny ID`");
     }
 
     fn title(&mut self, name: &str) {
@@ -338,11 +339,7 @@ fn format_count(number: &Value, noun: &str) -> String {
 
 /// The beginning of a text, on one line.
 fn truncate_line(text: &str, width: usize) -> String {
-    let line = text.replace('\n', "⏎");
-    if line.chars().count() <= width {
-        return line;
-    }
-    line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    truncate(&text.replace('\n', "⏎"), width)
 }
 
 /// A text in lines that are not too long, all but the first indented. A word that is too long stays whole.
@@ -350,7 +347,7 @@ fn wrap_indented(indent: usize, text: &str) -> String {
     let mut out = String::new();
     let mut at = indent;
     for word in text.replace('\n', "⏎").split(' ') {
-        let length = word.chars().count();
+        let length = word.width();
         if at > indent && at + 1 + length > LINE_WIDTH {
             out.push('\n');
             out.push_str(&" ".repeat(indent));
