@@ -300,7 +300,7 @@ fn skills_are_shown_with_what_they_need(desk: &Desk) {
     let home = json!({"skills": {"external_dirs": ["."]}});
     desk.home.write("config.yaml", home.to_string());
     let seen = desk.exec("true", &[]);
-    assert!(seen.code == Some(3) && seen.err.contains("hermes lives on"), "{seen:?}");
+    assert!(seen.code == Some(3) && seen.err.contains("which Hermes itself depends on"), "{seen:?}");
     desk.home.write("config.yaml", "");
 }
 
