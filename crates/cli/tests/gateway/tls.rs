@@ -50,7 +50,7 @@ async fn a_configured_certificate_is_trusted_and_everything_is_encrypted() {
         front.drop_connections();
         env.send(env.ann, dm, &format!("{manner:?}"));
     }
-    assert_eq!(env.wait_for_replies(dm, 3).await, ["echo: hello", "echo: Honest", "echo: Abrupt"]);
+    assert_eq!(env.wait_for_replies(dm, 3).await, ["echo: hello", "echo: Valid", "echo: NoCloseNotify"]);
     assert_eq!(env.stop(), Some(0), "{}", env.log());
     assert!(env.server.read(|world| world.connections) <= *front.accepted().borrow(), "not all was secret");
     assert!(*model.accepted().borrow() > 0, "the model was not asked in secret");

@@ -217,6 +217,6 @@ fn doctor_asks_the_model_for_one_word() {
     assert_eq!(server.failures(), [""; 0]);
     let bad = doctor("sk-other");
     assert_eq!(bad["state"], "broken", "{bad}");
-    assert!(bad["remedy"].as_str().unwrap().contains("check the key"), "{bad}");
+    assert!(bad["remedy"].as_str().unwrap().contains("Check the API key"), "{bad}");
     assert!(!bad.to_string().contains("sk-other"), "{bad}");
 }
