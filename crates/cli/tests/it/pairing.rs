@@ -53,7 +53,7 @@ fn somebody_with_a_code_is_let_in_and_out_again() {
     assert!(home.run(&["pairing", "ls"]).out.contains("in for "));
 
     let run = home.run(&["pairing", "revoke", "discord", "discord:7"]);
-    assert_eq!((run.code, run.out.as_str()), (Some(0), "7 is let in on discord no longer\n"), "{run:?}");
+    assert_eq!((run.code, run.out.as_str()), (Some(0), "revoked access of 7 on discord\n"), "{run:?}");
     assert_eq!(home.run(&["pairing", "revoke", "discord", "7"]).code, Some(1));
 }
 

@@ -114,6 +114,20 @@ fn places_are_listed_shown_and_removed_with_their_files() {
 }
 
 #[test]
+fn rm_all_removes_every_environment_and_needs_force_for_busy_ones() {
+    let desk = Desk::new();
+    desk.run(&["exec", "--backend", "sandbox", "--session", "idle", "--", "true"]);
+    desk.run(&["exec", "--session", "busy", "--background", "--", "sleep 1000"]);
+    let refused = desk.run(&["sandbox", "rm", "--all"]);
+    assert!(refused.code == Some(1) && refused.err.contains("in use"), "{refused:?}");
+    assert_eq!(desk.places().len(), 2);
+    let removed = desk.run(&["sandbox", "rm", "--all", "-f", "--json"]);
+    assert_eq!((removed.code, removed.json()["removed"].as_array().unwrap().len()), (Some(0), 2));
+    assert_eq!(desk.places(), [] as [Value; 0]);
+    assert_eq!(desk.run(&["sandbox", "rm"]).code, Some(2));
+}
+
+#[test]
 fn prune_ends_what_nobody_uses_and_keeps_files_unless_told() {
     let desk = Desk::new();
     desk.run(&["exec", "--backend", "sandbox", "--session", "idle", "--", "echo x > kept"]);

@@ -147,7 +147,7 @@ fn at_a_terminal(desk: &Desk, name: &str, arguments: &Value, typed: &str) -> (Ru
     drop(command);
     let (mut shown, mut piece) = (Vec::new(), [0; 1024]);
     // What is typed before a question is no answer to it.
-    while !["no: ", " > "].iter().any(|end| shown.ends_with(end.as_bytes())) {
+    while !["[N]o: ", " > "].iter().any(|end| shown.ends_with(end.as_bytes())) {
         let count = master.read(&mut piece).unwrap();
         shown.extend_from_slice(piece.get(..count).unwrap());
     }
