@@ -1,11 +1,11 @@
-//! Files generated from the code: `cargo xtask docs`.
+//! `cargo xtask docs`: writes the generated files.
 
 use std::fs;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::root;
+use crate::{messages, root};
 
 /// Each generated file, and the arguments of `cargo run` that print it.
 const FILES: [(&str, &[&str]); 2] = [
@@ -25,6 +25,9 @@ pub(crate) fn main() -> Result<ExitCode> {
         let path = root().join(file);
         fs::write(&path, output.stdout).with_context(|| path.display().to_string())?;
         eprintln!("wrote {}", path.display());
+    }
+    for path in messages::write(&root())? {
+        eprintln!("wrote {path}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,10 @@
 
 mod bench;
 mod docs;
+mod lines;
+mod messages;
 mod peers;
+mod source;
 mod test;
 mod tidy;
 
@@ -20,8 +23,9 @@ Usage: cargo xtask TASK [ARGUMENT...]
 Tasks:
   test     Install and start the peers, then run every test
   peers    Start, stop and list the real peers that tests talk to
-  tidy     Check what a reader expects of the tree (also a test)
-  docs     Write the pages that are made from the code
+  tidy     Check names, layout and dependencies (also runs as a test)
+  docs     Write the pages and message files that are generated from the code
+  lines    Count the product code of each crate
   bench    Measure against the Python program: bench startup, exec, docker
 ";
 
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
         Some("peers") => peers::main(&rest),
         Some("tidy") => tidy::main(),
         Some("docs") => docs::main(),
+        Some("lines") => lines::main(),
         Some("bench") => bench::main(&rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{HELP}");
@@ -44,13 +49,13 @@ fn main() -> ExitCode {
             Ok(ExitCode::from(2))
         }
     };
-    outcome.unwrap_or_else(|fault| {
-        eprintln!("error: {fault:#}");
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
 }
 
-/// The top of the tree.
+/// The top of the repository.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()

@@ -1,4 +1,6 @@
-//! What a reader expects of the tree, checked: it runs as a test, and by hand as `cargo xtask tidy`.
+//! `cargo xtask tidy`: checks of layout, names, texts and dependencies. It also runs as a test.
+
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +11,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::root;
+use crate::source::SourceFile;
 
-/// Which workspace crates a crate may use; the page ARCHITECTURE.md has the same table.
+/// The workspace crates that a crate may use. ARCHITECTURE.md has the same table.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("sandbox", &["types"]),
@@ -33,47 +36,54 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("testkit", &["types", "model"]),
 ];
 
-/// Crates that must not come in, by any road.
+/// Crates that may not be in the dependency tree.
 const BANNED: &[&str] = &["openssl-sys", "native-tls", "aws-lc-sys", "eventsource-stream", "serde_yaml"];
 
-/// Names that explain nothing.
+/// File and folder names that explain nothing.
 const EMPTY_NAMES: &[&str] =
     &["core", "common", "util", "utils", "helper", "helpers", "manager", "misc", "mod"];
 
 /// Endings of type names that explain nothing.
 const EMPTY_ENDINGS: &[&str] = &["Manager", "Handler", "Service", "Helper", "Util", "Utils", "Impl", "Base"];
 
-const LONGEST_FILE: usize = 800;
+const MAX_FILE_LINES: usize = 800;
+
+const MAX_GLOSSARY_ROWS: usize = 40;
 
 pub(crate) fn main() -> Result<ExitCode> {
-    let found = check(&root())?;
-    found.iter().for_each(|line| eprintln!("{line}"));
-    Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let problems = check(&root())?;
+    problems.iter().for_each(|line| eprintln!("{line}"));
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Everything that is not as it should be, one line each.
+/// Returns the problems, one line each.
 fn check(root: &Path) -> Result<Vec<String>> {
     let files = tracked(root)?;
-    let mut found = Vec::new();
-    dependencies(root, &mut found)?;
-    lock_file(root, &mut found)?;
-    folders(root, &mut found)?;
+    let mut problems = Vec::new();
+    let mut sources = Vec::new();
+    check_dependencies(root, &mut problems)?;
+    check_lock_file(root, &mut problems)?;
+    check_architecture_page(root, &mut problems)?;
     for file in &files {
-        names(file, &mut found);
+        check_file_name(file, &mut problems);
         let is_rust = file.ends_with(".rs");
         if is_rust || file.ends_with(".sh") || file.ends_with(".toml") {
             let text = fs::read_to_string(root.join(file)).with_context(|| file.clone())?;
-            leftovers(file, &text, &mut found);
+            check_leftovers(file, &text, &mut problems);
             if is_rust {
-                rust(file, &text, &mut found);
+                check_rust(file, &text, &mut problems);
+                let source = SourceFile::parse(file, &text)?;
+                words::check_words(&source, &mut problems);
+                sources.push(source);
             }
         }
     }
-    Ok(found)
+    words::check_unique_types(&sources, &mut problems);
+    Ok(problems)
 }
 
-/// The files git knows, and those it would take.
-fn tracked(root: &Path) -> Result<Vec<String>> {
+/// The files that git tracks, and new ones that it does not ignore.
+pub(crate) fn tracked(root: &Path) -> Result<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
@@ -86,7 +96,7 @@ fn tracked(root: &Path) -> Result<Vec<String>> {
     Ok(names.lines().filter(|name| root.join(name).is_file()).map(str::to_owned).collect())
 }
 
-fn dependencies(root: &Path, found: &mut Vec<String>) -> Result<()> {
+fn check_dependencies(root: &Path, problems: &mut Vec<String>) -> Result<()> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
         .current_dir(root)
@@ -98,7 +108,7 @@ fn dependencies(root: &Path, found: &mut Vec<String>) -> Result<()> {
             continue;
         };
         let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == name) else {
-            found.push(format!("crates/{name}: a crate the dependency table does not know"));
+            problems.push(format!("crates/{name}: missing in the dependency table"));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
@@ -107,65 +117,73 @@ fn dependencies(root: &Path, found: &mut Vec<String>) -> Result<()> {
             };
             let for_tests = dependency["kind"] == "dev";
             if !allowed.contains(&used) && !(for_tests && (used == "testkit" || used == name)) {
-                found.push(format!("crates/{name}: may not use hermes-{used}"));
+                problems.push(format!("crates/{name}: may not use hermes-{used}"));
             }
         }
     }
     Ok(())
 }
 
-fn lock_file(root: &Path, found: &mut Vec<String>) -> Result<()> {
+fn check_lock_file(root: &Path, problems: &mut Vec<String>) -> Result<()> {
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("Cargo.lock")?;
     for line in lock.lines() {
         if let Some(source) = line.strip_prefix("source = ")
             && !source.starts_with("\"registry+")
         {
-            found.push(format!("Cargo.lock: {source} is not a crate registry"));
+            problems.push(format!("Cargo.lock: {source} is not a crate registry"));
         }
         if let Some(name) = line.strip_prefix("name = ")
             && BANNED.contains(&name.trim_matches('"'))
         {
-            found.push(format!("Cargo.lock: {name} is banned"));
+            problems.push(format!("Cargo.lock: {name} is banned"));
         }
     }
     Ok(())
 }
 
-/// Every crate is on the map, and the map shows no crate that is not there.
-fn folders(root: &Path, found: &mut Vec<String>) -> Result<()> {
+/// The code map of ARCHITECTURE.md lists exactly the crates that exist, and the glossary is short.
+fn check_architecture_page(root: &Path, problems: &mut Vec<String>) -> Result<()> {
     let map = fs::read_to_string(root.join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
-    let mut there = BTreeSet::new();
+    let mut existing = BTreeSet::new();
     for folder in fs::read_dir(root.join("crates"))? {
-        there.insert(folder?.file_name().to_string_lossy().into_owned());
+        existing.insert(folder?.file_name().to_string_lossy().into_owned());
     }
-    let shown: BTreeSet<String> = map
+    let listed: BTreeSet<String> = map
         .split('`')
         .filter_map(|word| word.strip_prefix("crates/"))
         .filter_map(|rest| rest.split('/').next())
         .map(str::to_owned)
         .collect();
-    found.extend(
-        there.difference(&shown).map(|name| format!("ARCHITECTURE.md: does not show `crates/{name}`")),
+    problems.extend(
+        existing.difference(&listed).map(|name| format!("ARCHITECTURE.md: does not list `crates/{name}`")),
     );
-    found.extend(
-        shown.difference(&there).map(|name| format!("ARCHITECTURE.md: `crates/{name}` is not there")),
+    problems.extend(
+        listed
+            .difference(&existing)
+            .map(|name| format!("ARCHITECTURE.md: lists `crates/{name}`, which does not exist")),
     );
     let lines = map.lines().count();
     if lines > 400 {
-        found.push(format!("ARCHITECTURE.md: {lines} lines, more than 400"));
+        problems.push(format!("ARCHITECTURE.md: {lines} lines, more than 400"));
+    }
+    let glossary = map.split_once("\n## Glossary\n").map_or("", |(_, rest)| rest);
+    // The heading and the line below it are not terms.
+    let rows = glossary.lines().filter(|line| line.starts_with('|')).count().saturating_sub(2);
+    if rows == 0 || rows > MAX_GLOSSARY_ROWS {
+        problems.push(format!("ARCHITECTURE.md: {rows} terms in the glossary, not 1 to {MAX_GLOSSARY_ROWS}"));
     }
     Ok(())
 }
 
-fn names(file: &str, found: &mut Vec<String>) {
+fn check_file_name(file: &str, problems: &mut Vec<String>) {
     let parts = file.split('/').map(|part| part.split('.').next().unwrap_or(part));
     for part in parts.filter(|part| EMPTY_NAMES.contains(part)) {
-        found.push(format!("{file}: the name `{part}` explains nothing"));
+        problems.push(format!("{file}: the name `{part}` explains nothing"));
     }
 }
 
-fn leftovers(file: &str, text: &str, found: &mut Vec<String>) {
-    // Written in two halves, so that this file does not find itself.
+fn check_leftovers(file: &str, text: &str, problems: &mut Vec<String>) {
+    // Split, so that this file does not match.
     let marks = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -179,18 +197,18 @@ fn leftovers(file: &str, text: &str, found: &mut Vec<String>) {
     ];
     for (number, line) in text.lines().enumerate() {
         for mark in marks.iter().filter(|mark| line.contains(**mark)) {
-            found.push(format!("{file}:{}: a leftover: {mark}", number + 1));
+            problems.push(format!("{file}:{}: leftover {mark}", number + 1));
         }
     }
 }
 
-fn rust(file: &str, text: &str, found: &mut Vec<String>) {
+fn check_rust(file: &str, text: &str, problems: &mut Vec<String>) {
     let lines = text.lines().count();
-    if lines > LONGEST_FILE {
-        found.push(format!("{file}: {lines} lines, more than {LONGEST_FILE}"));
+    if lines > MAX_FILE_LINES {
+        problems.push(format!("{file}: {lines} lines, more than {MAX_FILE_LINES}"));
     }
     if file.ends_with("src/lib.rs") && !text.starts_with("//!") {
-        found.push(format!("{file}: does not say what the crate is for"));
+        problems.push(format!("{file}: has no crate documentation"));
     }
     for (number, line) in text.lines().enumerate() {
         let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
@@ -200,7 +218,7 @@ fn rust(file: &str, text: &str, found: &mut Vec<String>) {
         let name = words.next().unwrap_or_default();
         let name = name.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
         if let Some(ending) = EMPTY_ENDINGS.iter().find(|ending| name.ends_with(**ending)) {
-            found.push(format!("{file}:{}: `{name}`: {ending} explains nothing", number + 1));
+            problems.push(format!("{file}:{}: `{name}`: {ending} explains nothing", number + 1));
         }
     }
 }
@@ -215,21 +233,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_tidy_is_found() {
-        let mut found = Vec::new();
-        names("crates/exec/src/utils.rs", &mut found);
-        leftovers("a.rs", concat!("// TO", "DO later\nfn f() { todo", "!() }\n"), &mut found);
-        rust("a.rs", "pub(crate) struct JobManager;\nenum Fine {}\n", &mut found);
-        rust("b/src/lib.rs", &"x\n".repeat(801), &mut found);
+    fn problems_are_reported() {
+        let mut problems = Vec::new();
+        check_file_name("crates/exec/src/utils.rs", &mut problems);
+        check_leftovers("a.rs", concat!("// TO", "DO later\nfn f() { todo", "!() }\n"), &mut problems);
+        check_rust("a.rs", "pub(crate) struct JobManager;\nenum Fine {}\n", &mut problems);
+        check_rust("b/src/lib.rs", &"x\n".repeat(801), &mut problems);
         assert_eq!(
-            found,
+            problems,
             [
                 "crates/exec/src/utils.rs: the name `utils` explains nothing",
-                concat!("a.rs:1: a leftover: TO", "DO"),
-                concat!("a.rs:2: a leftover: todo", "!("),
+                concat!("a.rs:1: leftover TO", "DO"),
+                concat!("a.rs:2: leftover todo", "!("),
                 "a.rs:1: `JobManager`: Manager explains nothing",
                 "b/src/lib.rs: 801 lines, more than 800",
-                "b/src/lib.rs: does not say what the crate is for",
+                "b/src/lib.rs: has no crate documentation",
             ]
         );
     }
