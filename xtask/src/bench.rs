@@ -1,10 +1,10 @@
-//! Side-by-side measurements: `cargo xtask bench NAME`.
+//! `cargo xtask bench NAME`: measurements against other programs.
 //!
-//! Times are medians of many runs taken in turns, so that a busy machine slows all sides alike; what counts is
-//! the ratio.
+//! Times are medians of many runs taken in turns, so that a busy machine slows all programs alike. The ratio
+//! counts.
 
 mod agent;
-mod contest;
+mod comparison;
 mod docker;
 mod exec;
 mod gateway;
@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::root;
 
-/// The release of the Python program that we are measured against.
+/// The release of the Python program that we compare with.
 const PYTHON_HERMES: &str = "hermes-agent==0.19.0";
 
 pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
@@ -30,9 +30,9 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
         Some("exec") => exec::main(args.get(1..).unwrap_or_default()),
         Some("gateway") => gateway::main(args.get(1..).unwrap_or_default()),
         Some("docker") => docker::main(args.get(1..).unwrap_or_default()),
-        // What a child has used can only be asked by its parent once it is gone, so each one gets its own.
+        // Peak memory is known only for ended children, so each measurement has its own parent.
         Some("peak-memory") => peak_memory_of(args.get(1..).unwrap_or_default()),
-        // It runs in namespaces of its own, which a process with threads cannot enter.
+        // It runs in its own namespaces, which a process with threads cannot enter.
         Some("leftovers") => exec::leftovers(args.get(1..).unwrap_or_default()),
         _ => bail!("usage: cargo xtask bench startup|agent|exec|docker|gateway"),
     }
@@ -53,7 +53,7 @@ fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// The Python program in an environment of its own, installed on the first call.
+/// The Python program in its own virtual environment, installed on first use.
 fn python_hermes() -> Result<PathBuf> {
     let folder = target().join("bench").join(PYTHON_HERMES.replace("==", "-"));
     let program = folder.join("bin").join("hermes");
@@ -84,13 +84,13 @@ fn time(command: &mut Command) -> Result<Duration> {
     Ok(taken)
 }
 
-/// A number between 0 and 1.
-fn chance() -> f64 {
+/// A random number between 0 and 1.
+fn random_fraction() -> f64 {
     let bits = RandomState::new().hash_one(0) >> 32;
     bits as f64 / f64::from(u32::MAX)
 }
 
-/// The median and the 99th of a hundred.
+/// The median and the 99th percentile, in milliseconds.
 fn median_and_p99(mut times: Vec<Duration>) -> (f64, f64) {
     times.sort();
     let at =
@@ -98,7 +98,7 @@ fn median_and_p99(mut times: Vec<Duration>) -> (f64, f64) {
     (at(50).as_secs_f64() * 1000.0, at(99).as_secs_f64() * 1000.0)
 }
 
-/// The most memory a run of this command holds, in MB.
+/// Peak memory of a command, in MB.
 fn peak_memory(command: &[&str]) -> Result<f64> {
     let output = Command::new(std::env::current_exe()?)
         .args(["bench", "peak-memory"])

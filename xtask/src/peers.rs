@@ -1,7 +1,7 @@
 //! The real peers that tests talk to: `cargo xtask peers up|down|status`.
 //!
 //! Each peer is installed from Debian's packages, started on private paths and ports in a [`cell`] of its own, and
-//! proven by a request before it counts as up. What a test needs to use them is in [`report`].
+//! counts as up after it answered a request. [`report`] describes it for the tests.
 
 mod apptainer;
 mod apt;
@@ -43,7 +43,7 @@ Usage: cargo xtask peers up [--require] [NAME...]     install and start
 Names: docker, podman, podman-rootless, sshd, apptainer, models (all, if none is given)
        smollm, a real language model (started only if it is named)
 
-A peer that cannot be had is one loud line; with --require, or CI=true in the environment, it is a failure.
+A missing peer is reported; with --require, or CI=true in the environment, it is an error.
 State is kept in target/peers, or in the directory named by HERMES_PEERS_DIR.
 ";
 
@@ -100,12 +100,12 @@ impl Peer {
         !matches!(self, Self::Sshd | Self::Models | Self::Smollm)
     }
 
-    /// Whether it is started only if somebody names it.
+    /// Whether it starts only if it is named on the command line.
     fn is_optional(self) -> bool {
         self == Self::Smollm
     }
 
-    /// Whether it is something that runs, or only something to be run.
+    /// Whether it is a running process, not only installed programs.
     fn runs(self) -> bool {
         self != Self::Models
     }
@@ -147,13 +147,13 @@ impl Peer {
     }
 }
 
-/// What the arguments ask for.
+/// The parsed arguments.
 struct Request {
     peers: Vec<Peer>,
     option: bool,
 }
 
-/// Parses `[OPTION] [NAME...]`. Without a name those are meant that are given.
+/// Parses `[OPTION] [NAME...]`. Without a name, `unnamed` applies.
 fn parse(args: &[String], option: &str, unnamed: impl Iterator<Item = Peer>) -> Result<Request> {
     let mut request = Request { peers: Vec::new(), option: false };
     for arg in args {
@@ -172,8 +172,8 @@ fn parse(args: &[String], option: &str, unnamed: impl Iterator<Item = Peer>) -> 
 
 /// Runs `cargo xtask peers ARGS`.
 pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
-    let usage = |fault: anyhow::Error| {
-        eprintln!("error: {fault}\n\n{HELP}");
+    let usage = |error: anyhow::Error| {
+        eprintln!("error: {error}\n\n{HELP}");
         Ok(ExitCode::from(2))
     };
     let Some((verb, rest)) = args.split_first() else { return usage(anyhow!("nothing to do")) };
@@ -190,11 +190,11 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     let unnamed = ALL.into_iter().filter(|peer| verb != "up" || !peer.is_optional());
     match parse(rest, option, unnamed) {
         Ok(request) => task(&Dirs::find()?, request),
-        Err(fault) => usage(fault),
+        Err(error) => usage(error),
     }
 }
 
-/// The socket of the peer `docker`, which answers, and an image that it has.
+/// The socket of the running peer `docker`, and an image that it has.
 pub(crate) fn docker() -> Result<(PathBuf, String)> {
     match docker::probe(&Dirs::find()?)? {
         Access::Engine { socket, .. } => Ok((socket, images::Image::Bash.reference())),
@@ -239,7 +239,7 @@ fn up(dirs: &Dirs, request: Request) -> Result<ExitCode> {
         match report.peers.iter().find(|known| known.name == name) {
             Some(known @ report::Peer { condition: Condition::Up { .. }, .. }) => println!("{}", line(known)),
             _ => {
-                eprintln!("LEFT OUT PEER {name}: it is optional; start it with: cargo xtask peers up {name}")
+                eprintln!("SKIPPED PEER {name}: optional; start it with: cargo xtask peers up {name}")
             }
         }
     }
@@ -253,7 +253,7 @@ fn start(dirs: &Dirs, peers: &[Peer]) -> Result<BTreeMap<Peer, Condition>> {
     let mut outcomes = install(dirs, peers);
     let peers: Vec<Peer> = peers.iter().copied().filter(|peer| !outcomes.contains_key(peer)).collect();
     user::ensure()?;
-    // Whatever is here was left by a killed run.
+    // Leftovers of a killed run.
     dirs::remove(&dirs.state("tmp"))?;
     dirs::make(&dirs.state("tmp"), 0o755)?;
     let (images, root) = thread::scope(|scope| {
@@ -268,8 +268,8 @@ fn start(dirs: &Dirs, peers: &[Peer]) -> Result<BTreeMap<Peer, Condition>> {
         (joined(images.join()), root)
     });
     let ready = |peer: Peer| match (peer, &images, &root) {
-        (Peer::Apptainer, _, Err(fault)) => Err(anyhow!("{fault:#}")),
-        (_, Err(fault), _) if peer.uses_images() => Err(anyhow!("{fault:#}")),
+        (Peer::Apptainer, _, Err(error)) => Err(anyhow!("{error:#}")),
+        (_, Err(error), _) if peer.uses_images() => Err(anyhow!("{error:#}")),
         _ => Ok(()),
     };
     thread::scope(|scope| {
@@ -278,8 +278,8 @@ fn start(dirs: &Dirs, peers: &[Peer]) -> Result<BTreeMap<Peer, Condition>> {
             .map(|peer| (*peer, scope.spawn(move || ready(*peer).and_then(|()| peer.up(dirs)))))
             .collect();
         for (peer, task) in tasks {
-            if let Err(fault) = joined(task.join()) {
-                outcomes.insert(peer, failed(peer, &fault));
+            if let Err(error) = joined(task.join()) {
+                outcomes.insert(peer, failed(peer, &error));
             }
         }
     });
@@ -287,8 +287,8 @@ fn start(dirs: &Dirs, peers: &[Peer]) -> Result<BTreeMap<Peer, Condition>> {
     Ok(outcomes)
 }
 
-/// Installs the packages of all peers and the programs of the tests at once, or each alone if that fails: one package
-/// that cannot be had must not keep the other peers from starting.
+/// Installs the packages of all peers and the programs of the tests at once, or each peer's if that fails: one
+/// unavailable package must not keep the other peers from starting.
 fn install(dirs: &Dirs, peers: &[Peer]) -> BTreeMap<Peer, Condition> {
     let programs = apt::unmet(&[apt::PROGRAMS]);
     let unmet: Vec<Need> = peers.iter().flat_map(|peer| peer.unmet()).chain(programs.clone()).collect();
@@ -296,18 +296,18 @@ fn install(dirs: &Dirs, peers: &[Peer]) -> BTreeMap<Peer, Condition> {
     if apt::install(dirs, &unmet).is_ok() {
         return outcomes;
     }
-    // A test that needs one of them fails and names it.
-    if let Err(fault) = apt::install(dirs, &programs) {
+    // A test that needs a missing program fails and names it.
+    if let Err(error) = apt::install(dirs, &programs) {
         eprintln!(
-            "peers: programs of the tests are missing: {fault:#}; try `{}`",
+            "peers: programs of the tests are missing: {error:#}; try `{}`",
             apt::install_command(&programs)
         );
     }
     for peer in peers {
         let unmet = peer.unmet();
-        if let Err(fault) = apt::install(dirs, &unmet) {
+        if let Err(error) = apt::install(dirs, &unmet) {
             let install = apt::install_command(&unmet);
-            outcomes.insert(*peer, Condition::Missing { reason: format!("{fault:#}"), install });
+            outcomes.insert(*peer, Condition::Missing { reason: format!("{error:#}"), install });
         }
     }
     outcomes
@@ -334,8 +334,8 @@ fn down(dirs: &Dirs, request: Request) -> Result<ExitCode> {
             let tasks: Vec<_> =
                 request.peers.iter().map(|peer| (peer, scope.spawn(|| peer.down(dirs)))).collect();
             for (peer, task) in tasks {
-                if let Err(fault) = joined(task.join()) {
-                    eprintln!("error: {}: {fault:#}", peer.name());
+                if let Err(error) = joined(task.join()) {
+                    eprintln!("error: {}: {error:#}", peer.name());
                     code = ExitCode::FAILURE;
                 }
             }
@@ -358,7 +358,7 @@ fn down(dirs: &Dirs, request: Request) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Removes what was kept for the next start. The packages and the user stay.
+/// Removes the cached state. The packages and the user stay.
 fn purge(dirs: &Dirs, peers: &[Peer]) -> Result<()> {
     for peer in peers {
         let dir = if *peer == Peer::Sshd { "ssh" } else { peer.name() };
@@ -384,7 +384,7 @@ fn status(dirs: &Dirs, request: Request) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks every peer whose outcome is not known yet.
+/// Probes every peer whose outcome is not known yet.
 fn survey(dirs: &Dirs, outcomes: &BTreeMap<Peer, Condition>) -> Result<Report> {
     let condition = |peer: Peer| {
         if let Some(condition) = outcomes.get(&peer) {
@@ -403,7 +403,7 @@ fn survey(dirs: &Dirs, outcomes: &BTreeMap<Peer, Condition>) -> Result<Report> {
         };
         match running.and_then(|()| peer.probe(dirs)) {
             Ok(access) => Condition::Up { access },
-            Err(fault) => failed(peer, &fault),
+            Err(error) => failed(peer, &error),
         }
     };
     let peers = ALL.into_iter();
@@ -418,9 +418,9 @@ fn survey(dirs: &Dirs, outcomes: &BTreeMap<Peer, Condition>) -> Result<Report> {
     })
 }
 
-fn failed(peer: Peer, fault: &anyhow::Error) -> Condition {
+fn failed(peer: Peer, error: &anyhow::Error) -> Condition {
     let start = format!("cargo xtask peers up {}", peer.name());
-    Condition::Down { reason: format!("{fault:#}"), start }
+    Condition::Down { reason: format!("{error:#}"), start }
 }
 
 fn line(peer: &report::Peer) -> String {
@@ -448,7 +448,7 @@ fn save(dirs: &Dirs, report: &Report) -> Result<()> {
     dirs::write(&dirs.state("peers.json"), &format!("{}\n", serde_json::to_string_pretty(report)?), 0o644)
 }
 
-/// Keeps two tasks from working on the same state. The kernel lets go of the lock when its holder ends.
+/// Keeps two tasks from working on the same state. The kernel releases the lock when its holder ends.
 fn lock(dirs: &Dirs) -> Result<File> {
     dirs.create()?;
     let file = File::create(dirs.state("lock"))?;

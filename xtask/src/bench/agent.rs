@@ -1,4 +1,4 @@
-//! A turn of the whole program, beside the Python program's, with the same model server.
+//! `cargo xtask bench agent`: a turn of the whole program, compared with the Python program, on the same model server.
 
 mod relay;
 
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::contest::table::{Bar, Format, Row, print};
+use super::comparison::table::{Bar, Format, Row, print};
 use super::{peak_memory, python_hermes, release_build, target};
 use crate::{peers, root};
 use relay::Relay;
@@ -20,16 +20,16 @@ use relay::Relay;
 const OUR_ROUNDS: usize = 30;
 const THEIR_ROUNDS: usize = 5;
 /// How long anything may take that is not measured.
-const PATIENCE: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-type Group = fn(&Bench) -> Result<Vec<Row>>;
+type Group = fn(&AgentBench) -> Result<Vec<Row>>;
 
 const GROUPS: &[(&str, Group)] = &[
-    ("launch", Bench::launch),
-    ("batch", Bench::batch),
-    ("memory", Bench::memory),
-    ("interrupt", Bench::interrupt),
-    ("code", Bench::code),
+    ("launch", AgentBench::launch),
+    ("batch", AgentBench::batch),
+    ("memory", AgentBench::memory),
+    ("interrupt", AgentBench::interrupt),
+    ("code", AgentBench::code),
 ];
 
 pub(super) fn main(args: &[String]) -> Result<ExitCode> {
@@ -43,7 +43,7 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
             _ => bail!(usage),
         }
     }
-    let bench = Bench::new()?;
+    let bench = AgentBench::new()?;
     let mut rows = Vec::new();
     for (name, measure) in GROUPS.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
         eprintln!("measuring {name}");
@@ -55,7 +55,7 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
 }
 
 /// Both programs, each with a home of its own.
-struct Bench {
+struct AgentBench {
     ours: PathBuf,
     theirs: PathBuf,
     model: PathBuf,
@@ -64,12 +64,12 @@ struct Bench {
 
 /// Who is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum AgentSubject {
     Ours,
     Theirs,
 }
 
-impl Bench {
+impl AgentBench {
     fn new() -> Result<Self> {
         let ours = release_build()?;
         let status = Command::new(env!("CARGO"))
@@ -82,34 +82,35 @@ impl Bench {
         ensure!(status.success(), "the scripted model could not be built");
         let model = target().join("release").join("examples").join("scripted-model");
         let folder = std::env::temp_dir().join(format!("hermes-bench-{}", std::process::id()));
-        for who in [Who::Ours, Who::Theirs] {
-            fs::create_dir_all(folder.join(who.word()))?;
+        for who in [AgentSubject::Ours, AgentSubject::Theirs] {
+            fs::create_dir_all(folder.join(who.as_str()))?;
         }
         Ok(Self { ours, theirs: python_hermes()?, model, folder })
     }
 
     fn launch(&self) -> Result<Vec<Row>> {
-        let script = json!({"always": says(&[json!({"text": "hello"})])});
+        let script = json!({"always": answer_step(&[json!({"text": "hello"})])});
         let first = |run: &Run| run.requests.first().map(|at| at.duration_since(run.began));
-        let (ours, theirs) = self.take_turns(&script, first)?;
-        Ok(vec![Row::faster("launch to the first request", &ours, ("hermes 0.19", &theirs), 50.0)])
+        let (ours, theirs) = self.run_in_turns(&script, first)?;
+        Ok(vec![Row::at_least_faster("launch to the first request", &ours, ("hermes 0.19", &theirs), 50.0)])
     }
 
     fn batch(&self) -> Result<Vec<Row>> {
-        let calls: Vec<Value> = (1..=5).map(|n| call(&format!("call_{n}"), &format!("echo {n}"))).collect();
-        let script = json!({"steps": [says(&calls), says(&[json!({"text": "done"})])]});
+        let calls: Vec<Value> =
+            (1..=5).map(|n| terminal_call(&format!("call_{n}"), &format!("echo {n}"))).collect();
+        let script = json!({"steps": [answer_step(&calls), answer_step(&[json!({"text": "done"})])]});
         let between = |run: &Run| match run.requests.as_slice() {
             [first, second, ..] => Some(second.duration_since(*first)),
             _ => None,
         };
-        let (ours, theirs) = self.take_turns(&script, between)?;
-        Ok(vec![Row::faster("five `echo` in one answer", &ours, ("hermes 0.19", &theirs), 20.0)])
+        let (ours, theirs) = self.run_in_turns(&script, between)?;
+        Ok(vec![Row::at_least_faster("five `echo` in one answer", &ours, ("hermes 0.19", &theirs), 20.0)])
     }
 
     fn memory(&self) -> Result<Vec<Row>> {
-        let script = json!({"always": says(&[json!({"text": "hello"})])});
+        let script = json!({"always": answer_step(&[json!({"text": "hello"})])});
         let mut peaks = Vec::new();
-        for who in [Who::Ours, Who::Theirs] {
+        for who in [AgentSubject::Ours, AgentSubject::Theirs] {
             let server = self.server(&script)?;
             let command = self.command(who, &server.relay)?;
             let mut words = vec!["env".to_owned()];
@@ -126,17 +127,17 @@ impl Bench {
     }
 
     fn interrupt(&self) -> Result<Vec<Row>> {
-        let calls = [call("call_1", "sleep 20"), call("call_2", "sleep 20")];
-        let script = json!({"steps": [says(&calls)]});
+        let calls = [terminal_call("call_1", "sleep 20"), terminal_call("call_2", "sleep 20")];
+        let script = json!({"steps": [answer_step(&calls)]});
         let mut taken = Vec::new();
         for _ in 0..5 {
             let server = self.server(&script)?;
             let mut child = self
-                .command(Who::Ours, &server.relay)?
+                .command(AgentSubject::Ours, &server.relay)?
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()?;
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + START_TIMEOUT;
             while server.relay.requests().is_empty() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -173,25 +174,25 @@ impl Bench {
             };
             let (bare, direct) = (figures("bare")?, figures("direct")?);
             let name = format!("a script that prints, {backend}");
-            rows.push(Row::slower(&name, &figures("script")?, ("python3 -c", &bare), 2.0));
+            rows.push(Row::at_most_slower(&name, &figures("script")?, ("python3 -c", &bare), 2.0));
             let most = if backend == "docker" { 2.0 } else { 1.0 };
             let name = format!("a call inside a script, {backend}");
-            rows.push(Row::later(&name, &figures("inside")?, ("made directly", &direct), most));
+            rows.push(Row::at_most_later(&name, &figures("inside")?, ("made directly", &direct), most));
         }
         Ok(rows)
     }
 
     /// One after the other, each with a server that has said nothing yet.
-    fn take_turns(
+    fn run_in_turns(
         &self,
         script: &Value,
         figure: impl Fn(&Run) -> Option<Duration>,
     ) -> Result<(Vec<f64>, Vec<f64>)> {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for round in 0..=OUR_ROUNDS {
-            let mut runs = vec![(Who::Ours, &mut ours)];
+            let mut runs = vec![(AgentSubject::Ours, &mut ours)];
             if round % (OUR_ROUNDS / THEIR_ROUNDS) == 0 {
-                runs.push((Who::Theirs, &mut theirs));
+                runs.push((AgentSubject::Theirs, &mut theirs));
             }
             for (who, figures) in runs {
                 let run = self.run(who, script)?;
@@ -205,7 +206,7 @@ impl Bench {
         Ok((ours, theirs))
     }
 
-    fn run(&self, who: Who, script: &Value) -> Result<Run> {
+    fn run(&self, who: AgentSubject, script: &Value) -> Result<Run> {
         let server = self.server(script)?;
         let mut command = self.command(who, &server.relay)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -221,8 +222,8 @@ impl Bench {
         Ok(Run { began, requests: server.relay.requests() })
     }
 
-    fn command(&self, who: Who, relay: &Relay) -> Result<Command> {
-        let home = self.folder.join(who.word());
+    fn command(&self, who: AgentSubject, relay: &Relay) -> Result<Command> {
+        let home = self.folder.join(who.as_str());
         let config = format!(
             "model:\n  default: scripted\n  provider: custom\n  base_url: http://{}/v1\n  api_key: none\n  context_length: 200000\n\
              terminal:\n  backend: local\n",
@@ -230,12 +231,12 @@ impl Bench {
         );
         fs::write(home.join("config.yaml"), config)?;
         let mut command = match who {
-            Who::Ours => Command::new(&self.ours),
-            Who::Theirs => Command::new(&self.theirs),
+            AgentSubject::Ours => Command::new(&self.ours),
+            AgentSubject::Theirs => Command::new(&self.theirs),
         };
         command.args(match who {
-            Who::Ours => ["chat", "-q", "say hi"].as_slice(),
-            Who::Theirs => &["-z", "say hi"],
+            AgentSubject::Ours => ["chat", "-q", "say hi"].as_slice(),
+            AgentSubject::Theirs => &["-z", "say hi"],
         });
         command.current_dir(&home).env("HERMES_HOME", &home).env("HOME", &home).env("XDG_RUNTIME_DIR", &home);
         Ok(command)
@@ -248,7 +249,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for AgentBench {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.folder) {
             eprintln!("{}: {error}", self.folder.display());
@@ -256,8 +257,8 @@ impl Drop for Bench {
     }
 }
 
-impl Who {
-    const fn word(self) -> &'static str {
+impl AgentSubject {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Ours => "ours",
             Self::Theirs => "theirs",
@@ -293,17 +294,17 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.input.take());
-        // What it thinks of requests is for tests; the Python program's are its own.
+        // Its exit code reports protocol violations, which matter only in tests.
         if let Err(error) = self.child.wait() {
             eprintln!("the scripted model: {error}");
         }
     }
 }
 
-fn says(what: &[Value]) -> Value {
-    json!({"reply": {"items": what}})
+fn answer_step(items: &[Value]) -> Value {
+    json!({"reply": {"items": items}})
 }
 
-fn call(id: &str, command: &str) -> Value {
+fn terminal_call(id: &str, command: &str) -> Value {
     json!({"call": {"id": id, "name": "terminal", "arguments": json!({"command": command}).to_string()}})
 }

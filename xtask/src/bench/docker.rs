@@ -1,4 +1,4 @@
-//! What containers cost, beside bash, the `docker` command and the Python program: `cargo xtask bench docker`.
+//! `cargo xtask bench docker`: the cost of containers, compared with bash, the `docker` command and the Python program.
 //!
 //! All of them use the engine of the peer `docker`.
 
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::contest::{Contest, Group};
+use super::comparison::{Comparison, Group};
 use crate::peers;
 
 const GROUPS: &[(&str, Group)] = &[
@@ -31,7 +31,7 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
         peers::docker().context("the peer `docker`; start it with: cargo xtask peers up docker")?;
     let driver = include_str!("docker/hermes.py");
     let env = vec![(ENGINE, address(&socket)), (IMAGE, image.into())];
-    Contest { name: "docker", driver, groups: GROUPS, env }.hold(args)
+    Comparison { name: "docker", driver, groups: GROUPS, env }.run(args)
 }
 
 fn address(socket: &Path) -> OsString {

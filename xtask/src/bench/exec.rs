@@ -1,4 +1,4 @@
-//! What running commands costs, beside bash, bubblewrap and the Python program: `cargo xtask bench exec`.
+//! `cargo xtask bench exec`: the cost of running commands, compared with bash, bubblewrap and the Python program.
 
 mod bars;
 mod leftovers;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::contest::{Contest, Group};
+use super::comparison::{Comparison, Group};
 
 pub(super) use leftovers::inside as leftovers;
 
@@ -25,5 +25,5 @@ const GROUPS: &[(&str, Group)] = &[
 
 pub(super) fn main(args: &[String]) -> Result<ExitCode> {
     let driver = include_str!("exec/hermes.py");
-    Contest { name: "exec", driver, groups: GROUPS, env: Vec::new() }.hold(args)
+    Comparison { name: "exec", driver, groups: GROUPS, env: Vec::new() }.run(args)
 }

@@ -1,4 +1,4 @@
-//! What a gateway takes, with the memory of the Python program's beside it.
+//! `cargo xtask bench gateway`: startup, memory and throughput of the gateway.
 
 use std::fs;
 use std::process::{Command, ExitCode, Stdio};
@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::contest::table::{Bar, Format, Row, print};
+use super::comparison::table::{Bar, Format, Row, print};
 use super::{python_hermes, release_build};
 use crate::root;
 
-/// How long the Python program takes to settle.
-const SETTLED: Duration = Duration::from_secs(15);
+/// Time that the Python program needs to start.
+const STARTUP_DELAY: Duration = Duration::from_secs(15);
 
 pub(super) fn main(args: &[String]) -> Result<ExitCode> {
     let format = match args {
@@ -35,7 +35,7 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
         Row::figures("idle and connected", "MB", &[idle], Bar::AtMost(25.0)),
         Row::figures("each of 1,000 active sessions", "KiB", &[session], Bar::AtMost(100.0)),
         Row::figures("messages kept per second", "", &[figure("kept_per_second")?], Bar::AtLeast(2_000.0)),
-        Row::share("idle, beside one without a platform", "MB", idle, ("hermes 0.19", theirs), 1.0),
+        Row::share("idle, compared with one without a platform", "MB", idle, ("hermes 0.19", theirs), 1.0),
     ];
     print(&rows, format)?;
     Ok(if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -68,7 +68,7 @@ fn theirs(folder: &std::path::Path) -> Result<f64> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    std::thread::sleep(SETTLED);
+    std::thread::sleep(STARTUP_DELAY);
     let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", child.id()));
     child.kill()?;
     child.wait()?;

@@ -1,4 +1,4 @@
-//! How long `hermes --version` takes, beside the Python program's.
+//! `cargo xtask bench startup`: the duration of `hermes --version`, compared with the Python program.
 
 use std::process::{Command, ExitCode};
 

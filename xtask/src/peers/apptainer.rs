@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::apt::Need;
-use super::cell::{self, Cell, Process, Sharing, Spec};
+use super::cell::{self, Cell, Isolation, Process, Spec};
 use super::dirs::{self, Dirs};
 use super::images::{self, Image};
 use super::report::{Access, ApptainerImage, User};
@@ -77,8 +77,8 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     dirs::make(&images_dir(dirs), 0o755)?;
     add_user(&root(dirs), &user)?;
     let spec = Spec {
-        network: Sharing::Machine,
-        processes: Sharing::Machine,
+        network: Isolation::Machine,
+        processes: Isolation::Machine,
         script: include_str!("apptainer.sh"),
         args: vec![
             root(dirs).into(),
@@ -129,7 +129,7 @@ pub(crate) fn probe(dirs: &Dirs) -> Result<Access> {
     Ok(Access::Apptainer { launch: vec![launch], version, images })
 }
 
-/// Checks that a directory is the one that was mounted into the cell, and was not deleted and made anew since.
+/// Checks that a directory is the one that was mounted into the cell, and was not deleted and created again since.
 fn still_mounted(dir: &Path, inside: &Process) -> Result<()> {
     let mounted = PathBuf::from(format!("/proc/{}/root{}", inside.pid, dir.display()));
     let identity = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
@@ -256,7 +256,7 @@ impl Builder {
             if Instant::now() > deadline {
                 bail!("an earlier build does not end");
             }
-            thread::sleep(run::TICK);
+            thread::sleep(run::POLL_INTERVAL);
         }
         Ok(Self { inside, procs })
     }

@@ -26,7 +26,7 @@ pub(crate) const CELL: &[Need] = &[
     Need { program: "useradd", package: "passwd" },
 ];
 
-/// What tests run inside places, or put beside them, to see that ordinary programs work there.
+/// Programs that tests run inside environments or next to them.
 pub(crate) const PROGRAMS: &[Need] = &[
     Need { program: "mkfs.btrfs", package: "btrfs-progs" },
     Need { program: "curl", package: "curl" },
@@ -68,8 +68,8 @@ pub(crate) fn install(dirs: &Dirs, needs: &[Need]) -> Result<()> {
     eprintln!("peers: fetching the package lists");
     // A source that does not answer fails the update but not what the other sources offer, so the second
     // attempt is what decides. It begins by finishing what a killed dpkg left half done.
-    if let Err(fault) = apt_get(dirs, &["update", "-q"]) {
-        eprintln!("peers: apt-get update: {fault:#}");
+    if let Err(error) = apt_get(dirs, &["update", "-q"]) {
+        eprintln!("peers: apt-get update: {error:#}");
     }
     configure_pending(dirs)?;
     apt_get(dirs, &arguments)?;

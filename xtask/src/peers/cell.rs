@@ -9,7 +9,7 @@
 //! That is why a peer can be killed at any moment and leave nothing, and why a private dockerd does not meet a
 //! system one: each has its own `docker0`, its own packet filter and its own `/run`.
 //!
-//! A cell is known by its keeper, the `unshare` process outside; the first process inside is the keeper's child.
+//! A cell is known by its supervisor, the `unshare` process outside; the first process inside is the supervisor's child.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -22,14 +22,14 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::dirs::{self, Dirs};
-use super::run::{self, TICK};
+use super::run::{self, POLL_INTERVAL};
 
 const RECORD: &str = include_str!("cell/record.sh");
 const PRELUDE: &str = include_str!("cell/prelude.sh");
 
 /// Whether the cell shares something with the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Sharing {
+pub(crate) enum Isolation {
     /// The cell has its own.
     Private,
     /// The cell has the machine's.
@@ -40,9 +40,9 @@ pub(crate) enum Sharing {
 #[derive(Debug, Hash)]
 pub(crate) struct Spec {
     /// Its network interfaces and packet filter.
-    pub(crate) network: Sharing,
+    pub(crate) network: Isolation,
     /// Its process numbers.
-    pub(crate) processes: Sharing,
+    pub(crate) processes: Isolation,
     /// A shell script that ends by becoming the daemon. It can call the functions of `cell/prelude.sh`.
     pub(crate) script: &'static str,
     /// The arguments of the script.
@@ -56,7 +56,7 @@ pub(crate) struct Cell<'a> {
     name: &'static str,
 }
 
-/// A process, told apart from a later one with the same number.
+/// A process, identified by pid and start time because pids are reused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -72,7 +72,7 @@ impl<'a> Cell<'a> {
     ///
     /// `answers` asks the daemon. Returns whether the cell is new.
     pub(crate) fn ensure(&self, spec: &Spec, answers: impl Fn() -> Result<()>) -> Result<bool> {
-        if let Some((_, print)) = self.keeper()?
+        if let Some((_, print)) = self.supervisor()?
             && print == dirs::fingerprint((PRELUDE, spec))
             && answers().is_ok()
         {
@@ -87,23 +87,23 @@ impl<'a> Cell<'a> {
 
     /// The first process inside the cell, if the cell is alive.
     pub(crate) fn init(&self) -> Result<Option<Process>> {
-        let Some((keeper, _)) = self.keeper()? else { return Ok(None) };
-        child_of(keeper.pid)
+        let Some((supervisor, _)) = self.supervisor()? else { return Ok(None) };
+        child_of(supervisor.pid)
     }
 
     /// Ends the cell: first a polite signal to the daemon, then the kernel's hard one to everything inside.
     pub(crate) fn stop(&self) -> Result<()> {
-        if let Some((keeper, _)) = self.keeper()? {
+        if let Some((supervisor, _)) = self.supervisor()? {
             eprintln!("peers: {}: stopping", self.name);
-            let inside = child_of(keeper.pid)?;
+            let inside = child_of(supervisor.pid)?;
             if let Some(inside) = &inside {
                 inside.signal(Signal::TERM)?;
             }
             // dockerd would wait ten seconds for each container that does not listen; none is worth it.
-            if !keeper.gone_within(Duration::from_secs(4))? {
-                inside.as_ref().unwrap_or(&keeper).signal(Signal::KILL)?;
-                if !keeper.gone_within(Duration::from_secs(15))? {
-                    bail!("process {} does not end", keeper.pid);
+            if !supervisor.gone_within(Duration::from_secs(4))? {
+                inside.as_ref().unwrap_or(&supervisor).signal(Signal::KILL)?;
+                if !supervisor.gone_within(Duration::from_secs(15))? {
+                    bail!("process {} does not end", supervisor.pid);
                 }
             }
         }
@@ -121,10 +121,10 @@ impl<'a> Cell<'a> {
             .arg(self.record())
             .arg(dirs::fingerprint((PRELUDE, spec)));
         command.args(["unshare", "--mount", "--propagation", "slave", "--fork", "--kill-child"]);
-        if spec.processes == Sharing::Private {
+        if spec.processes == Isolation::Private {
             command.args(["--pid", "--mount-proc"]);
         }
-        if spec.network == Sharing::Private {
+        if spec.network == Isolation::Private {
             command.arg("--net");
         }
         // A file, not an argument, so that a list of processes stays readable.
@@ -145,22 +145,22 @@ impl<'a> Cell<'a> {
     fn wait_until(&self, limit: Duration, answers: impl Fn() -> Result<()>) -> Result<()> {
         let begin = Instant::now();
         loop {
-            let Err(fault) = answers() else { return Ok(()) };
+            let Err(error) = answers() else { return Ok(()) };
             let log = self.dirs.log(self.name);
             // The record appears a moment after the start.
-            let ended = begin.elapsed() > Duration::from_secs(2) && self.keeper()?.is_none();
+            let ended = begin.elapsed() > Duration::from_secs(2) && self.supervisor()?.is_none();
             if ended {
                 bail!("ended at once: {} (log: {})", run::log_tail(&log), log.display());
             }
             if begin.elapsed() > limit {
                 self.stop()?;
-                return Err(fault.context(format!(
+                return Err(error.context(format!(
                     "no answer in {} s, see {}",
                     limit.as_secs(),
                     log.display()
                 )));
             }
-            thread::sleep(TICK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -168,20 +168,20 @@ impl<'a> Cell<'a> {
         self.dirs.run(&format!("{}.cell", self.name))
     }
 
-    /// The keeper and the fingerprint of the cell it keeps, if it is alive.
-    fn keeper(&self) -> Result<Option<(Process, String)>> {
+    /// The supervisor and the fingerprint of the cell it keeps, if it is alive.
+    fn supervisor(&self) -> Result<Option<(Process, String)>> {
         let Ok(record) = fs::read_to_string(self.record()) else { return Ok(None) };
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        Ok(parse_keeper(&record, boot.trim()))
+        Ok(parse_supervisor(&record, boot.trim()))
     }
 }
 
 /// Reads what `cell/record.sh` wrote. A record that is not whole was cut off by a crash.
-fn parse_keeper(record: &str, boot: &str) -> Option<(Process, String)> {
+fn parse_supervisor(record: &str, boot: &str) -> Option<(Process, String)> {
     let fields: Vec<&str> = record.split_whitespace().collect();
     let [pid, start, then, print] = fields.as_slice() else { return None };
-    let keeper = Process { pid: pid.parse().ok()?, start: start.parse().ok()? };
-    (*then == boot && keeper.alive()).then(|| (keeper, (*print).to_owned()))
+    let supervisor = Process { pid: pid.parse().ok()?, start: start.parse().ok()? };
+    (*then == boot && supervisor.alive()).then(|| (supervisor, (*print).to_owned()))
 }
 
 impl Process {
@@ -209,7 +209,7 @@ impl Process {
             if Instant::now() > deadline {
                 return Ok(false);
             }
-            thread::sleep(TICK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(true)
     }
@@ -286,8 +286,8 @@ mod tests {
             (format!("{me} {start}"), None),
             (String::new(), None),
         ];
-        for (record, keeper) in cases {
-            assert_eq!(parse_keeper(&record, boot), keeper, "{record:?}");
+        for (record, supervisor) in cases {
+            assert_eq!(parse_supervisor(&record, boot), supervisor, "{record:?}");
         }
     }
 }

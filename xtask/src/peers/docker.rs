@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::apt::Need;
-use super::cell::{Cell, Sharing, Spec};
+use super::cell::{Cell, Isolation, Spec};
 use super::dirs::{self, Dirs};
 use super::engine;
 use super::report::Access;
@@ -33,8 +33,8 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     let (socket, storage) = (socket(dirs), dirs.state("docker"));
     dirs::make(&storage, 0o711)?;
     let spec = Spec {
-        network: Sharing::Private,
-        processes: Sharing::Private,
+        network: Isolation::Private,
+        processes: Isolation::Private,
         script: include_str!("docker.sh"),
         args: vec![
             dirs.run_root().into(),

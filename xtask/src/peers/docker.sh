@@ -2,7 +2,7 @@
 private_run "$1"
 cgroups
 ip link set lo up
-# Process numbers begin anew in each cell, so a pid file of an earlier one would name a living stranger.
+# Pids restart in each cell, so a pid file of an earlier cell could name an unrelated process.
 find "$3" -mindepth 1 -delete
 # dockerd keeps a key here that has no option.
 mkdir -p /etc/docker

@@ -45,8 +45,8 @@ pub(crate) fn up(dirs: &Dirs, name: &'static str, spec: &Spec, socket: &Path, st
         }
         images::import(dirs, name, socket)
     };
-    let Err(fault) = attempt() else { return Ok(()) };
-    eprintln!("peers: {name}: {fault:#}; once more with empty storage");
+    let Err(error) = attempt() else { return Ok(()) };
+    eprintln!("peers: {name}: {error:#}; once more with empty storage");
     cell.stop()?;
     for entry in fs::read_dir(storage)? {
         dirs::remove(&entry?.path())?;

@@ -1,6 +1,6 @@
 //! The images that containers are made from, built on this machine because none can be pulled.
 //!
-//! | name | what is in it | built by |
+//! | name | content | built by |
 //! |---|---|---|
 //! | `bash` | Debian's essential packages and python3, without documentation | mmdebstrap |
 //! | `busybox` | one static busybox and its links, no bash | tar |
@@ -22,7 +22,7 @@ use super::http::{self, Body};
 use super::report;
 use super::run;
 
-/// What the builds need.
+/// Programs that the builds need.
 pub(crate) const NEEDS: &[Need] = &[
     Need { program: "mmdebstrap", package: "mmdebstrap" },
     Need { program: "busybox", package: "busybox-static" },
@@ -79,12 +79,12 @@ impl Image {
         format!("{}-{recipe}", self.name())
     }
 
-    /// Where the archive is, or will be.
+    /// The path of the archive, which may not exist yet.
     pub(crate) fn tarball(self, dirs: &Dirs) -> PathBuf {
         dirs.state("images").join(format!("{}.tar", self.build()))
     }
 
-    /// What a test reads about it.
+    /// The description for `peers.json`.
     pub(crate) fn describe(self, dirs: &Dirs) -> report::Image {
         report::Image {
             name: self.name().to_owned(),
@@ -101,7 +101,7 @@ impl Image {
     }
 }
 
-/// Builds the archives that are not there yet.
+/// Builds missing archives.
 pub(crate) fn ensure(dirs: &Dirs) -> Result<()> {
     dirs::make(&dirs.state("images"), 0o755)?;
     dirs::keep_only(&dirs.state("images"), &ALL.map(|image| format!("{}.tar", image.build())))?;
@@ -186,8 +186,8 @@ fn held_build(socket: &Path, image: Image) -> Result<Option<String>> {
     let target = format!("/images/{}/json", image.reference());
     let answer = match http::request(socket, "GET", &target, None, Duration::from_secs(60)) {
         Ok(answer) => answer,
-        Err(fault) if fault.to_string().contains("status 404") => return Ok(None),
-        Err(fault) => return Err(fault),
+        Err(error) if error.to_string().contains("status 404") => return Ok(None),
+        Err(error) => return Err(error),
     };
     let document: Value = serde_json::from_slice(&answer)?;
     let label = document.get("Config").and_then(|config| config.get("Labels")?.get(LABEL)?.as_str());

@@ -1,4 +1,4 @@
-//! The vendors' own clients for language models, a mock server that others made, and the usual client of Discord.
+//! The vendors' own clients for language models, a third-party mock server, and discord.py.
 //!
 //! | | |
 //! |---|---|
@@ -37,7 +37,7 @@ fn aimock(dirs: &Dirs) -> PathBuf {
     dirs.state("models/node_modules/@copilotkit/aimock/dist/cli.js")
 }
 
-/// Installs what is not there.
+/// Installs missing parts.
 pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     dirs::make(&dirs.state("models"), 0o755)?;
     let log = dirs.log(NAME);
@@ -57,12 +57,12 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     probe(dirs).map(drop)
 }
 
-/// There is nothing that runs.
+/// Nothing runs, so nothing is stopped.
 pub(crate) fn down(_: &Dirs) -> Result<()> {
     Ok(())
 }
 
-/// Whether all of it can be loaded.
+/// Loads every package.
 pub(crate) fn probe(dirs: &Dirs) -> Result<Access> {
     let version = versions(dirs)?;
     ensure!(aimock(dirs).exists(), "{SERVER} is not installed");

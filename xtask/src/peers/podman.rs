@@ -14,13 +14,13 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::apt::Need;
-use super::cell::{Cell, Sharing, Spec};
+use super::cell::{Cell, Isolation, Spec};
 use super::dirs::{self, Dirs};
 use super::engine;
 use super::report::Access;
 use super::user;
 
-/// Whom a Podman runs as.
+/// The user that Podman runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Podman {
     Root,
@@ -65,17 +65,17 @@ impl Podman {
         let mut args = vec![dirs.run_root().into(), storage.clone().into(), run.clone().into()];
         args.push(socket.clone().into());
         let (script, network) = match self {
-            Self::Root => (include_str!("podman.sh"), Sharing::Private),
+            Self::Root => (include_str!("podman.sh"), Isolation::Private),
             Self::Rootless => {
                 let user = user::ensure()?;
                 chown(&storage, Some(user.uid), Some(user.gid))?;
                 chown(&run, Some(user.uid), Some(user.gid))?;
                 args.extend([user.name.into(), user.home.into()]);
                 // The network of a rootless container is its own already.
-                (include_str!("podman-rootless.sh"), Sharing::Machine)
+                (include_str!("podman-rootless.sh"), Isolation::Machine)
             }
         };
-        let spec = Spec { network, processes: Sharing::Private, script, args };
+        let spec = Spec { network, processes: Isolation::Private, script, args };
         engine::up(dirs, self.name(), &spec, &socket, &storage)
     }
 
@@ -94,8 +94,8 @@ impl Podman {
         self.run(dirs).join("podman.sock")
     }
 
-    /// The names are short because Podman refuses a run root of more than 50 bytes; it does so where nobody sees
-    /// it, when a container ends, and then each `wait` takes 20 seconds longer.
+    /// The names are short because Podman refuses a run root of more than 50 bytes; the refusal
+    /// happens when a container ends, is not reported, and makes each `wait` 20 seconds longer.
     fn run(self, dirs: &Dirs) -> PathBuf {
         match self {
             Self::Root => dirs.run("root"),

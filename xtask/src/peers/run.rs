@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 /// How often a child or a daemon is looked at while waiting for it.
-pub(crate) const TICK: Duration = Duration::from_millis(20);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The search path of every child: a developer's own may lack the `sbin` directories.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -96,7 +96,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
             child.wait()?;
             bail!("still running after {} s, killed", limit.as_secs());
         }
-        thread::sleep(TICK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

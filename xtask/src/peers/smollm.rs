@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::apt::Need;
-use super::cell::{Cell, Sharing, Spec};
+use super::cell::{Cell, Isolation, Spec};
 use super::dirs::{self, Dirs};
 use super::report::Access;
 use super::run;
@@ -40,22 +40,22 @@ fn python(dirs: &Dirs) -> PathBuf {
     dirs.state("smollm/venv/bin/python")
 }
 
-/// Installs what is not there, and starts the server if it says nothing.
+/// Installs missing parts and starts the server if it does not answer.
 pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     dirs::make(&dirs.state("smollm"), 0o755)?;
     install(dirs)?;
     let cell = Cell::new(dirs, NAME);
     let port = port(dirs, PORT, &cell)?.to_string();
     dirs::write(&dirs.state(PORT), &format!("{port}\n"), 0o644)?;
-    // Named after what is in it, so that another server means another cell.
+    // The name depends on the content, so that another server gets another cell.
     let name = format!("{}.py", dirs::fingerprint(SERVER));
     dirs::make(&dirs.state("smollm/server"), 0o755)?;
     dirs::keep_only(&dirs.state("smollm/server"), std::slice::from_ref(&name))?;
     let server = dirs.state("smollm/server").join(name);
     dirs::write(&server, SERVER, 0o644)?;
     let spec = Spec {
-        network: Sharing::Machine,
-        processes: Sharing::Private,
+        network: Isolation::Machine,
+        processes: Isolation::Private,
         script: include_str!("smollm.sh"),
         args: vec![dirs.run_root().into(), python(dirs).into(), server.into(), port.into()],
     };

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::apt::Need;
-use super::cell::{Cell, Sharing, Spec};
+use super::cell::{Cell, Isolation, Spec};
 use super::dirs::{self, Dirs};
 use super::report::Access;
 use super::run;
@@ -46,8 +46,8 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     let port = port(dirs, PORT, &cell)?;
     write_files(dirs, port, &user.name)?;
     let spec = Spec {
-        network: Sharing::Machine,
-        processes: Sharing::Private,
+        network: Isolation::Machine,
+        processes: Isolation::Private,
         script: include_str!("sshd.sh"),
         args: vec![dirs.run_root().into(), dirs.run("ssh/sshd_config").into(), port.to_string().into()],
     };

@@ -11,16 +11,16 @@ use anyhow::{Context, Result, ensure};
 
 use super::IMAGE;
 use super::registry::Registry;
-use crate::bench::chance;
-use crate::bench::contest::Bench;
-use crate::bench::contest::table::{Bar, Row};
+use crate::bench::comparison::Bench;
+use crate::bench::comparison::table::{Bar, Row};
+use crate::bench::random_fraction;
 
 const KILLS: u32 = 100;
 const LIFETIME: Duration = Duration::from_secs(2);
 /// What runs in the background takes this long.
 const BACKGROUND: &str = "sleep 1";
 /// What the engine may take on top, busy as it is, and how long two sweeps may be apart.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Sessions in which something runs when all is counted.
 const LIVE: [&str; 3] = ["live 1", "live 2", "live 3"];
 
@@ -58,7 +58,7 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
                 .command(&[&["exec", "--backend", "docker", "--session", session.as_str()], words].concat()),
         };
         let mut child = command.spawn()?;
-        std::thread::sleep(span.mul_f64(chance()));
+        std::thread::sleep(span.mul_f64(random_fraction()));
         running += u32::from(child.try_wait()?.is_none());
         child.kill()?;
         child.wait()?;
@@ -72,7 +72,7 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
         hermes
             .run(&["exec", "--backend", "docker", "--session", session, "--background", "--", "sleep 600"])?;
     }
-    let (left, missing) = hermes.settle()?;
+    let (left, missing) = hermes.wait_for_cleanup()?;
     left.iter().for_each(|one| eprintln!("left: {one}"));
     hermes.run(&[&["sandbox", "rm", "--force"], &LIVE[..]].concat())?;
     hermes.run(&["sandbox", "prune", "--files"])?;
@@ -134,11 +134,12 @@ impl Hermes {
         Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
     }
 
-    /// Waits for an idle time, and until the containers are those of live sessions. Gives those that are of nobody, and how many sessions have none.
-    fn settle(&self) -> Result<(BTreeSet<String>, usize)> {
-        // Nothing is believed before: what the engine was asked for last may still be under way.
+    /// Waits one idle lifetime, then until the containers match the live sessions. Returns orphaned containers and the
+    /// number of sessions without one.
+    fn wait_for_cleanup(&self) -> Result<(BTreeSet<String>, usize)> {
+        // The engine may still be working on the last request.
         std::thread::sleep(LIFETIME);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CLEANUP_TIMEOUT;
         loop {
             let mut left = self.containers()?;
             let mut missing = 0;

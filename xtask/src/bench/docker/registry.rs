@@ -14,7 +14,7 @@ use crate::peers;
 const HOST: &str = "127.0.0.1:50505";
 /// Nobody has seen this much noise before, so that it takes a while to come.
 const NOISE: &str = "head -c 40000000 /dev/urandom >/noise";
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct Registry {
     server: Child,
@@ -49,7 +49,7 @@ impl Registry {
         let committed = self.docker(&["commit", &name, &self.image]);
         self.docker(&["rm", "--force", "--volumes", &name])?;
         committed?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         // It takes a moment until it listens.
         while let Err(error) = self.docker(&["push", &self.image]) {
             ensure!(Instant::now() < deadline, "{error:#}");

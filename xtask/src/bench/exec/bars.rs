@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::wrapped;
-use crate::bench::contest::table::{Bar, Row};
-use crate::bench::contest::{Bench, Who, word};
+use crate::bench::comparison::table::{Bar, Row};
+use crate::bench::comparison::{Bench, Subject, path_text};
 
 const ROUNDS: usize = 300;
 /// For what takes a second or more.
@@ -15,20 +15,20 @@ const FEW_ROUNDS: usize = 20;
 /// 200 MB of output.
 const FLOOD: &str = r"head -c 200000000 /dev/zero | tr '\0' x";
 
-const BASH: (Who, &[&str]) = (Who::Ours, &["spawn", "bash", "-c", "true"]);
+const BASH: (Subject, &[&str]) = (Subject::Ours, &["spawn", "bash", "-c", "true"]);
 
 const BACKENDS: [&str; 2] = ["local", "sandbox"];
 
 pub(super) fn no_op(bench: &mut Bench) -> Result<Vec<Row>> {
-    let asked = bench.take_turns(
+    let asked = bench.run_in_turns(
         ROUNDS,
         &[
             BASH,
-            (Who::Ours, &["no-op", "local"]),
-            (Who::Ours, &["no-op", "sandbox"]),
-            (Who::Ours, &["no-op", "local with state"]),
-            (Who::Ours, &["no-op", "sandbox with state"]),
-            (Who::Theirs, &["no-op"]),
+            (Subject::Ours, &["no-op", "local"]),
+            (Subject::Ours, &["no-op", "sandbox"]),
+            (Subject::Ours, &["no-op", "local with state"]),
+            (Subject::Ours, &["no-op", "sandbox with state"]),
+            (Subject::Theirs, &["no-op"]),
         ],
     )?;
     let [bash, local, sandbox, local_state, sandbox_state, theirs] = asked.as_slice() else {
@@ -36,44 +36,44 @@ pub(super) fn no_op(bench: &mut Bench) -> Result<Vec<Row>> {
     };
     let (bash, theirs) = (("bash", bash.as_slice()), ("hermes 0.19", theirs.as_slice()));
     Ok(vec![
-        Row::slower("no-op, local", local, bash, 2.0),
-        Row::slower("no-op, sandbox", sandbox, bash, 2.0),
-        Row::slower("no-op with state, local", local_state, bash, 4.0),
-        Row::slower("no-op with state, sandbox", sandbox_state, bash, 4.0),
-        Row::faster("no-op, local", local, theirs, 3.0),
-        Row::faster("no-op, sandbox", sandbox, theirs, 3.0),
+        Row::at_most_slower("no-op, local", local, bash, 2.0),
+        Row::at_most_slower("no-op, sandbox", sandbox, bash, 2.0),
+        Row::at_most_slower("no-op with state, local", local_state, bash, 4.0),
+        Row::at_most_slower("no-op with state, sandbox", sandbox_state, bash, 4.0),
+        Row::at_least_faster("no-op, local", local, theirs, 3.0),
+        Row::at_least_faster("no-op, sandbox", sandbox, theirs, 3.0),
     ])
 }
 
 pub(super) fn new_place(bench: &mut Bench) -> Result<Vec<Row>> {
     let workspace = bench.folder.workspace("bubblewrapped")?;
-    let plain = wrapped::plain(word(&workspace)?);
-    let masked: Vec<String> = serde_json::from_value(bench.ask(Who::Ours, &["masked"])?)?;
-    let alike = wrapped::alike(word(&workspace)?, &masked);
+    let plain = wrapped::plain(path_text(&workspace)?);
+    let masked: Vec<String> = serde_json::from_value(bench.ask(Subject::Ours, &["masked"])?)?;
+    let alike = wrapped::alike(path_text(&workspace)?, &masked);
     let alike: Vec<&str> = alike.iter().map(String::as_str).collect();
-    let asked = bench.take_turns(
+    let asked = bench.run_in_turns(
         ROUNDS,
-        &[BASH, (Who::Ours, &["new-place", "sandbox"]), (Who::Ours, &alike), (Who::Ours, &plain)],
+        &[BASH, (Subject::Ours, &["new-place", "sandbox"]), (Subject::Ours, &alike), (Subject::Ours, &plain)],
     )?;
     let [bash, ours, alike, plain] = asked.as_slice() else { return Ok(Vec::new()) };
     eprintln!("{}", wrapped::NOTE);
     Ok(vec![
-        Row::slower("new sandbox and first command", ours, ("bash", bash), 10.0),
-        Row::faster("new sandbox and first command", ours, ("bwrap, alike", alike), 1.0),
-        Row::shown("new sandbox and first command", ours, ("bwrap, plain", plain)),
+        Row::at_most_slower("new sandbox and first command", ours, ("bash", bash), 10.0),
+        Row::at_least_faster("new sandbox and first command", ours, ("bwrap, alike", alike), 1.0),
+        Row::for_information("new sandbox and first command", ours, ("bwrap, plain", plain)),
     ])
 }
 
 pub(super) fn whole(bench: &mut Bench) -> Result<Vec<Row>> {
     let hermes = bench.hermes.clone();
-    let exec = ["spawn", word(&hermes)?, "exec", "--session", "s", "--backend"];
+    let exec = ["spawn", path_text(&hermes)?, "exec", "--session", "s", "--backend"];
     let whole = BACKENDS.map(|backend| [&exec[..], &[backend, "--", "true"]].concat());
     let [local, sandbox] = &whole;
-    let asked = bench.take_turns(ROUNDS, &[BASH, (Who::Ours, local), (Who::Ours, sandbox)])?;
+    let asked = bench.run_in_turns(ROUNDS, &[BASH, (Subject::Ours, local), (Subject::Ours, sandbox)])?;
     let [bash, local, sandbox] = asked.as_slice() else { return Ok(Vec::new()) };
     Ok(vec![
-        Row::slower("whole `hermes exec`, local", local, ("bash", bash), 15.0),
-        Row::slower("whole `hermes exec`, sandbox", sandbox, ("bash", bash), 15.0),
+        Row::at_most_slower("whole `hermes exec`, local", local, ("bash", bash), 15.0),
+        Row::at_most_slower("whole `hermes exec`, sandbox", sandbox, ("bash", bash), 15.0),
     ])
 }
 
@@ -86,8 +86,8 @@ pub(super) fn output(bench: &mut Bench) -> Result<Vec<Row>> {
             let flood = ["flood", backend, attention, FLOOD];
             let (mut ours, mut bash, mut guest, mut host) = (vec![], vec![], vec![], vec![]);
             for _ in 0..FEW_ROUNDS {
-                bash.push(bench.ask(Who::Ours, &plain)?["seconds"].as_f64().context("no time")?);
-                let answer = bench.ask(Who::Ours, &flood)?;
+                bash.push(bench.ask(Subject::Ours, &plain)?["seconds"].as_f64().context("no time")?);
+                let answer = bench.ask(Subject::Ours, &flood)?;
                 ensure!(answer["total"] == 200_000_000, "{} bytes came", answer["total"]);
                 let figure = |name: &str| answer[name].as_f64().context("no figure");
                 ours.push(figure("seconds")?);
@@ -95,7 +95,7 @@ pub(super) fn output(bench: &mut Bench) -> Result<Vec<Row>> {
                 host.push(figure("host_kib")? / 1024.0);
             }
             let name = format!("200 MB {attention}, {backend}");
-            rows.push(Row::faster(&name, &ours, ("bash | cat", &bash), 1.0 / 3.0));
+            rows.push(Row::at_least_faster(&name, &ours, ("bash | cat", &bash), 1.0 / 3.0));
             // Memory is judged by the worst, not by the middle.
             for (what, figures) in [("guest", guest), ("host", host)] {
                 let most = figures.iter().copied().fold(0.0, f64::max);
@@ -113,21 +113,26 @@ pub(super) fn output(bench: &mut Bench) -> Result<Vec<Row>> {
 
 pub(super) fn crowd(bench: &mut Bench) -> Result<Vec<Row>> {
     const COUNT: f64 = 1000.0;
-    const GONE: Duration = Duration::from_secs(5);
-    let made = bench.ask(Who::Ours, &["crowd", &COUNT.to_string()])?;
+    const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
+    let made = bench.ask(Subject::Ours, &["crowd", &COUNT.to_string()])?;
     let figure = |name: &str| made[name].as_f64().context("no figure");
     let (seconds, kib) = (figure("seconds")?, figure("kib_each")?);
     let began = Instant::now();
     let hermes = bench.hermes.clone();
-    bench.ask(Who::Ours, &["spawn", word(&hermes)?, "sandbox", "prune"])?;
-    while bench.ask(Who::Ours, &["crowd-left"])?["left"] != 0 && began.elapsed() < 4 * GONE {
+    bench.ask(Subject::Ours, &["spawn", path_text(&hermes)?, "sandbox", "prune"])?;
+    while bench.ask(Subject::Ours, &["crowd-left"])?["left"] != 0 && began.elapsed() < 4 * REMOVAL_TIMEOUT {
         std::thread::sleep(Duration::from_millis(10));
     }
     let gone = began.elapsed().as_secs_f64();
     Ok(vec![
         Row::figures("1000 idle places: memory of each", "MiB", &[kib / 1024.0], Bar::AtMost(1.5)),
         Row::figures("1000 idle places: made in a second", "", &[COUNT / seconds], Bar::AtLeast(50.0)),
-        Row::figures("1000 idle places: gone after", "s", &[gone], Bar::AtMost(GONE.as_secs_f64())),
+        Row::figures(
+            "1000 idle places: gone after",
+            "s",
+            &[gone],
+            Bar::AtMost(REMOVAL_TIMEOUT.as_secs_f64()),
+        ),
     ])
 }
 
@@ -137,7 +142,7 @@ pub(super) fn tree(bench: &mut Bench) -> Result<Vec<Row>> {
         let mut late = Vec::new();
         // On a busy machine a tree may not have grown before its deadline; then it proves nothing.
         for _ in 0..5 * FEW_ROUNDS {
-            let answer = bench.ask(Who::Ours, &["tree", backend])?;
+            let answer = bench.ask(Subject::Ours, &["tree", backend])?;
             ensure!(answer["left"] == 0, "{} processes of a tree live on", answer["left"]);
             if answer["grown"] == 200 {
                 late.push(answer["seconds"].as_f64().context("no time")? * 1000.0);
@@ -156,9 +161,10 @@ pub(super) fn files(bench: &mut Bench) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for action in ["read", "write", "patch", "search"] {
         let question = ["file", action];
-        let asked = bench.take_turns(ROUNDS, &[(Who::Ours, &question), (Who::Theirs, &question)])?;
+        let asked =
+            bench.run_in_turns(ROUNDS, &[(Subject::Ours, &question), (Subject::Theirs, &question)])?;
         if let [ours, theirs] = asked.as_slice() {
-            rows.push(Row::faster(&format!("file: {action}"), ours, ("hermes 0.19", theirs), 20.0));
+            rows.push(Row::at_least_faster(&format!("file: {action}"), ours, ("hermes 0.19", theirs), 20.0));
         }
     }
     Ok(rows)

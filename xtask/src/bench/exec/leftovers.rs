@@ -1,4 +1,4 @@
-//! What is left when `hermes exec` is killed, at any moment, and one lifetime has passed: nothing.
+//! Kills `hermes exec` at random moments and counts what is left after one idle lifetime.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,30 +10,30 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
 use serde_json::{Value, json};
 
-use crate::bench::chance;
-use crate::bench::contest::table::{Bar, Row};
-use crate::bench::contest::{Bench, word};
+use crate::bench::comparison::table::{Bar, Row};
+use crate::bench::comparison::{Bench, path_text};
+use crate::bench::random_fraction;
 
 const KILLS: u32 = 100;
 const LIFETIME: Duration = Duration::from_secs(2);
-/// What runs in the background takes this long.
+/// Duration of the background commands.
 const BACKGROUND: Duration = Duration::from_secs(1);
-/// What the machine may take on top, busy as it is.
-const PATIENCE: Duration = Duration::from_secs(7);
+/// Extra time for a busy machine.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(7);
 
-/// Directories for files that nobody keeps, each empty at first.
+/// Directories for temporary files, each empty at first.
 const SCRATCH: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 const HOME: &str = "/tmp/home";
 const RUN: &str = "/tmp/run";
 
 pub(super) fn row(bench: &mut Bench) -> Result<Vec<Row>> {
-    // Mounts, sockets and temporary files of its own, so that whatever appears there is a leftover.
+    // Private mounts, sockets and temporary files: everything that appears there is a leftover.
     let mut command = Command::new("unshare");
     command.args(["--mount", "--net", "--ipc", "--propagation", "private"]);
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.arg(std::env::current_exe()?).args(["bench", "leftovers", word(&bench.hermes)?]);
+    command.arg(std::env::current_exe()?).args(["bench", "leftovers", path_text(&bench.hermes)?]);
     let output = command.stderr(Stdio::inherit()).output().context("unshare")?;
     ensure!(output.status.success(), "{command:?} ended with {}", output.status);
     let found: Value = serde_json::from_slice(&output.stdout)?;
@@ -54,7 +54,7 @@ pub(super) fn row(bench: &mut Bench) -> Result<Vec<Row>> {
 /// The part that runs in namespaces of its own.
 pub(in crate::bench) fn inside(args: &[String]) -> Result<ExitCode> {
     let hermes = args.first().context("usage: leftovers HERMES")?;
-    // Whatever loses its parent becomes a child of this process, and is found.
+    // Orphaned processes become children of this process and are found.
     set_child_subreaper(Some(getpid()))?;
     for directory in SCRATCH {
         let status = Command::new("mount").args(["-t", "tmpfs", "tmpfs", directory]).status()?;
@@ -68,8 +68,8 @@ pub(in crate::bench) fn inside(args: &[String]) -> Result<ExitCode> {
         ensure!(status.success(), "hermes exec on {backend} ended with {status}");
         usual = usual.max(began.elapsed());
     }
-    settle(&BTreeSet::new(), |left| !left.iter().any(|one| one.starts_with("process")))?;
-    let before = world()?;
+    wait_for_leftovers(&BTreeSet::new(), |left| !left.iter().any(|one| one.starts_with("process")))?;
+    let before = list_resources()?;
     let mut running = 0;
     for number in 0..KILLS {
         let backend = if number % 2 == 0 { "sandbox" } else { "local" };
@@ -79,20 +79,20 @@ pub(in crate::bench) fn inside(args: &[String]) -> Result<ExitCode> {
             _ => (format!("background {}", number % 8), &["--background", "--", "sleep 1"], usual),
         };
         let mut child = exec(hermes, backend, &session, words).spawn()?;
-        std::thread::sleep(span.mul_f64(chance()));
+        std::thread::sleep(span.mul_f64(random_fraction()));
         running += u32::from(child.try_wait()?.is_none());
         child.kill()?;
         child.wait()?;
     }
-    let there = world()?.difference(&before).filter(|one| one.starts_with("process")).count();
+    let there = list_resources()?.difference(&before).filter(|one| one.starts_with("process")).count();
     ensure!(there > 0, "nothing was running after the last kill, so nothing is proved");
-    // Directories of places that are gone hold nothing and nobody, and are swept away on occasion.
+    // Run directories of ended environments are empty and removed by the next hermes.
     let is_swept = |one: &String| one.starts_with(&format!("file {RUN}/"));
-    let mut lifetime = settle(&before, |left| left.iter().all(is_swept))?;
+    let mut lifetime = wait_for_leftovers(&before, |left| left.iter().all(is_swept))?;
     lifetime.retain(|one| !is_swept(one));
     let status = with_home(Command::new(hermes).args(["sandbox", "prune"])).status()?;
     ensure!(status.success(), "hermes sandbox prune ended with {status}");
-    let prune = settle(&before, BTreeSet::is_empty)?;
+    let prune = wait_for_leftovers(&before, BTreeSet::is_empty)?;
     println!("{}", json!({ "lifetime": lifetime, "prune": prune, "running": running, "there": there }));
     Ok(ExitCode::SUCCESS)
 }
@@ -113,11 +113,14 @@ fn with_home(command: &mut Command) -> &mut Command {
         .stderr(Stdio::null())
 }
 
-/// Waits until this holds of what is there and was not before, and gives what is left in the end.
-fn settle(before: &BTreeSet<String>, holds: impl Fn(&BTreeSet<String>) -> bool) -> Result<BTreeSet<String>> {
-    let deadline = Instant::now() + LIFETIME + BACKGROUND + PATIENCE;
+/// Waits until the new resources satisfy `holds`, and returns those that are left.
+fn wait_for_leftovers(
+    before: &BTreeSet<String>,
+    holds: impl Fn(&BTreeSet<String>) -> bool,
+) -> Result<BTreeSet<String>> {
+    let deadline = Instant::now() + LIFETIME + BACKGROUND + CLEANUP_TIMEOUT;
     loop {
-        let left = world()?.difference(before).cloned().collect();
+        let left = list_resources()?.difference(before).cloned().collect();
         if holds(&left) || Instant::now() > deadline {
             return Ok(left);
         }
@@ -125,9 +128,9 @@ fn settle(before: &BTreeSet<String>, holds: impl Fn(&BTreeSet<String>) -> bool) 
     }
 }
 
-/// Everything that could be left.
-fn world() -> Result<BTreeSet<String>> {
-    // Those that have ended and were never ours to wait for.
+/// Lists processes, mounts, sockets, files and cgroups.
+fn list_resources() -> Result<BTreeSet<String>> {
+    // Reap adopted children that have ended.
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     let processes = descendants()?;
     let mut found: BTreeSet<String> =
@@ -188,16 +191,17 @@ fn files(directory: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Cgroups of jails that are ours, or nobody's.
+/// Cgroups of our jails, and of jails without a process.
 fn cgroups(directory: &Path, ours: &BTreeMap<u32, String>, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some((keeper, _)) = name.strip_prefix("hermes-jail-").and_then(|name| name.split_once('-')) {
-            let lives = Path::new("/proc").join(keeper).exists();
-            if !lives || keeper.parse().is_ok_and(|keeper| ours.contains_key(&keeper)) {
+        if let Some((supervisor, _)) = name.strip_prefix("hermes-jail-").and_then(|name| name.split_once('-'))
+        {
+            let lives = Path::new("/proc").join(supervisor).exists();
+            if !lives || supervisor.parse().is_ok_and(|supervisor| ours.contains_key(&supervisor)) {
                 found.insert(format!("cgroup {}", entry.path().display()));
             }
         }

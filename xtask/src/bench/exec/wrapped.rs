@@ -37,7 +37,7 @@ pub(super) fn alike(workspace: &str, masked: &[String]) -> Vec<String> {
     let proc = PROC_MASKS.map(|name| format!("/proc/{name}"));
     for text in masked.iter().chain(&proc) {
         let path = Path::new(text);
-        // A link is hidden where it leads, and what is in a private directory is hidden already.
+        // A link is hidden at its target, and the content of a private directory is hidden already.
         if std::fs::canonicalize(path).is_ok_and(|real| real == path) && !path.starts_with("/tmp") {
             words.extend(owned(if path.is_dir() { &["--tmpfs"] } else { &["--ro-bind", "/dev/null"] }));
             words.push(text.clone());

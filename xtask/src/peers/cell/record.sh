@@ -1,4 +1,4 @@
-# Writes down who it is, then becomes the keeper of the cell. Doing this from the inside leaves no moment in
+# Writes its pid and start time, then becomes the supervisor of the cell. Doing this from the inside leaves no moment in
 # which a killed `up` could lose track of a daemon. The start time tells this process from a later one with the
 # same number, and the boot id tells this boot from the next.
 # Arguments: the record, the fingerprint of the cell, then the command to become.

@@ -1,9 +1,9 @@
-//! Sides that are measured beside each other.
+//! Comparison of several programs.
 //!
-//! Every side is a process that answers questions with figures, see [`side`]. They are asked in turns, and what
-//! counts is the ratio of the medians.
+//! Each is a process that answers requests with figures, see [`subject`]. They run in turns, and the ratio of the
+//! medians counts.
 
-mod side;
+mod subject;
 pub(super) mod table;
 
 use std::ffi::OsString;
@@ -16,27 +16,27 @@ use serde_json::Value;
 
 use super::{python_hermes, target};
 use crate::root;
-use side::Side;
+use subject::SubjectProcess;
 use table::{Format, Row};
 
-/// Tells the installation that is measured from others; hermes has it in a file of its home.
+/// The id of the measured installation; hermes reads it from a file in its home.
 const INSTALL: &str = "be4c4000000000000000000000000000";
 
 pub(super) type Group = fn(&mut Bench) -> Result<Vec<Row>>;
 
-/// What is measured.
-pub(super) struct Contest {
+/// One benchmark command.
+pub(super) struct Comparison {
     /// The word after `bench`.
     pub(super) name: &'static str,
-    /// The Python program, which times what it is asked for.
+    /// The Python script that measures the Python program.
     pub(super) driver: &'static str,
     pub(super) groups: &'static [(&'static str, Group)],
-    /// What all sides find in their environment.
+    /// Variables for all measured processes.
     pub(super) env: Vec<(&'static str, OsString)>,
 }
 
-impl Contest {
-    pub(super) fn hold(self, args: &[String]) -> Result<ExitCode> {
+impl Comparison {
+    pub(super) fn run(self, args: &[String]) -> Result<ExitCode> {
         let usage = format!("usage: cargo xtask bench {} [--only NAME] [--json]", self.name);
         let (mut only, mut format) = (None, Format::Table);
         let mut words = args.iter().map(String::as_str);
@@ -65,12 +65,12 @@ impl Contest {
     }
 }
 
-/// Steps that wait for each other suffer more from others than a single one.
+/// Several processes that wait for each other suffer more from load than a single one.
 fn warn_of_load() -> Result<()> {
     let text = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = text.split(' ').next().unwrap_or_default().parse()?;
     let processors = std::thread::available_parallelism()?.get();
-    // Of the last minute, to which we contribute one or two ourselves.
+    // The average of the last minute includes one or two processes of ours.
     if load > processors as f64 + 1.0 {
         eprintln!(
             "the machine is busy (load {load} on {processors} processors): ratios look worse than they are"
@@ -79,21 +79,21 @@ fn warn_of_load() -> Result<()> {
     Ok(())
 }
 
-/// Everything that is measured, with a home of its own.
+/// The measured processes and their directory.
 pub(super) struct Bench {
-    /// This `hermes`, linked into a program that answers.
-    ours: Side,
-    /// The Python program, once it is wanted.
-    theirs: Option<Side>,
+    /// A program that links this `hermes`.
+    ours: SubjectProcess,
+    /// The Python program, started on first use.
+    theirs: Option<SubjectProcess>,
     driver: &'static str,
     env: Vec<(&'static str, OsString)>,
     pub(super) hermes: PathBuf,
     pub(super) folder: Folder,
 }
 
-/// Who is asked.
+/// The measured program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum Subject {
     Ours,
     Theirs,
 }
@@ -110,50 +110,50 @@ impl Bench {
         command.env("HERMES_HOME", folder.home()).env("XDG_RUNTIME_DIR", folder.run());
         command.current_dir(folder.workspace("workspace")?);
         command.envs(env.clone());
-        let ours = Side::start(&mut command)?;
+        let ours = SubjectProcess::start(&mut command)?;
         Ok(Self { ours, theirs: None, driver, env, hermes: release.join("hermes"), folder })
     }
 
-    /// What all sides find in their environment.
+    /// Variables for all measured processes.
     pub(super) fn env(&self) -> &[(&'static str, OsString)] {
         &self.env
     }
 
-    /// One of these, as text.
+    /// One of these variables, as text.
     pub(super) fn variable(&self, name: &str) -> Result<String> {
         let found = self.env.iter().find(|(known, _)| *known == name).context("no such variable")?;
         Ok(found.1.to_str().context("a variable that is not text")?.to_owned())
     }
 
-    pub(super) fn ask(&mut self, who: Who, words: &[&str]) -> Result<Value> {
+    pub(super) fn ask(&mut self, who: Subject, words: &[&str]) -> Result<Value> {
         match who {
-            Who::Ours => self.ours.ask(words),
-            Who::Theirs => self.theirs()?.ask(words),
+            Subject::Ours => self.ours.ask(words),
+            Subject::Theirs => self.theirs()?.ask(words),
         }
     }
 
-    fn theirs(&mut self) -> Result<&mut Side> {
+    fn theirs(&mut self) -> Result<&mut SubjectProcess> {
         if self.theirs.is_none() {
             let workspace = self.folder.workspace("theirs")?;
             let mut command = Command::new(python_hermes()?.with_file_name("python"));
             command.args(["-c", self.driver]).current_dir(&workspace).envs(self.env.clone());
             command.env("HERMES_HOME", &workspace).env("HOME", &workspace);
-            self.theirs = Some(Side::start(&mut command)?);
+            self.theirs = Some(SubjectProcess::start(&mut command)?);
         }
         self.theirs.as_mut().context("the Python program")
     }
 
-    /// Asks everybody in turns and gives the answers of each, in seconds.
-    pub(super) fn take_turns(
+    /// Runs all requests in turns and returns the seconds of each.
+    pub(super) fn run_in_turns(
         &mut self,
         rounds: usize,
-        questions: &[(Who, &[&str])],
+        questions: &[(Subject, &[&str])],
     ) -> Result<Vec<Vec<f64>>> {
         let mut answers = vec![Vec::new(); questions.len()];
         for round in 0..=rounds {
             for ((who, words), answers) in questions.iter().zip(&mut answers) {
                 let seconds = self.ask(*who, words)?["seconds"].as_f64().context("no time")?;
-                // The first round finds caches cold and places not yet made.
+                // The first round has cold caches and creates the environments.
                 if round > 0 {
                     answers.push(seconds);
                 }
@@ -163,7 +163,7 @@ impl Bench {
     }
 }
 
-/// Built together, so that what they share is built once.
+/// Builds both programs at once, so that shared crates are built once.
 fn build() -> Result<()> {
     let status = Command::new(env!("CARGO"))
         .args(["build", "--release", "--quiet", "--package", "hermes-cli", "--bin", "hermes"])
@@ -175,7 +175,7 @@ fn build() -> Result<()> {
     Ok(())
 }
 
-/// A directory that is gone in the end. Its path is short, since those of sockets are.
+/// A temporary directory. Its path is short because socket paths are limited.
 pub(super) struct Folder {
     path: PathBuf,
 }
@@ -220,7 +220,6 @@ impl Drop for Folder {
     }
 }
 
-/// A path as a word of a question.
-pub(super) fn word(path: &Path) -> Result<&str> {
+pub(super) fn path_text(path: &Path) -> Result<&str> {
     path.to_str().context("a path that is not text")
 }

@@ -1,4 +1,4 @@
-//! What was measured, and whether it is good enough.
+//! The measured figures and their bars.
 
 use anyhow::Result;
 use serde_json::json;
@@ -10,7 +10,7 @@ pub(in crate::bench) enum Format {
     Json,
 }
 
-/// What must hold of a figure.
+/// The requirement for a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::bench) enum Bar {
     AtMost(f64),
@@ -25,38 +25,53 @@ pub(in crate::bench) struct Row {
     pub(in crate::bench) samples: usize,
     pub(in crate::bench) median: f64,
     pub(in crate::bench) p99: f64,
-    /// What it is compared with, and the median of that.
-    pub(in crate::bench) beside: Option<(String, f64)>,
-    /// What the bar is for: the ratio of the medians, or the figure itself where there is nothing beside it.
+    /// Name and median of the baseline.
+    pub(in crate::bench) baseline: Option<(String, f64)>,
+    /// The value that the bar applies to: the ratio of the medians, or the figure itself without a baseline.
     pub(in crate::bench) ratio: f64,
     pub(in crate::bench) bar: Bar,
 }
 
 impl Row {
-    /// How many times longer we take than another, which must not be more than this.
-    pub(in crate::bench) fn slower(name: &str, ours: &[f64], other: (&str, &[f64]), most: f64) -> Self {
-        let row = Self::figures(name, "ms", &thousandfold(ours), Bar::AtMost(most));
-        row.beside(other, |ours, other| ours / other)
+    /// We take at most `most` times as long as the baseline.
+    pub(in crate::bench) fn at_most_slower(
+        name: &str,
+        ours: &[f64],
+        other: (&str, &[f64]),
+        most: f64,
+    ) -> Self {
+        let row = Self::figures(name, "ms", &to_milliseconds(ours), Bar::AtMost(most));
+        row.with_baseline(other, |ours, other| ours / other)
     }
 
-    /// How many milliseconds longer we take than another, which must not be more than this.
-    pub(in crate::bench) fn later(name: &str, ours: &[f64], other: (&str, &[f64]), most: f64) -> Self {
-        let row = Self::figures(name, "ms", &thousandfold(ours), Bar::AtMost(most));
-        row.beside(other, |ours, other| ours - other)
+    /// We take at most `most` milliseconds longer than the baseline.
+    pub(in crate::bench) fn at_most_later(
+        name: &str,
+        ours: &[f64],
+        other: (&str, &[f64]),
+        most: f64,
+    ) -> Self {
+        let row = Self::figures(name, "ms", &to_milliseconds(ours), Bar::AtMost(most));
+        row.with_baseline(other, |ours, other| ours - other)
     }
 
-    /// How many times longer another takes, which must not be less than this.
-    pub(in crate::bench) fn faster(name: &str, ours: &[f64], other: (&str, &[f64]), least: f64) -> Self {
-        let row = Self::figures(name, "ms", &thousandfold(ours), Bar::AtLeast(least));
-        row.beside(other, |ours, other| other / ours)
+    /// The baseline takes at least `least` times as long.
+    pub(in crate::bench) fn at_least_faster(
+        name: &str,
+        ours: &[f64],
+        other: (&str, &[f64]),
+        least: f64,
+    ) -> Self {
+        let row = Self::figures(name, "ms", &to_milliseconds(ours), Bar::AtLeast(least));
+        row.with_baseline(other, |ours, other| other / ours)
     }
 
-    /// How many times longer another takes, for the reader to know.
-    pub(in crate::bench) fn shown(name: &str, ours: &[f64], other: (&str, &[f64])) -> Self {
-        Self::faster(name, ours, other, 0.0)
+    /// How many times longer the baseline takes, without a bar.
+    pub(in crate::bench) fn for_information(name: &str, ours: &[f64], other: (&str, &[f64])) -> Self {
+        Self::at_least_faster(name, ours, other, 0.0)
     }
 
-    /// What part of another's this is, which must not be more than this.
+    /// Our figure is at most this fraction of the baseline's.
     pub(in crate::bench) fn share(
         name: &str,
         unit: &'static str,
@@ -65,10 +80,10 @@ impl Row {
         most: f64,
     ) -> Self {
         let row = Self::figures(name, unit, &[ours], Bar::AtMost(most));
-        Self { ratio: ours / other.1, beside: Some((other.0.to_owned(), other.1)), ..row }
+        Self { ratio: ours / other.1, baseline: Some((other.0.to_owned(), other.1)), ..row }
     }
 
-    /// Figures that have a bar themselves.
+    /// Figures with a bar of their own.
     pub(in crate::bench) fn figures(name: &str, unit: &'static str, figures: &[f64], bar: Bar) -> Self {
         let mut sorted = figures.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -81,16 +96,16 @@ impl Row {
             samples: sorted.len(),
             median: at(50),
             p99: at(99),
-            beside: None,
+            baseline: None,
             ratio: at(50),
             bar,
         }
     }
 
-    fn beside(mut self, (name, times): (&str, &[f64]), ratio: fn(f64, f64) -> f64) -> Self {
-        let other = Self::figures(name, "ms", &thousandfold(times), self.bar).median;
+    fn with_baseline(mut self, (name, times): (&str, &[f64]), ratio: fn(f64, f64) -> f64) -> Self {
+        let other = Self::figures(name, "ms", &to_milliseconds(times), self.bar).median;
         self.ratio = ratio(self.median, other);
-        self.beside = Some((name.to_owned(), other));
+        self.baseline = Some((name.to_owned(), other));
         self
     }
 
@@ -102,8 +117,7 @@ impl Row {
     }
 }
 
-/// Seconds as milliseconds.
-fn thousandfold(seconds: &[f64]) -> Vec<f64> {
+fn to_milliseconds(seconds: &[f64]) -> Vec<f64> {
     seconds.iter().map(|seconds| seconds * 1000.0).collect()
 }
 
@@ -116,7 +130,7 @@ pub(in crate::bench) fn print(rows: &[Row], format: Format) -> Result<()> {
         Format::Table => {
             println!(
                 "| {:47} | {:>5} | {:>11} | {:>8} | {:>24} | {:>7} | {:>8} | {:7} |",
-                "name", "count", "median", "p99", "beside", "ratio", "bar", "verdict"
+                "name", "count", "median", "p99", "baseline", "ratio", "bar", "verdict"
             );
             println!(
                 "|{}|",
@@ -139,14 +153,15 @@ pub(in crate::bench) fn print(rows: &[Row], format: Format) -> Result<()> {
 }
 
 fn line(row: &Row) -> String {
-    let beside = row.beside.as_ref().map_or_else(String::new, |(name, median)| format!("{name} {median:.2}"));
+    let baseline =
+        row.baseline.as_ref().map_or_else(String::new, |(name, median)| format!("{name} {median:.2}"));
     let bar = match row.bar {
         Bar::AtMost(most) => format!("<= {most:.2}"),
         Bar::AtLeast(least) => format!(">= {least:.2}"),
     };
     let verdict = if row.is_met() { "met" } else { "missed" };
     format!(
-        "| {:47} | {:5} | {:7.2} {:3} | {:8.2} | {beside:>24} | {:7.2} | {bar:>8} | {verdict:7} |",
+        "| {:47} | {:5} | {:7.2} {:3} | {:8.2} | {baseline:>24} | {:7.2} | {bar:>8} | {verdict:7} |",
         row.name, row.samples, row.median, row.unit, row.p99, row.ratio
     )
 }
@@ -162,7 +177,7 @@ fn to_json(row: &Row) -> serde_json::Value {
         "samples": row.samples,
         "median": row.median,
         "p99": row.p99,
-        "beside": row.beside.as_ref().map(|(name, median)| json!({ "name": name, "median": median })),
+        "baseline": row.baseline.as_ref().map(|(name, median)| json!({ "name": name, "median": median })),
         "ratio": row.ratio,
         "bar": { "is": bar, "limit": limit },
         "met": row.is_met(),
@@ -176,10 +191,10 @@ mod tests {
     #[test]
     fn a_row_compares_medians_and_knows_its_bar() {
         let (ours, other) = ([0.001, 0.002, 0.009], [0.004, 0.004, 0.001]);
-        let slower = Row::slower("a", &ours, ("b", &other), 0.4);
+        let slower = Row::at_most_slower("a", &ours, ("b", &other), 0.4);
         assert_eq!((slower.median, slower.ratio, slower.is_met()), (2.0, 0.5, false));
-        let faster = Row::faster("a", &ours, ("b", &other), 2.0);
-        assert_eq!((faster.beside.clone(), faster.ratio), (Some(("b".to_owned(), 4.0)), 2.0));
+        let faster = Row::at_least_faster("a", &ours, ("b", &other), 2.0);
+        assert_eq!((faster.baseline.clone(), faster.ratio), (Some(("b".to_owned(), 4.0)), 2.0));
         assert!(faster.is_met());
         assert!(!Row::figures("none", "", &[], Bar::AtMost(1.0)).is_met());
     }

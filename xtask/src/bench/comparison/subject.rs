@@ -1,4 +1,4 @@
-//! A process that is asked, one line of JSON after the other.
+//! A measured process: one JSON line per request and per response.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,36 +6,36 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// It ends itself when nobody can ask it any more.
-pub(super) struct Side {
+/// The process exits when its standard input closes.
+pub(super) struct SubjectProcess {
     child: Child,
-    questions: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    requests: Option<ChildStdin>,
+    responses: BufReader<ChildStdout>,
 }
 
-impl Side {
+impl SubjectProcess {
     pub(super) fn start(command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
         let answers = BufReader::new(child.stdout.take().context("its output")?);
-        Ok(Self { questions: child.stdin.take(), answers, child })
+        Ok(Self { requests: child.stdin.take(), responses: answers, child })
     }
 
     pub(super) fn ask(&mut self, words: &[&str]) -> Result<Value> {
-        let questions = self.questions.as_mut().context("its input")?;
-        writeln!(questions, "{}", serde_json::to_string(words)?).context("a side that has ended")?;
+        let questions = self.requests.as_mut().context("its input")?;
+        writeln!(questions, "{}", serde_json::to_string(words)?).context("the process has ended")?;
         let mut answer = String::new();
-        self.answers.read_line(&mut answer)?;
+        self.responses.read_line(&mut answer)?;
         ensure!(!answer.is_empty(), "no answer to {words:?}");
         Ok(serde_json::from_str(&answer)?)
     }
 }
 
-impl Drop for Side {
+impl Drop for SubjectProcess {
     fn drop(&mut self) {
-        self.questions = None;
+        self.requests = None;
         if let Err(error) = self.child.wait() {
-            eprintln!("a side could not be waited for: {error}");
+            eprintln!("cannot wait for a measured process: {error}");
         }
     }
 }
