@@ -63,6 +63,7 @@ fn flatten(stream: TokenStream, is_test: bool, tokens: &mut Vec<Token>) {
         let is_test = is_test || in_test_item;
         match tree {
             TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                trees.next_if(|next| matches!(next, TokenTree::Punct(bang) if bang.as_char() == '!'));
                 let attribute = match trees.peek() {
                     Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket => group.clone(),
                     _ => {
