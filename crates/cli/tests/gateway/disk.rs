@@ -65,7 +65,7 @@ async fn a_failure_because_of_a_full_disk_is_reported_later() {
     assert_eq!(env.replies(ann), Vec::<String>::new());
     make_room(&env);
     let prompt = env.wait_for_replies(ann, 1).await;
-    assert!(prompt[0].contains("there is no space left on the disk"), "{prompt:?}");
+    assert!(prompt[0].contains("no space left on device"), "{prompt:?}");
     // The interrupted turn is resumed first.
     env.send(env.ann, ann, "two");
     env.wait_for_message(ann, "the next answer", |seen| seen.text == "echo: two").await;

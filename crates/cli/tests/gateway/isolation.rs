@@ -88,7 +88,7 @@ async fn an_environment_that_cannot_mount_the_shared_directory_is_refused_at_sta
     let run = env.run(&["gateway", "run"]);
     assert_eq!(run.status.code(), Some(3));
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    assert!(said.contains("gateway.shared_home: places of the local backend"), "{said}");
+    assert!(said.contains("gateway.shared_home: environments of the local backend"), "{said}");
     assert!(said.contains("gateway.terminal_backend sandbox"), "{said}");
 }
 
@@ -115,7 +115,7 @@ async fn sessions_of_one_chat_are_not_in_another() {
         env.server.send_text(env.bob, bob, &words);
     }
     let said = env.wait_for_replies(bob, 3).await;
-    let none = |name: &str| format!("there is no session `{name}`");
+    let none = |name: &str| format!("no session matches `{name}`");
     assert_eq!(said, ["No conversations yet.".to_owned(), none(&id), none("ann's plan")]);
     env.server.send_text(env.bob, bob, "hello");
     assert_eq!(env.wait_for_replies(bob, 4).await[3], "echo: hello");
