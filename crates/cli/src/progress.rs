@@ -12,7 +12,7 @@ use crate::screen::truncate;
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 /// Characters of the bar.
 const BAR_WIDTH: usize = 24;
-/// The width of a terminal that does not say.
+/// The width of a terminal that reports none.
 const DEFAULT_COLUMNS: usize = 80;
 /// Back to the beginning of the line, which is made empty.
 const ERASE_LINE: &str = "\r\u{1b}[K";
@@ -104,9 +104,11 @@ fn progress_counts(progress: &PullProgress) -> String {
     format!("{} of {} layers, {bytes} of {total}", progress.downloaded_layers(), progress.layers.len())
 }
 
-/// As much of a line as does not wrap.
+/// Truncates a line so that it does not wrap.
 fn fit_terminal(line: &str) -> String {
-    let columns = tcgetwinsize(io::stderr()).map_or(DEFAULT_COLUMNS, |window| usize::from(window.ws_col));
+    let columns = tcgetwinsize(io::stderr()).map_or(0, |window| usize::from(window.ws_col));
+    // A pseudo terminal may report no size.
+    let columns = if columns == 0 { DEFAULT_COLUMNS } else { columns };
     truncate(line, columns.max(2) - 1)
 }
 

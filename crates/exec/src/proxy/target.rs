@@ -163,9 +163,9 @@ mod tests {
             ("metadata.google.internal", "is not a public address (cloud metadata)"),
             ("printer.local", "is not a public address (private)"),
             ("intranet", "is not a public address (private)"),
-            ("example.com\0.evil.example", "is invalid: host has characters that no name has"),
+            ("example.com\0.evil.example", "is invalid: host has characters that are not allowed in a name"),
             ("", "is invalid: host is empty"),
-            ("user@example.com", "is invalid: host has characters that no name has"),
+            ("user@example.com", "is invalid: host has characters that are not allowed in a name"),
         ] {
             let refused = connect(host, 80).await.unwrap_err();
             assert_eq!(refused.to_string(), expected, "{host:?}");
