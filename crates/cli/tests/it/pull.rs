@@ -258,7 +258,7 @@ fn a_locked_registry_is_told_who_asks_and_nobody_else_is() {
         desk.log_in(&host, "dXNlcjphP2I+Y35k");
         let unsendable = desk.pull(&image);
         assert!(
-            unsendable.code == Some(5) && unsendable.err.contains("cannot be sent"),
+            unsendable.code == Some(5) && unsendable.err.contains("cannot be encoded for the engine"),
             "{}: {unsendable:?}",
             engine.name
         );
