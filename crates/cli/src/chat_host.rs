@@ -14,8 +14,8 @@ use hermes_types::{BackendName, EntryPoint, Person, SessionKey, Timestamp};
 use tokio::sync::Notify;
 
 use crate::Context;
-use crate::ask::owner;
-use crate::backends;
+use crate::approval::owner;
+use crate::backend_health;
 use crate::command::config::refuse_managed;
 use hermes_config::change;
 use hermes_config::failure::{Failure, FailureKind};
@@ -30,7 +30,7 @@ const MODEL: &str = "model.default";
 /// Makes sure that commands of chats can run where they are to.
 pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
     let backend = chat_backend(config);
-    let Usability::Unusable(trouble) = backends::probe(context, config, backend).usability else {
+    let Usability::Unusable(trouble) = backend_health::probe(context, config, backend).usability else {
         return Ok(());
     };
     let failure = Failure::new(
@@ -94,7 +94,7 @@ impl ChatHouse {
 
     /// Why nobody could be answered now, if so. The model may come later.
     pub(crate) fn trouble(&self) -> Option<Failure> {
-        model::mind(&self.context, &self.config, self.client.clone(), None).err()
+        model::model_config(&self.context, &self.config, self.client.clone(), None).err()
     }
 
     /// Waits until somebody wants hermes to start anew.
@@ -146,7 +146,7 @@ impl SessionHost for ChatHouse {
 
     fn model_for(&self, model: Option<&str>) -> Result<ModelConfig, Error> {
         let preferred = self.preferred.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        model::mind(&self.context, &self.config, self.client.clone(), model.or(preferred.as_deref()))
+        model::model_config(&self.context, &self.config, self.client.clone(), model.or(preferred.as_deref()))
             .map_err(|failure| Error::Host(in_words(&failure)))
     }
 

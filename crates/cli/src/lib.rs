@@ -4,9 +4,9 @@
 //! home (`hermes_config`) and calls the module in `command` that has the name of the subcommand. A command that
 //! cannot do its work returns a `Failure`, whose kind decides the exit code.
 
+mod approval;
 pub mod args;
-mod ask;
-mod backends;
+mod backend_health;
 mod chat_host;
 mod command;
 mod keyboard;
@@ -27,8 +27,8 @@ use std::sync::Arc;
 use clap::Parser;
 use clap::error::ErrorKind;
 
+use approval::Consent;
 use args::{Args, Command, GatewayAction};
-use ask::Consent;
 use command::doctor::DoctorMode;
 use hermes_config::ConfigContext;
 use hermes_config::failure::{Failure, FailureKind};
@@ -99,7 +99,7 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
         Command::Doctor { live, yes } => {
             let depth = match (live, yes) {
                 (false, _) => DoctorMode::Offline,
-                (true, false) => DoctorMode::Live(Consent::Nobody),
+                (true, false) => DoctorMode::Live(Consent::Unavailable),
                 (true, true) => DoctorMode::Live(Consent::Given),
             };
             command::doctor::run(context, depth)

@@ -15,7 +15,7 @@ use hermes_exec::{OpenPlace, ResolvedPlace, TreeStatus};
 
 use crate::Context;
 use crate::command::{fill_pool, keep_proxy};
-use crate::progress::{PlainOutput, PullView};
+use crate::progress::{PullOutput, PullView};
 
 /// Opens a place. A missing image is pulled first, with progress for the user.
 pub(crate) async fn open(
@@ -28,7 +28,7 @@ pub(crate) async fn open(
     let opened = plan.open_with_pull(&settings, |event| match event {
         PullEvent::Started { image } => {
             tracing::info!(image, "pulling");
-            progress = Some(PullView::new(image, PlainOutput::Start));
+            progress = Some(PullView::new(image, PullOutput::Start));
         }
         PullEvent::CredentialsUnavailable(error) => context.screen.warn(&credentials_warning(error)),
         PullEvent::Progress { progress: state, .. } => {
@@ -112,7 +112,7 @@ async fn close(
 }
 
 /// Leaves the place as its session wants it left, if it was opened at all.
-pub(crate) async fn leave(
+pub(crate) async fn release_place(
     context: &Context,
     request: &PlaceRequest,
     plan: &ResolvedPlace,

@@ -19,7 +19,7 @@ const ERASE_LINE: &str = "\r\u{1b}[K";
 
 /// What is said where there is no terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PlainOutput {
+pub(crate) enum PullOutput {
     /// That it begins.
     Start,
     /// Also each layer.
@@ -29,7 +29,7 @@ pub(crate) enum PlainOutput {
 /// A pull that somebody may be watching.
 pub(crate) struct PullView {
     image: String,
-    plain: PlainOutput,
+    plain: PullOutput,
     is_terminal: bool,
     /// When the line was drawn last.
     last_draw: Option<Instant>,
@@ -38,7 +38,7 @@ pub(crate) struct PullView {
 }
 
 impl PullView {
-    pub(crate) fn new(image: &str, plain: PlainOutput) -> Self {
+    pub(crate) fn new(image: &str, plain: PullOutput) -> Self {
         let image_name = image.to_owned();
         let watched = Self {
             image: image_name,
@@ -61,7 +61,7 @@ impl PullView {
                 self.last_draw = Some(Instant::now());
                 self.write(&format!("{ERASE_LINE}{}", fit_terminal(&progress_line(&self.image, progress))));
             }
-        } else if self.plain == PlainOutput::Layers && progress.downloaded_layers() > self.layers_printed {
+        } else if self.plain == PullOutput::Layers && progress.downloaded_layers() > self.layers_printed {
             self.layers_printed = progress.downloaded_layers();
             self.write(&format!("{}\n", progress_counts(progress)));
         }

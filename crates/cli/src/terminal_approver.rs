@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::ask::{Consent, NO_TERMINAL, owner, reasons};
+use crate::approval::{Consent, NO_TERMINAL, owner, print_reasons};
 use crate::keyboard::{Keyboard, next_line};
 use crate::screen::{OutputFormat, Screen, Tone, one_line};
 use crate::turn_view::{QuestionEnd, TurnView};
@@ -40,7 +40,7 @@ impl TerminalApprover {
 
     /// Whether somebody can type an answer.
     pub(crate) fn can_answer(&self) -> bool {
-        self.consent != Consent::Nobody && io::stdin().is_terminal() && io::stderr().is_terminal()
+        self.consent != Consent::Unavailable && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
     /// The keyboard, if somebody is at it.
@@ -137,7 +137,7 @@ impl Approver for TerminalApprover {
                 parse_choice(&line.unwrap_or_default(), lasting)
             } else {
                 if self.screen.format == OutputFormat::Text {
-                    reasons(self.screen, question);
+                    print_reasons(self.screen, question);
                 }
                 Choice::Deny { reason: Some(NO_TERMINAL.to_owned()) }
             };

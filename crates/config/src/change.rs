@@ -97,7 +97,9 @@ pub fn set(home: &Path, name: &str, text: &str) -> Result<KeyChange, ChangeError
         ChangeTarget::File { key, path } => {
             let value = check_value(key, &path, text)?;
             let file = config_path(home);
-            change_file(&acquire_lock(home)?, &file, FileMode::Kept, |old| set_in(old, key, &path, &value))?;
+            change_file(&acquire_lock(home)?, &file, FileMode::Preserve, |old| {
+                set_in(old, key, &path, &value)
+            })?;
             Ok(KeyChange { name: edit::dotted_path(&path), file, shown: Some(value) })
         }
     }
@@ -120,7 +122,7 @@ pub fn unset(home: &Path, name: &str) -> Result<KeyChange, ChangeError> {
             if path.len() == path_steps(key.path).len() {
                 remove_from_file(&lock, home, key)?;
             } else {
-                change_file(&lock, &file, FileMode::Kept, |old| edit::unset(old, &path))?;
+                change_file(&lock, &file, FileMode::Preserve, |old| edit::unset(old, &path))?;
             }
             Ok(KeyChange { name: edit::dotted_path(&path), file, shown: None })
         }
@@ -208,7 +210,7 @@ fn set_in(old: &str, key: &ConfigKey, path: &[PathStep], value: &Value) -> Resul
 
 fn remove_from_file(lock: &ConfigLock, home: &Path, key: &ConfigKey) -> Result<(), ChangeError> {
     let file = config_path(home);
-    change_file(lock, &file, FileMode::Kept, |old| {
+    change_file(lock, &file, FileMode::Preserve, |old| {
         let root = yaml::parse(old).map_err(EditError::Unreadable)?;
         if key.path == "model.default"
             && root.get("model").is_some_and(|n| matches!(n.kind, NodeKind::Scalar { .. }))

@@ -9,14 +9,14 @@ use std::ops::Range;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DotEnv {
     /// The values, in file order; of two with one name the later counts.
-    pub entries: Vec<DotEnvLine>,
+    pub entries: Vec<DotEnvEntry>,
     /// The lines that could not be read.
-    pub bad: Vec<BadLine>,
+    pub invalid_lines: Vec<InvalidLine>,
 }
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DotEnvLine {
+pub struct DotEnvEntry {
     /// The name.
     pub name: String,
     /// The value, unquoted.
@@ -31,11 +31,11 @@ pub struct DotEnvLine {
 
 /// One line that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadLine {
+pub struct InvalidLine {
     /// Its number, from 1.
     pub line: usize,
     /// What is wrong with it. The line itself may hold a secret and is not repeated.
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 impl DotEnv {
@@ -56,7 +56,7 @@ impl DotEnv {
                         next = entry.whole.end;
                         file.entries.push(entry);
                     }
-                    Err(why) => file.bad.push(BadLine { line, why }),
+                    Err(why) => file.invalid_lines.push(InvalidLine { line, reason: why }),
                 }
             }
             next = skip_break(text, next);
@@ -67,7 +67,7 @@ impl DotEnv {
     }
 
     /// The value of a name, if there is one.
-    pub fn get(&self, name: &str) -> Option<&DotEnvLine> {
+    pub fn get(&self, name: &str) -> Option<&DotEnvEntry> {
         self.entries.iter().rev().find(|entry| entry.name == name)
     }
 }
@@ -98,7 +98,7 @@ fn splice(text: &str, span: Range<usize>, with: &str) -> String {
     [before.unwrap_or_default(), with, after.unwrap_or_default()].concat()
 }
 
-fn read_line(text: &str, start: usize, end: usize) -> Result<DotEnvLine, &'static str> {
+fn read_line(text: &str, start: usize, end: usize) -> Result<DotEnvEntry, &'static str> {
     let content = text.get(start..end).unwrap_or_default();
     let equals = content.find('=').ok_or("there is no `=`")?;
     let left = content.get(..equals).unwrap_or_default().trim();
@@ -136,7 +136,7 @@ fn read_line(text: &str, start: usize, end: usize) -> Result<DotEnvLine, &'stati
         return Err("it is not UTF-8");
     }
     let whole = start..line_end(text, span.end);
-    Ok(DotEnvLine { name: name.to_owned(), value, line: 0, span, whole })
+    Ok(DotEnvEntry { name: name.to_owned(), value, line: 0, span, whole })
 }
 
 /// The value between quotes and the byte behind the closing one.
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_bad_line_is_named_and_the_rest_is_kept() {
         let file = DotEnv::parse("A=1\nnonsense\n9X=1\nB=\"open\nC=3\nD='x' y\nE=5\n");
-        let bad: Vec<_> = file.bad.iter().map(|bad| (bad.line, bad.why)).collect();
+        let bad: Vec<_> = file.invalid_lines.iter().map(|bad| (bad.line, bad.reason)).collect();
         assert_eq!(
             bad,
             [
@@ -260,7 +260,7 @@ mod tests {
         fn any_value_survives_any_file(before in "(?s).{0,80}", value in "(?s)[^\0]{0,60}") {
             let text = set(&before, "THE_NAME", &value);
             // A quote the file never closed before can only swallow what is appended.
-            prop_assume!(!DotEnv::parse(&before).bad.iter().any(|bad| bad.why.contains("quote")));
+            prop_assume!(!DotEnv::parse(&before).invalid_lines.iter().any(|bad| bad.reason.contains("quote")));
             prop_assume!(!value.contains('\u{fffd}'));
             prop_assert_eq!(DotEnv::parse(&text).get("THE_NAME").map(|e| e.value.clone()), Some(value));
             let others = |text: &str| {

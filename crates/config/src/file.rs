@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileMode {
     /// Those it had; a new file is the owner's alone.
-    Kept,
+    Preserve,
     /// The owner's alone, whatever it had.
     Private,
 }
@@ -35,7 +35,7 @@ pub struct ConfigLock {
 impl ConfigLock {
     /// Waits for the lock of this home, which is made if it is not there.
     pub fn acquire(home: &Path) -> io::Result<Self> {
-        make_home(home)?;
+        create_private_dir(home)?;
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -49,7 +49,7 @@ impl ConfigLock {
 }
 
 /// Makes the home, for its owner alone.
-pub fn make_home(home: &Path) -> io::Result<()> {
+pub fn create_private_dir(home: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(home)
 }
@@ -135,7 +135,7 @@ mod tests {
         let link = home.path().join("config.yaml");
         std::os::unix::fs::symlink("real.yaml", &link).unwrap();
         let lock = ConfigLock::acquire(home.path()).unwrap();
-        lock.write(&link, b"a: 2\n", FileMode::Kept).unwrap();
+        lock.write(&link, b"a: 2\n", FileMode::Preserve).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "a: 2\n");
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
@@ -148,7 +148,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let lock = ConfigLock::acquire(home.path()).unwrap();
         let missing = home.path().join("nowhere").join("config.yaml");
-        lock.write(&missing, b"x", FileMode::Kept).unwrap_err();
+        lock.write(&missing, b"x", FileMode::Preserve).unwrap_err();
         let names: Vec<_> = fs::read_dir(home.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, [".config.lock"]);
     }

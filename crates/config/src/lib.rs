@@ -228,8 +228,8 @@ fn read_dotenv(path: &Path, problems: &mut Vec<Problem>) -> DotEnv {
         Ok(None) => DotEnv::default(),
         Ok(Some(bytes)) => {
             let dotenv = DotEnv::parse(&String::from_utf8_lossy(&bytes));
-            for bad in &dotenv.bad {
-                report(Severity::Warning, bad.line, format!("{}; the line is ignored", bad.why));
+            for bad in &dotenv.invalid_lines {
+                report(Severity::Warning, bad.line, format!("{}; the line is ignored", bad.reason));
             }
             dotenv
         }

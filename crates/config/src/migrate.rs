@@ -18,7 +18,7 @@ pub struct MigrationResult {
     /// The new text of `.env`.
     pub dotenv: String,
     /// One line for each change.
-    pub done: Vec<String>,
+    pub changes: Vec<String>,
 }
 
 type Migration = fn(&mut MigrationDraft) -> Result<(), EditError>;
@@ -60,7 +60,7 @@ pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<MigrationResult,
     if from != CONFIG_VERSION {
         draft.set("_config_version", json!(CONFIG_VERSION))?;
     }
-    Ok(MigrationResult { config: draft.text, dotenv: draft.dotenv, done: draft.done })
+    Ok(MigrationResult { config: draft.text, dotenv: draft.dotenv, changes: draft.done })
 }
 
 /// A file on its way.

@@ -139,7 +139,7 @@ pub fn places(context: &ConfigContext, config: &Config) -> Places {
 pub fn place_failure(error: hermes_exec::Error) -> Failure {
     let failure = Failure::new(FailureKind::Unavailable, error.to_string());
     match &error {
-        hermes_exec::Error::Engine(fault) => engine::told(fault),
+        hermes_exec::Error::Engine(fault) => engine::engine_failure(fault),
         hermes_exec::Error::TooManyPlaces { .. } => failure
             .hint("Run `hermes sandbox prune` to remove idle environments.")
             .hint("Set `terminal.max_places` to change the limit."),

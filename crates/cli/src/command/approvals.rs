@@ -10,8 +10,8 @@ use hermes_types::{Attendance, BackendName, Choice, EntryPoint, Job, Origin, Ses
 use serde_json::json;
 
 use crate::Context;
+use crate::approval;
 use crate::args::ApprovalsAction;
-use crate::ask;
 use crate::command::config::settings;
 use crate::screen::{OutputFormat, Tone};
 use hermes_config::failure::Failure;
@@ -42,7 +42,7 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
     let config = settings(context)?;
     let backend = backend.unwrap_or(config.terminal.backend);
     let (place, cwd) = resolve::judged_place(context, config, backend)?;
-    let owner = ask::owner();
+    let owner = approval::owner();
     let origin = Origin {
         attendance: Attendance::Attended(vec![owner.clone()]),
         person: owner,

@@ -23,10 +23,10 @@ use hermes_types::{Attendance, BackendName, EntryPoint};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
+use crate::approval::{Consent, owner};
 use crate::args::ChatArgs;
-use crate::ask::{Consent, owner};
 use crate::command::config::settings;
-use crate::place::leave;
+use crate::place::release_place;
 use crate::screen::{OutputFormat, Tone, one_line};
 use crate::terminal;
 use crate::terminal_approver::TerminalApprover;
@@ -114,7 +114,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     let hands = talk.close(done.as_ref().is_ok_and(|done| done.is_over)).await;
     if hands.as_ref().is_some_and(ToolContext::has_open_place) {
         let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
-        leave(context, &place, &plan, &session, hands).await?;
+        release_place(context, &place, &plan, &session, hands).await?;
         // What it could not remove the next one tries again.
         if let Err(error) = reaper.finish().await {
             tracing::warn!(%error, "leftovers of places could not be removed");

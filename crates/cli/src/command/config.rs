@@ -357,7 +357,7 @@ fn migrate(context: &Context, run: MigrationRun) -> Result<ExitCode, Failure> {
     let mut backups = Vec::new();
     if run == MigrationRun::Real {
         for (path, before, after, mode) in [
-            (&config_path, &old, &done.config, FileMode::Kept),
+            (&config_path, &old, &done.config, FileMode::Preserve),
             (&dotenv_path, &old_dotenv, &done.dotenv, FileMode::Private),
         ] {
             if before != after {
@@ -370,17 +370,17 @@ fn migrate(context: &Context, run: MigrationRun) -> Result<ExitCode, Failure> {
     if screen.format == OutputFormat::Json {
         let applied = run == MigrationRun::Real;
         screen.json(&json!({
-            "from": from, "to": keys::CONFIG_VERSION, "changes": done.done, "applied": applied, "backups": backups,
+            "from": from, "to": keys::CONFIG_VERSION, "changes": done.changes, "applied": applied, "backups": backups,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if done.done.is_empty() {
+    if done.changes.is_empty() {
         screen.line(&format!("{} is up to date (version {from})", config_path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
     screen.text(&diff(context, &old, &done.config))?;
     // Values of the secrets file are not printed, so there is no diff of it.
-    for change in done.done.iter().filter(|change| change.ends_with("from .env")) {
+    for change in done.changes.iter().filter(|change| change.ends_with("from .env")) {
         screen.line(change)?;
     }
     match run {
@@ -436,7 +436,7 @@ fn edit(context: &Context) -> Result<ExitCode, Failure> {
             "# See `hermes config schema --markdown` for all keys.\n_config_version: {}\n",
             keys::CONFIG_VERSION
         );
-        lock.write(&path, start.as_bytes(), FileMode::Kept)?;
+        lock.write(&path, start.as_bytes(), FileMode::Preserve)?;
     }
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| context.variable(name)).unwrap_or("vi");
     let mut words = editor.split_whitespace();

@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Context;
-use crate::ask::Consent;
-use crate::backends;
+use crate::approval::Consent;
+use crate::backend_health;
 use crate::command::gateway;
 use crate::screen::{OutputFormat, Tone};
 use hermes_config::failure::{Failure, FailureKind};
@@ -78,8 +78,8 @@ pub(crate) fn run(context: &Context, depth: DoctorMode) -> Result<ExitCode, Fail
     findings.extend(check_space(home));
     if let Some(config) = &context.loaded.config {
         findings.push(model::run(context, config, depth)?);
-        for backend in backends::configured(config) {
-            let health = backends::probe(context, config, backend);
+        for backend in backend_health::configured(config) {
+            let health = backend_health::probe(context, config, backend);
             findings.extend(check_backend(&health));
             if let (DoctorMode::Live(consent), true) = (depth, health.is_usable()) {
                 findings.extend(live::run(context, config, backend, consent)?);

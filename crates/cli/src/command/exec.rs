@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
+use crate::approval::{self, Consent, Decision, RefusalReport};
 use crate::args::ExecArgs;
-use crate::ask::{self, Consent, Decision, Refused};
 use crate::command::config::settings;
 use crate::place::{self, Survivors};
 use crate::screen::{OutputFormat, Tone};
@@ -52,7 +52,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     let (plan, done) = place::with_place(context, config, &request, &session, run).await?;
     match done {
         ExecResult::Ended(outcome) => report(context, &plan, &session.key, args.cwd.as_deref(), &outcome),
-        ExecResult::Refused(refused) => ask::refuse(context, &refused),
+        ExecResult::Refused(refused) => approval::report_refusal(context, &refused),
         ExecResult::Abandoned => Ok(ExitCode::from(130)),
     }
 }
@@ -105,7 +105,7 @@ async fn dry_run(
 /// What became of a command.
 enum ExecResult {
     Ended(Outcome),
-    Refused(Refused),
+    Refused(RefusalReport),
     /// Nothing ran: whoever was asked has gone.
     Abandoned,
 }
@@ -121,7 +121,7 @@ async fn run_in(
     let consent = match (args.yes, args.stdin) {
         (true, _) => Consent::Given,
         (false, false) => Consent::Ask,
-        (false, true) => Consent::Nobody,
+        (false, true) => Consent::Unavailable,
     };
     let mut attempts = 0;
     let mut command = loop {
@@ -130,7 +130,7 @@ async fn run_in(
             None => sandbox.cwd().await.map_err(resolve::place_failure)?,
         };
         let job = Job::shell(command_text(&args.command), cwd);
-        let decision = ask::approve(context, config, plan.place(), plan.session(), job, consent).await?;
+        let decision = approval::approve(context, config, plan.place(), plan.session(), job, consent).await?;
         let permit = match decision {
             Decision::Allowed(permit) => permit,
             Decision::Refused(refused) => return Ok(ExecResult::Refused(refused)),

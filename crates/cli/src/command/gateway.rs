@@ -21,7 +21,7 @@ use crate::chat_host::{self, ChatHouse};
 use crate::command::config::settings;
 use crate::screen::OutputFormat;
 use hermes_config::failure::{Failure, FailureKind};
-use hermes_config::file::make_home;
+use hermes_config::file::create_private_dir;
 use hermes_config::keys::{Config, ResetMode};
 use hermes_config::resolve;
 use hermes_config::resolve::chat::{self, ChatAccount};
@@ -61,7 +61,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut restart = signal(SignalKind::user_defined1())?;
     let home = context.home.path();
-    make_home(home)?;
+    create_private_dir(home)?;
     let _lock = locked(service::lock_home(home).await?, "a gateway already serves this home")?;
     if let Some(warning) = local_backend_warning(config) {
         context.screen.warn(&warning);
@@ -89,8 +89,8 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
     let mut supervisor =
         ChannelSupervisor::new(home, store.clone(), Arc::clone(&host) as Arc<dyn SessionHost>)?;
     for account in accounts {
-        let access = account.people(config, &store);
-        let settings = gateway_settings(config, home, account.showing(config));
+        let access = account.access_control(config, &store);
+        let settings = gateway_settings(config, home, account.streaming_options(config));
         supervisor.start(account.channel(&store).await?, access, settings);
     }
     let reaper = host.reap()?;
@@ -181,7 +181,7 @@ fn account_lock(context: &Context, account: &ChatAccount) -> Result<PathBuf, Fai
         None => PathBuf::from(context.variable("HOME").unwrap_or("/")).join(".local/state"),
     };
     let folder = state.join("hermes").join("gateway-locks");
-    make_home(&folder)?;
+    create_private_dir(&folder)?;
     let hash: String =
         Sha256::digest(account.secret().expose()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     Ok(folder.join(format!("{}-{hash}.lock", account.platform().as_str())))

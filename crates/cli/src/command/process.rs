@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
+use crate::approval::{self, Consent, Decision};
 use crate::args::ProcessAction;
-use crate::ask::{self, Consent, Decision};
 use crate::command::config::settings;
 use crate::screen::{OutputFormat, format_age, one_line};
 use hermes_config::failure::{Failure, FailureKind};
@@ -235,7 +235,7 @@ impl One {
             None => {
                 let mut text = String::new();
                 io::stdin().lock().read_to_string(&mut text)?;
-                (text, if consent == Consent::Ask { Consent::Nobody } else { consent })
+                (text, if consent == Consent::Ask { Consent::Unavailable } else { consent })
             }
         };
         let count = text.len();
@@ -254,10 +254,10 @@ impl One {
             let session = SessionKey::new(&self.found.record.session);
             let cwd = String::from_utf8_lossy(&view.cwd).into_owned();
             let job = Job { work: Work::Input(text), cwd };
-            let decision = ask::approve(context, config, place, &session, job, consent).await?;
+            let decision = approval::approve(context, config, place, &session, job, consent).await?;
             let permit = match decision {
                 Decision::Allowed(permit) => permit,
-                Decision::Refused(refused) => return ask::refuse(context, &refused),
+                Decision::Refused(refused) => return approval::report_refusal(context, &refused),
                 Decision::Interrupted => return Ok(ExitCode::from(130)),
             };
             self.processes.write(self.handle.process, permit).await.map_err(resolve::place_failure)?;

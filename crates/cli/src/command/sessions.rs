@@ -14,8 +14,8 @@ use hermes_types::{Arguments, Message, Part, Timestamp};
 use serde_json::{Value, json};
 
 use crate::Context;
+use crate::approval::{Consent, confirm};
 use crate::args::SessionsAction;
-use crate::ask::{Consent, confirm};
 use crate::chat_host;
 use crate::command::config::settings;
 use crate::screen::{OutputFormat, Tone, format_age, one_line};
@@ -72,7 +72,7 @@ async fn run_action(
             let consent = match (yes, stdin().is_terminal() && stderr().is_terminal()) {
                 (true, _) => Consent::Given,
                 (false, true) => Consent::Ask,
-                (false, false) => Consent::Nobody,
+                (false, false) => Consent::Unavailable,
             };
             prune(context, store, before(older_than), consent).await
         }
@@ -369,7 +369,7 @@ async fn prune(
         None => 0,
     };
     if count > 0 && consent != Consent::Given {
-        if consent == Consent::Nobody {
+        if consent == Consent::Unavailable {
             return Err(Failure::new(
                 FailureKind::Refused,
                 format!("{count} sessions would be gone for good"),

@@ -9,8 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::Context;
+use crate::approval::{self, Consent, Decision};
 use crate::args::PlaceArgs;
-use crate::ask::{self, Consent, Decision};
 use crate::command::config::settings;
 use crate::place::{self, Survivors};
 use crate::screen::{OutputFormat, Tone};
@@ -57,10 +57,10 @@ async fn run_shell(
 ) -> Result<ExitCode, Failure> {
     let job = Job::shell(SHELL, place.cwd().await.map_err(resolve::place_failure)?);
     // The command itself is the consent to a shell.
-    let decision = ask::approve(context, config, plan.place(), session, job, Consent::Given).await?;
+    let decision = approval::approve(context, config, plan.place(), session, job, Consent::Given).await?;
     let permit = match decision {
         Decision::Allowed(permit) => permit,
-        Decision::Refused(refused) => return ask::refuse(context, &refused),
+        Decision::Refused(refused) => return approval::report_refusal(context, &refused),
         Decision::Interrupted => return Ok(ExitCode::from(130)),
     };
     let screen = context.screen;

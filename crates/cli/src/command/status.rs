@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Context;
-use crate::backends;
+use crate::backend_health;
 use crate::command::config::usable_config;
 use crate::screen::OutputFormat;
 use hermes_config::LoadedConfig;
@@ -30,10 +30,10 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     let Some(config) = &loaded.config else {
         return Err(Failure::new(FailureKind::Configuration, "the configuration cannot be used"));
     };
-    let standings = BackendName::ALL.map(|backend| backends::probe(context, config, backend));
+    let standings = BackendName::ALL.map(|backend| backend_health::probe(context, config, backend));
     let usable = |backend| standings.iter().any(|s| s.backend == backend && s.is_usable());
     let is_down = super::gateway::platforms(context).iter().any(|(_, health)| health["state"] == "down");
-    let works = !is_down && backends::configured(config).into_iter().all(usable);
+    let works = !is_down && backend_health::configured(config).into_iter().all(usable);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(world(context, config))?;
     let questions = runtime.block_on(questions(context))?;
@@ -163,7 +163,7 @@ fn model(context: &Context, config: &Config, source: Option<&Source>) -> Value {
                 "source": source,
                 "address": first.map(|first| first.base_url.as_str()),
                 "protocol": first.map(|first| first.api.as_str()),
-                "key": models.key_from,
+                "key": models.key_source,
                 "fallbacks": models.chain.iter().skip(1).map(asked).collect::<Vec<_>>(),
                 "problem": null,
             })
@@ -182,7 +182,7 @@ fn model(context: &Context, config: &Config, source: Option<&Source>) -> Value {
 /// that one is missing.
 fn forwarded(loaded: &LoadedConfig, config: &Config) -> Vec<Value> {
     let terminal = &config.terminal;
-    let of_container: &[EnvName] = match backends::configured(config).contains(&BackendName::Docker) {
+    let of_container: &[EnvName] = match backend_health::configured(config).contains(&BackendName::Docker) {
         true => &terminal.docker_forward_env,
         false => &[],
     };

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::Context;
+use crate::approval::{Consent, owner};
 use crate::args::{ToolAction, ToolCallArgs};
-use crate::ask::{Consent, owner};
 use crate::command::config::settings;
 use crate::place;
 use crate::screen::OutputFormat;
@@ -98,7 +98,7 @@ async fn call(
     let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
     let consent = match (args.yes, args.arguments.as_str()) {
         (true, _) => Consent::Given,
-        (false, "-") => Consent::Nobody,
+        (false, "-") => Consent::Unavailable,
         (false, _) => Consent::Ask,
     };
     let stage = Arc::new(TurnView::plain(context.screen));
@@ -128,7 +128,7 @@ async fn call(
         store,
     ));
     let done = call_tool(&hands, &desk, tool, arguments, &watch).await?;
-    place::leave(context, &request, &plan, &session, Some(hands)).await?;
+    place::release_place(context, &request, &plan, &session, Some(hands)).await?;
     // What it could not remove the next one tries again; the call has its own outcome.
     if let Err(error) = reaper.finish().await {
         tracing::warn!(%error, "leftovers of places could not be removed");

@@ -129,7 +129,7 @@ impl ChatAccount {
     }
 
     /// How running turns are displayed.
-    pub fn showing(&self, config: &Config) -> StreamingOptions {
+    pub fn streaming_options(&self, config: &Config) -> StreamingOptions {
         let chosen = match self {
             Self::Discord(_) => &config.display_discord,
         };
@@ -149,7 +149,7 @@ impl ChatAccount {
         }
     }
 
-    pub fn people(&self, config: &Config, store: &Store) -> AccessControl {
+    pub fn access_control(&self, config: &Config, store: &Store) -> AccessControl {
         let rules = match self {
             Self::Discord(_) => discord_rules(config),
         };

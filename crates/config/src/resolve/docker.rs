@@ -40,7 +40,7 @@ pub fn docker(
         Ok(found) => found.address,
         // The gate judges by the mounts and options; no engine needs to exist for that.
         Err(_missing) if making == ResolveMode::Judge => EngineAddress::Unix("/var/run/docker.sock".into()),
-        Err(fault) => return Err(engine::told(&fault)),
+        Err(fault) => return Err(engine::engine_failure(&fault)),
     };
     let ResolvedMounts { binds, volumes, .. } = mounts::mounts(context, config, home, &engine)?;
     let allowed = if terminal.docker_network { terminal.network } else { Some(Network::None) };

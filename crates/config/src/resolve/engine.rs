@@ -29,7 +29,7 @@ pub fn find(context: &ConfigContext, config: &Config) -> Result<DiscoveredEngine
 }
 
 /// What is wrong with the engine, and what to do about it.
-pub fn told(fault: &EngineError) -> Failure {
+pub fn engine_failure(fault: &EngineError) -> Failure {
     let kind = match fault {
         EngineError::Address { .. } | EngineError::Binary { .. } | EngineError::Context { .. } => {
             FailureKind::Configuration

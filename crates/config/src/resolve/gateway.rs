@@ -7,7 +7,7 @@ use hermes_types::{BackendName, MountAccess, Volume, VolumeSource};
 use super::engine;
 use crate::ConfigContext;
 use crate::failure::{Failure, FailureKind};
-use crate::file::make_home;
+use crate::file::create_private_dir;
 use crate::keys::Config;
 
 /// Where places of chats see the directory that they share.
@@ -36,7 +36,7 @@ pub fn shared_volume(context: &ConfigContext, config: &Config) -> Result<Option<
     let is_here = match backend {
         BackendName::Sandbox => true,
         BackendName::Docker => {
-            let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?;
+            let engine = engine::find(context, config).map_err(|fault| engine::engine_failure(&fault))?;
             matches!(engine.address, EngineAddress::Unix(_))
         }
         _ => false,
@@ -50,7 +50,7 @@ pub fn shared_volume(context: &ConfigContext, config: &Config) -> Result<Option<
         return Err(refused(format!("terminal.docker_volumes mounts something else at {SHARED_DIR}")));
     }
     let directory = context.home.path().join("shared");
-    make_home(&directory)?;
+    create_private_dir(&directory)?;
     let Some(path) = directory.to_str() else {
         return Err(refused(format!("{} is not text", directory.display())));
     };

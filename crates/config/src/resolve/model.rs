@@ -21,7 +21,7 @@ pub struct Models {
     pub effort: Option<Effort>,
     pub max_output: Option<u32>,
     /// Where the key of the first one is from; none if it has none.
-    pub key_from: Option<String>,
+    pub key_source: Option<String>,
 }
 
 /// The client for all requests of this process.
@@ -59,7 +59,7 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
         max_attempts: u32::try_from(config.agent.api_max_retries).unwrap_or(u32::MAX),
         openrouter_routing: routing(config),
     };
-    let selected = providers.select(&choice).map_err(|error| fault(&error))?;
+    let selected = providers.select(&choice).map_err(|error| model_failure(&error))?;
     let (mut first, key_from) = (selected.endpoint, selected.key_source);
     let headers = settings.default_headers.0.iter().map(|(name, value)| (name.clone(), Secret::new(value)));
     first.headers.extend(headers);
@@ -84,11 +84,11 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
         keys::Effort::Xhigh => Some(Effort::Xhigh),
     };
     let max_output = settings.max_tokens.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
-    Ok(Models { chain, effort, max_output, key_from })
+    Ok(Models { chain, effort, max_output, key_source: key_from })
 }
 
 /// Something about a model did not work.
-pub fn fault(error: &hermes_model::Error) -> Failure {
+pub fn model_failure(error: &hermes_model::Error) -> Failure {
     let kind = match error.class() {
         None | Some(hermes_model::FailureClass::Auth | hermes_model::FailureClass::ModelNotFound) => {
             FailureKind::Configuration
@@ -126,7 +126,7 @@ fn routing(config: &Config) -> Map<String, Value> {
 }
 
 /// Who answers.
-pub fn mind(
+pub fn model_config(
     context: &ConfigContext,
     config: &Config,
     client: Client,

@@ -4,7 +4,7 @@ use hermes_store::{Error, FILE_NAME, Store};
 
 use crate::ConfigContext;
 use crate::failure::{Failure, FailureKind};
-use crate::file::make_home;
+use crate::file::create_private_dir;
 
 /// The database, if there is one: nothing that only looks makes it.
 pub async fn find(context: &ConfigContext) -> Result<Option<Store>, Failure> {
@@ -14,7 +14,7 @@ pub async fn find(context: &ConfigContext) -> Result<Option<Store>, Failure> {
 /// The database, made where there is none.
 pub async fn open(context: &ConfigContext) -> Result<Store, Failure> {
     let home = context.home.path();
-    make_home(home)
+    create_private_dir(home)
         .map_err(|error| Failure::new(FailureKind::Failed, format!("{}: {error}", home.display())))?;
     Store::open(home.join(FILE_NAME)).await.map_err(store_failure)
 }

@@ -9,7 +9,7 @@ use hermes_types::{Answer, Choice, GrantScope, Person, Timestamp};
 use serde_json::{Value, json};
 
 use crate::Context;
-use crate::ask::owner;
+use crate::approval::owner;
 use crate::screen::{OutputFormat, Tone, format_age, one_line};
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::resolve::store::{find, store_failure};

@@ -18,7 +18,7 @@ use super::slash;
 use crate::keyboard::Keyboard;
 use crate::screen::Screen;
 use hermes_config::failure::Failure;
-use hermes_config::file::make_home;
+use hermes_config::file::create_private_dir;
 
 /// Lines that are remembered.
 const MAX_HISTORY_LINES: usize = 2_000;
@@ -213,7 +213,7 @@ fn join_continued(text: &str) -> String {
 /// The lines of earlier chats, which nobody else may read.
 fn open_history(home: &Path) -> io::Result<FileBackedHistory> {
     let path = home.join(HISTORY_FILE);
-    make_home(home)?;
+    create_private_dir(home)?;
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     FileBackedHistory::with_file(MAX_HISTORY_LINES, path).map_err(io::Error::other)

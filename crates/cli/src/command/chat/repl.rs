@@ -19,7 +19,7 @@ use crate::screen::{OutputFormat, Tone, one_line};
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
 use hermes_config::resolve::agent::system_prompt;
-use hermes_config::resolve::model::{client, mind};
+use hermes_config::resolve::model::{client, model_config};
 use hermes_config::resolve::store::store_failure;
 
 /// Exchanges that are shown again when a conversation goes on.
@@ -55,7 +55,7 @@ impl<'a> Repl<'a> {
         seat: InputLoop<'a>,
         setup: SessionConfig,
     ) -> Self {
-        let mind = mind(context, config, client(context), args.model.as_deref());
+        let mind = model_config(context, config, client(context), args.model.as_deref());
         let hands = Arc::new(ToolContext::new(setup));
         Self { context, config, args, input: seat, tools: hands, model: mind, conversation: None }
     }
@@ -104,9 +104,10 @@ impl<'a> Repl<'a> {
 
     /// Takes up a conversation where it was left.
     pub(super) async fn resume(&mut self, kept: Kept) -> Result<(), Failure> {
-        if let (None, Ok(mind)) =
-            (&self.args.model, mind(self.context, self.config, client(self.context), Some(&kept.model)))
-        {
+        if let (None, Ok(mind)) = (
+            &self.args.model,
+            model_config(self.context, self.config, client(self.context), Some(&kept.model)),
+        ) {
             // The model it was held with answers again, unless its provider is another one now.
             if mind.endpoints.first().is_some_and(|first| first.provider == kept.provider) {
                 self.model = Ok(mind);
@@ -271,7 +272,7 @@ impl<'a> Repl<'a> {
     }
 
     async fn change_model(&mut self, name: &str) -> Result<(), Failure> {
-        match mind(self.context, self.config, client(self.context), Some(name)) {
+        match model_config(self.context, self.config, client(self.context), Some(name)) {
             Err(failure) => self.print_failure(&failure),
             Ok(mind) => {
                 if let Some(conversation) = &mut self.conversation {

@@ -39,7 +39,7 @@ fn code(exit: &StopReason) -> ExitCode {
         StopReason::Answered => ExitCode::SUCCESS,
         StopReason::Interrupted => ExitCode::from(130),
         StopReason::Denied | StopReason::Refused(_) => FailureKind::Refused.code(),
-        StopReason::Failed(error) => model::fault(error).kind.code(),
+        StopReason::Failed(error) => model::model_failure(error).kind.code(),
         StopReason::BudgetExhausted
         | StopReason::Truncated
         | StopReason::EmptyReply

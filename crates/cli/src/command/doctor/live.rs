@@ -23,7 +23,7 @@ use script::{CROWD, DID};
 
 use super::{DoctorFinding, FindingState};
 use crate::Context;
-use crate::ask::{Consent, Decision, approve};
+use crate::approval::{Consent, Decision, approve};
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::resolve::PlaceRequest;

@@ -35,7 +35,7 @@ pub(super) fn run(context: &Context, config: &Config, depth: DoctorMode) -> Resu
 
 fn described(models: &Models) -> String {
     let Some(first) = models.chain.first() else { return "none".to_owned() };
-    let key = match &models.key_from {
+    let key = match &models.key_source {
         Some(from) => format!("key from {from}"),
         None => "no key".to_owned(),
     };
@@ -77,7 +77,7 @@ async fn ask(context: &Context, models: &Models) -> DoctorFinding {
             )
         }
         Ok(Err(error)) => {
-            let failure = model::fault(&error);
+            let failure = model::model_failure(&error);
             let remedy = match failure.hints.is_empty() {
                 true => "see the provider's status page".to_owned(),
                 false => failure.hints.join("; "),

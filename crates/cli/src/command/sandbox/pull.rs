@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::Context;
 use crate::command::config::settings;
-use crate::progress::{PlainOutput, PullView, format_megabytes};
+use crate::progress::{PullOutput, PullView, format_megabytes};
 use crate::screen::OutputFormat;
 use hermes_config::failure::Failure;
 use hermes_config::resolve::image::{pull_options, pull_settings};
@@ -15,10 +15,10 @@ use hermes_config::resolve::{self, engine};
 
 pub(super) async fn pull(image: &str, context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
-    let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?.address;
+    let engine = engine::find(context, config).map_err(|fault| engine::engine_failure(&fault))?.address;
     let settings = pull_settings(context, config);
     let means = pull_options(&settings, image, |message| context.warn(message)).await;
-    let mut watched = PullView::new(image, PlainOutput::Layers);
+    let mut watched = PullView::new(image, PullOutput::Layers);
     let pulled = pull::refresh_image(&engine, image, &means, |progress| watched.show(progress)).await;
     watched.finish();
     let (before, now) = pulled.map_err(resolve::place_failure)?;

@@ -28,18 +28,18 @@ pub(crate) enum Consent {
     /// The person at the terminal.
     Ask,
     /// No person, because the input is used for something else.
-    Nobody,
+    Unavailable,
 }
 
 /// A refusal, and the question that was asked, if any.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusalReport {
     reason: String,
     rules: Vec<String>,
     question: Option<String>,
 }
 
-impl Refused {
+impl RefusalReport {
     fn unasked(refusal: &Refusal) -> Self {
         let rules = match refusal {
             Refusal::Floor(found) | Refusal::Unattended(found) => {
@@ -67,7 +67,7 @@ impl AskedQuestion {
         Self { rules, id: question.id().as_str().to_owned() }
     }
 
-    fn refused(self, refusal: &Refusal) -> Refused {
+    fn refused(self, refusal: &Refusal) -> RefusalReport {
         let reason = match refusal {
             // On the command line only the owner answers.
             Refusal::Person { reason: None, .. } => "you said no".to_owned(),
@@ -77,7 +77,7 @@ impl AskedQuestion {
             Refusal::Person { reason: Some(reason), .. } => format!("you said no: {}", escape(reason)),
             refusal => refusal.to_string(),
         };
-        Refused { reason, rules: self.rules, question: Some(self.id) }
+        RefusalReport { reason, rules: self.rules, question: Some(self.id) }
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) const NO_TERMINAL: &str = "no terminal to ask on; use `--yes` to appr
 /// The decision about a job.
 pub(crate) enum Decision {
     Allowed(Permit),
-    Refused(Refused),
+    Refused(RefusalReport),
     /// The person interrupted the question.
     Interrupted,
 }
@@ -111,7 +111,7 @@ pub(crate) async fn approve(
     match judge_by_rules(&gate, job.clone(), &origin).map_err(failure)? {
         Verdict::Allow(permit) => return Ok(Decision::Allowed(permit)),
         verdict if verdict.can_be_granted() => {}
-        Verdict::Deny(refusal) => return Ok(Decision::Refused(Refused::unasked(&refusal))),
+        Verdict::Deny(refusal) => return Ok(Decision::Refused(RefusalReport::unasked(&refusal))),
         Verdict::Ask(_) => {}
     }
     let desk =
@@ -120,7 +120,7 @@ pub(crate) async fn approve(
     let approvals = Approvals::new(gate, origin, store, Arc::clone(&desk) as Arc<dyn Approver>);
     let question = match approvals.judge(job).await.map_err(failure)? {
         Verdict::Allow(permit) => return Ok(Decision::Allowed(permit)),
-        Verdict::Deny(refusal) => return Ok(Decision::Refused(Refused::unasked(&refusal))),
+        Verdict::Deny(refusal) => return Ok(Decision::Refused(RefusalReport::unasked(&refusal))),
         Verdict::Ask(question) => question,
     };
     let asked = AskedQuestion::new(&question);
@@ -135,7 +135,7 @@ pub(crate) async fn approve(
 }
 
 /// Prints the reasons for a question.
-pub(crate) fn reasons(screen: Screen, question: &Question) {
+pub(crate) fn print_reasons(screen: Screen, question: &Question) {
     let mark = screen.paint(Tone::Warning, "!");
     for found in question.matches() {
         screen.print_stderr(&format!("  {mark} {}", found.reason));
@@ -151,7 +151,7 @@ pub(crate) fn confirm(context: &Context, prompt: &str) -> Result<bool, Failure> 
 }
 
 /// Prints a refusal.
-pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, Failure> {
+pub(crate) fn report_refusal(context: &Context, refused: &RefusalReport) -> Result<ExitCode, Failure> {
     let reason = &refused.reason;
     match context.screen.format {
         OutputFormat::Json => context.screen.json(&json!({"refused": {
