@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_model::{Client, Effort, Endpoint, Sight};
+use hermes_model::{Client, Effort, Endpoint, ImageMode};
 use hermes_store::{InboxId, NewOutboxRow, NewSession, Prompt, SessionId, Store, TitleConflict, TurnId};
 use hermes_types::{CallId, EntryPoint, Image, Message, Timestamp, Usage};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ pub struct ModelConfig {
     /// Tokens of one reply.
     pub max_output: Option<u32>,
     pub effort: Option<Effort>,
-    pub image_mode: Sight,
+    pub image_mode: ImageMode,
     /// Requests to the model in one turn.
     pub max_model_calls: u32,
     pub loop_guard: LoopGuardConfig,

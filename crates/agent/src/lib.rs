@@ -35,7 +35,6 @@ pub use conversation::{
     TurnObserver, TurnResult, UserInput,
 };
 pub use error::Error;
-pub use hermes_model::{Album, Unkept};
 pub use hermes_policy::Question;
 pub use http::WebClient;
 pub use loop_guard::{LoopGuardConfig, RepeatLimits};

@@ -282,7 +282,7 @@ impl<'a> TurnRunner<'a> {
             max_output: model.max_output,
             effort: model.effort,
             session: self.conversation.id.as_str(),
-            sight: &model.image_mode,
+            image_mode: model.image_mode,
         };
         let reply = tokio::select! {
             biased;

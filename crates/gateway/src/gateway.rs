@@ -224,7 +224,7 @@ async fn run_cleanup(store: Store, media: Arc<MediaCache>) {
         let media = Arc::clone(&media);
         let prune = move || {
             media.prune_imported(Duration::from_secs(RETENTION_SECONDS));
-            media.images.forget();
+            media.images.prune();
         };
         tokio::task::spawn_blocking(prune).await.ok();
         tokio::time::sleep(CLEANUP_INTERVAL).await;

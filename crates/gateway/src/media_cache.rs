@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hermes_agent::{Album, IMPORT_DIR};
+use hermes_agent::IMPORT_DIR;
+use hermes_store::ImageStore;
 use tokio::fs::File;
 
 /// Directories for files on their way between a platform and an environment.
@@ -20,7 +21,7 @@ pub(crate) struct MediaCache {
     outgoing: PathBuf,
     /// Attachments imported into the local environment.
     imported: PathBuf,
-    pub(crate) images: Album,
+    pub(crate) images: ImageStore,
     /// Makes file names unique across starts.
     start_nanos: u128,
     count: AtomicU64,
@@ -36,7 +37,7 @@ impl MediaCache {
             incoming: home.join("cache/incoming").join(platform),
             outgoing: home.join("cache/outgoing").join(platform),
             imported: home.join(IMPORT_DIR),
-            images: Album::new(home),
+            images: ImageStore::new(home),
             start_nanos: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
             count: AtomicU64::new(0),
         }

@@ -11,7 +11,6 @@ use reqwest::header::{
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-use crate::album::Pictures;
 use crate::claude_code;
 use crate::endpoint::{Api, ApiCredentials, Endpoint};
 use crate::error::{self, FailureClass, RequestFailure};
@@ -20,6 +19,7 @@ use crate::reply::{Finish, Prompt, Reply, ReplyEvent};
 use crate::reply_builder::{EventSink, ReplyBuilder, TextEvents};
 use crate::stream::{self, StreamError};
 use crate::transport::{self, Transport};
+use crate::vision::LoadedImages;
 use crate::wire::{Decoder, ModelRequest, ServerQuirks, StreamStep};
 
 const MAX_ERROR_BODY_BYTES: usize = 256 << 10;
@@ -81,7 +81,7 @@ impl ReadTimeouts {
 impl ModelAttempt<'_> {
     pub(crate) async fn run(
         self,
-        images: Pictures<'_>,
+        images: LoadedImages<'_>,
         events: EventSink<'_>,
     ) -> Result<Reply, FailedAttempt> {
         let Self { transport, endpoint, prompt, quirks, text_events } = self;

@@ -1,12 +1,13 @@
 //! Retries, recoveries and fallbacks around single attempts.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_net::EnvProxies;
+use hermes_types::Image;
 
-use crate::album::Sight;
 use crate::attempt::{FailedAttempt, ModelAttempt};
 use crate::context_window::ContextWindow;
 use crate::endpoint::{Endpoint, Retries};
@@ -14,7 +15,7 @@ use crate::error::{Error, FailureClass, RequestFailure};
 use crate::reply::{Prompt, Reply, ReplyEvent};
 use crate::reply_builder::{EventSink, TextEvents};
 use crate::transport::Transport;
-use crate::vision::{ImageSelection, VisionState};
+use crate::vision::{ImageLoader, ImageMode, ImageSelection, VisionState};
 use crate::wire::ServerQuirks;
 
 /// How often a lost connection is made again without a delay.
@@ -25,14 +26,20 @@ const MAX_REMEMBERED: usize = 256;
 const MIN_OUTPUT_TOKENS: u64 = 256;
 
 /// Talks to models. A process has one; clones share connections and the facts learned about servers.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone)]
 pub struct Client {
     pub(crate) state: Arc<ClientState>,
 }
 
-#[derive(Debug, Default)]
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
 pub(crate) struct ClientState {
     pub(crate) transport: Transport,
+    load_image: ImageLoader,
     pub(crate) quirks: PerEndpoint<ServerQuirks>,
     pub(crate) windows: PerEndpoint<Option<ContextWindow>>,
     vision: PerEndpoint<VisionState>,
@@ -62,10 +69,22 @@ impl<T: Default> PerEndpoint<T> {
 }
 
 impl Client {
-    /// Creates a client that uses these proxies. It opens no connection yet.
-    pub fn new(proxies: EnvProxies) -> Self {
-        let transport = Transport::new(proxies);
-        Self { state: Arc::new(ClientState { transport, ..ClientState::default() }) }
+    /// Creates a client that uses these proxies and this source of image bytes. It opens no
+    /// connection yet.
+    pub fn new(
+        proxies: EnvProxies,
+        load_image: impl Fn(&Image) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            state: Arc::new(ClientState {
+                transport: Transport::new(proxies),
+                load_image: Arc::new(load_image),
+                quirks: PerEndpoint::default(),
+                windows: PerEndpoint::default(),
+                vision: PerEndpoint::default(),
+                reasoning_rejected: Mutex::default(),
+            }),
+        }
     }
 
     /// Asks the models of the chain in turn until one replies. Dropping the future closes the
@@ -169,7 +188,7 @@ impl<'a> EndpointCall<'a> {
     /// Asks until there is a reply, or asking again would not help.
     async fn run(mut self, events: EventSink<'_>) -> Result<Reply, RequestFailure> {
         loop {
-            let images = self.images.load(self.prompt.sight).await;
+            let images = self.images.load(self.prompt.image_mode, &self.client.state.load_image).await;
             let attempt = ModelAttempt {
                 transport: &self.client.state.transport,
                 endpoint: self.endpoint,
@@ -212,7 +231,7 @@ impl<'a> EndpointCall<'a> {
             self.quirks = quirks;
             return RetryDecision::RetryNow;
         }
-        let may_drop_images = matches!(self.prompt.sight, Sight::Auto(_));
+        let may_drop_images = self.prompt.image_mode == ImageMode::Auto;
         if may_drop_images && failure.may_be_about_images() && self.images.drop_some(failure.class) {
             tracing::info!(provider, %failure, "retrying with fewer images");
             return RetryDecision::RetryNow;
@@ -341,7 +360,7 @@ mod tests {
 
     #[test]
     fn facts_about_images_learned_by_other_calls_are_kept() {
-        let client = Client::default();
+        let client = Client::new(EnvProxies::default(), |_| None);
         let endpoint = Endpoint::new("x", Api::ChatCompletions, "http://h/v1".parse().unwrap(), "m");
         let image = Image { sha256: Digest::new([1; 32]), kind: ImageKind::Gif, size: 1 };
         let messages = [Message::User { text: String::new(), images: vec![image] }];

@@ -20,7 +20,6 @@
 //! has the protocols, `reply_builder.rs` assembles a reply, `error/parse.rs` classifies refusals,
 //! `vision.rs` selects images.
 
-pub mod album;
 pub mod arguments;
 mod attempt;
 pub mod claude_code;
@@ -41,7 +40,6 @@ mod transport;
 mod vision;
 mod wire;
 
-pub use album::{Album, Sight, Unkept};
 pub use arguments::coerce;
 pub use attempt::decode_recording;
 pub use client::Client;
@@ -51,3 +49,4 @@ pub use error::{Error, FailureClass, RequestFailure};
 pub use hermes_net::{EnvProxies, Url};
 pub use reply::{Finish, Prompt, Reply, ReplyEvent};
 pub use tool_names::repair_tool_name;
+pub use vision::ImageMode;

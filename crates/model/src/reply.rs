@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use hermes_types::{Message, Part, ToolSpec, Usage};
 
-use crate::album::Sight;
 use crate::endpoint::Effort;
-use crate::vision;
+use crate::vision::{self, ImageMode};
 
 /// A conversation that a model continues.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +20,7 @@ pub struct Prompt<'a> {
     pub effort: Option<Effort>,
     /// The key of the provider's prompt cache.
     pub session: &'a str,
-    /// How images are sent.
-    pub sight: &'a Sight,
+    pub image_mode: ImageMode,
 }
 
 impl Prompt<'_> {

@@ -1,11 +1,14 @@
 //! Selects the images of a conversation that a server is sent, and drops some when it rejects them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::{mem, ptr};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hermes_types::{Digest, Image, Message};
+use tokio::task::spawn_blocking;
 
-use crate::album::{LARGEST, Pictures, Sight};
 use crate::endpoint::{Api, Endpoint};
 use crate::error::FailureClass;
 
@@ -17,6 +20,21 @@ const MESSAGES_PER_STEP: usize = 4;
 /// The approximate cost of one image.
 pub(crate) const TOKENS_PER_IMAGE: usize = 1_500;
 const MAX_REMEMBERED_IMAGES: usize = 256;
+
+/// Loads the bytes of an image, or none if they are gone.
+pub(crate) type ImageLoader = Arc<dyn Fn(&Image) -> Option<Vec<u8>> + Send + Sync>;
+
+/// How images are sent to a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ImageMode {
+    /// Never; the message names the files.
+    #[default]
+    Text,
+    /// Unless its server rejects them; then the request is repeated without them.
+    Auto,
+    /// Always.
+    Native,
+}
 
 /// The facts known about a server's support for images.
 #[derive(Debug, Default)]
@@ -80,9 +98,9 @@ impl<'a> ImageSelection<'a> {
     pub(crate) fn new(endpoint: &Endpoint, messages: &'a [Message], vision: &VisionState) -> Self {
         let max_bytes = match endpoint.api {
             Api::AnthropicMessages => MAX_ANTHROPIC_IMAGE_BYTES,
-            Api::ChatCompletions | Api::Responses => LARGEST,
+            Api::ChatCompletions | Api::Responses => Image::MAX_BYTES,
         };
-        let mut bytes_left = LARGEST;
+        let mut bytes_left = Image::MAX_BYTES;
         let allowed =
             recent_images(messages).filter(|image| image.size <= max_bytes && vision.may_send(image));
         let fitting = allowed.map_while(|image| {
@@ -99,9 +117,12 @@ impl<'a> ImageSelection<'a> {
     }
 
     /// Loads the selected images and deselects those whose bytes are gone.
-    pub(crate) async fn load(&mut self, sight: &Sight) -> Pictures<'a> {
-        let images = sight.load(&self.images).await;
-        self.images.clone_from(&images.shown);
+    pub(crate) async fn load(&mut self, mode: ImageMode, loader: &ImageLoader) -> LoadedImages<'a> {
+        if mode == ImageMode::Text {
+            self.images.clear();
+        }
+        let images = LoadedImages::load(&self.images, loader).await;
+        self.images.clone_from(&images.positions);
         images
     }
 
@@ -136,8 +157,41 @@ impl<'a> ImageSelection<'a> {
     }
 }
 
+/// Images in base64.
+#[derive(Default)]
+pub(crate) struct LoadedImages<'a> {
+    /// Those whose bytes are present, each at its position in the conversation.
+    positions: Vec<&'a Image>,
+    data: BTreeMap<Digest, String>,
+}
+
+impl<'a> LoadedImages<'a> {
+    pub(crate) async fn load(images: &[&'a Image], loader: &ImageLoader) -> Self {
+        if images.is_empty() {
+            return Self::default();
+        }
+        let unique: BTreeMap<Digest, Image> =
+            images.iter().map(|image| (image.sha256.clone(), (*image).clone())).collect();
+        let loader = Arc::clone(loader);
+        let read = move || {
+            let encode = |(digest, image)| Some((digest, STANDARD.encode(loader(&image)?)));
+            unique.into_iter().filter_map(encode).collect()
+        };
+        let data: BTreeMap<Digest, String> = spawn_blocking(read).await.unwrap_or_default();
+        let positions = images.iter().copied().filter(|image| data.contains_key(&image.sha256)).collect();
+        Self { positions, data }
+    }
+
+    /// The media types and the base64 of those of these images that are sent.
+    pub(crate) fn select(&self, images: &[&Image]) -> Vec<(&'static str, &str)> {
+        let sent = images.iter().filter(|image| contains_position(&self.positions, image));
+        sent.filter_map(|image| Some((image.kind.media_type(), self.data.get(&image.sha256)?.as_str())))
+            .collect()
+    }
+}
+
 /// Whether the list has this position of the conversation: the same image may be in many messages.
-pub(crate) fn contains_position(images: &[&Image], image: &Image) -> bool {
+fn contains_position(images: &[&Image], image: &Image) -> bool {
     images.iter().any(|one| ptr::eq(*one, image))
 }
 
@@ -194,11 +248,13 @@ mod tests {
         assert_eq!(selected(chat, &many, &rejected), small(&[9, 7, 6, 5, 4]));
         let unsupported = VisionState { unsupported: true, ..VisionState::default() };
         assert_eq!(selected(chat, &many, &unsupported), []);
-        let large =
-            [user_message(vec![image(1, LARGEST)]), user_message(vec![image(2, 4 << 20), image(3, 1)])];
+        let large = [
+            user_message(vec![image(1, Image::MAX_BYTES)]),
+            user_message(vec![image(2, 4 << 20), image(3, 1)]),
+        ];
         assert_eq!(selected(chat, &large, &vision), [image(2, 4 << 20), image(3, 1)]);
         assert_eq!(selected(claude, &large, &vision), [image(3, 1)]);
-        let half = image(1, LARGEST / 2);
+        let half = image(1, Image::MAX_BYTES / 2);
         assert_eq!(selected(chat, &[user_message(vec![half.clone(); 10])], &vision), [half.clone(), half]);
     }
 

@@ -8,20 +8,20 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::album::Pictures;
 use crate::endpoint::{Api, Endpoint};
 use crate::error::RequestFailure;
 use crate::reply::{Finish, Prompt};
 use crate::reply_builder::ReplyBuilder;
+use crate::vision::LoadedImages;
 
 /// A request to encode.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct ModelRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) prompt: &'a Prompt<'a>,
     pub(crate) quirks: &'a ServerQuirks,
     /// The images to send.
-    pub(crate) images: &'a Pictures<'a>,
+    pub(crate) images: &'a LoadedImages<'a>,
 }
 
 /// Deviations of a server from its protocol, learned from the requests that it rejected.

@@ -1,5 +1,5 @@
 //! Persistent storage: sessions and their messages, turns, questions and answers, grants, spending,
-//! the inbox and outbox of chats, and paired users.
+//! the inbox and outbox of chats, paired users, and image files.
 //!
 //! [`Store`] is a cheap handle to one SQLite file, `hermes.db` in the Hermes home. One thread
 //! writes; reads use a few connections of their own and never wait for the writer. Several
@@ -26,6 +26,7 @@ mod export;
 mod file;
 mod grant;
 mod history;
+mod images;
 mod inbox;
 mod lock_owner;
 mod message;
@@ -47,6 +48,7 @@ pub use export::Export;
 pub use file::FILE_NAME;
 pub use grant::GrantRow;
 pub use history::{MessageFilter, UndoResult};
+pub use images::{ImageError, ImageStore};
 pub use inbox::{InboxId, InboxRow, NewInboxRow};
 pub use lock_owner::LockOwner;
 pub use message::{MessageRow, NewMessage, Seq};

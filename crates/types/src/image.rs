@@ -14,6 +14,10 @@ pub struct Image {
 }
 
 impl Image {
+    /// The limit for one image and for all images of one request: in base64 they stay below the
+    /// 32 MB that Anthropic accepts.
+    pub const MAX_BYTES: u64 = 20 << 20;
+
     /// The name of the file that holds its bytes.
     pub fn file_name(&self) -> String {
         format!("{}.{}", self.sha256.as_str(), self.kind.as_str())

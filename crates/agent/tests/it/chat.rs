@@ -7,7 +7,7 @@ use hermes_agent::{
     Conversation, LoopGuardConfig, ModelConfig, SystemPrompt, SystemPromptInput, Tool, ToolContext,
     TurnControl, TurnEvent, TurnResult,
 };
-use hermes_model::{Api, Client, Endpoint, Sight};
+use hermes_model::{Api, Client, Endpoint, EnvProxies, ImageMode};
 use hermes_policy::Gate;
 use hermes_store::Store;
 use hermes_testkit::{ScriptStep, ScriptedModel};
@@ -60,11 +60,11 @@ impl ChatEnv {
     pub(crate) fn model_config(&self) -> ModelConfig {
         let url = self.model.url().parse().unwrap();
         ModelConfig {
-            client: Client::default(),
+            client: Client::new(EnvProxies::default(), |_| None),
             endpoints: vec![Endpoint::new("custom", Api::ChatCompletions, url, "scripted")],
             max_output: None,
             effort: None,
-            image_mode: Sight::Text,
+            image_mode: ImageMode::Text,
             max_model_calls: self.max_model_calls,
             loop_guard: self.loop_guard,
         }

@@ -17,8 +17,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hermes_agent::{Album, Approver, StopReason, ToolContext, UserInput};
-use hermes_store::{SessionRow as Kept, Viewer};
+use hermes_agent::{Approver, StopReason, ToolContext, UserInput};
+use hermes_store::{ImageStore, SessionRow as Kept, Viewer};
 use hermes_types::{Attendance, BackendName, EntryPoint};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -68,9 +68,9 @@ enum ChatTask {
 async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let task = read_task(args, context)?;
     let store = resolve::store::open(context).await?;
-    let album = Album::new(context.home.path());
-    let old = album.clone();
-    tokio::task::spawn_blocking(move || old.forget());
+    let image_store = ImageStore::new(context.home.path());
+    let old = image_store.clone();
+    tokio::task::spawn_blocking(move || old.prune());
     let kept = match &args.resume {
         Some(word) => {
             Some(store.resolve_session(&Viewer::Owner, word).await.map_err(resolve::store::store_failure)?)
@@ -83,7 +83,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     let plan = resolve::resolve_place(context, config, &place, &session, ResolveMode::Create)?;
     let saying = match &task {
         ChatTask::SingleTurn(text) => {
-            Some(images::user_input(text, &args.images, &album, plan.backend_name()).await?)
+            Some(images::user_input(text, &args.images, &image_store, plan.backend_name()).await?)
         }
         ChatTask::ResumeTurn | ChatTask::Interactive => None,
     };

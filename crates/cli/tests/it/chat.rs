@@ -81,8 +81,7 @@ fn pictures_are_shown_with_a_question_and_what_is_none_is_refused() {
     let said = &room.requests()[0]["messages"][1]["content"][0]["text"];
     assert_eq!(*said, format!("what is it?\n\n[file cat: {} bytes, image/png, at {cat}]", png.len()));
     fs::write(room.path("text.png"), "text").unwrap();
-    for (name, why) in [("none.png", "No such file"), ("text.png", "it is no PNG, JPEG, GIF or WebP picture")]
-    {
+    for (name, why) in [("none.png", "No such file"), ("text.png", "not a PNG, JPEG, GIF or WebP image")] {
         let path = room.path(name);
         let refused = room.run(&["-q", "look", "--image", path.to_str().unwrap()]);
         assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""), "{refused:?}");

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use hermes_agent::{LoopGuardConfig, ModelConfig};
 use hermes_model::provider::{ModelChoice, ProviderSettings};
-use hermes_model::{Album, Client, Effort, Endpoint, EnvProxies, Sight, Url, claude_code};
+use hermes_model::{Client, Effort, Endpoint, EnvProxies, ImageMode, Url, claude_code};
+use hermes_store::ImageStore;
 use hermes_types::Secret;
 use serde_json::{Map, Value, json};
 
@@ -37,7 +38,8 @@ pub fn client(context: &ConfigContext) -> Client {
             .unwrap_or_default()
             .to_owned(),
     };
-    Client::new(proxy)
+    let images = ImageStore::new(context.home.path());
+    Client::new(proxy, move |image| images.load(image))
 }
 
 /// The models of the configuration. `chosen` is what the command line says, which goes before everything.
@@ -133,16 +135,15 @@ pub fn model_config(
     chosen: Option<&str>,
 ) -> Result<ModelConfig, Failure> {
     let models = models(context, config, chosen)?;
-    let album = Album::new(context.home.path());
     Ok(ModelConfig {
         client,
         endpoints: models.chain,
         max_output: models.max_output,
         effort: models.effort,
         image_mode: match config.agent.image_input_mode {
-            keys::ImageInput::Auto => Sight::Auto(album),
-            keys::ImageInput::Native => Sight::Native(album),
-            keys::ImageInput::Text => Sight::Text,
+            keys::ImageInput::Auto => ImageMode::Auto,
+            keys::ImageInput::Native => ImageMode::Native,
+            keys::ImageInput::Text => ImageMode::Text,
         },
         max_model_calls: u32::try_from(config.agent.max_turns).unwrap_or(u32::MAX),
         loop_guard: LoopGuardConfig::default(),

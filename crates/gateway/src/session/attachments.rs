@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{ExportPolicy, ToolContext, Unkept};
+use hermes_agent::{ExportPolicy, ToolContext};
+use hermes_store::ImageError;
 use hermes_types::{Image, ImageKind, Person, SessionKey};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -85,10 +86,10 @@ async fn download_one(
             error => Error::Fetch(error),
         })?;
     let path = tools.import_file(copy.path(), below, stop, &|_| {}).await?;
-    let image = match context.media.images.keep(copy.path()).await {
+    let image = match context.media.images.add(copy.path()).await {
         Ok(image) => Some(image),
-        Err(Unkept::NoPicture | Unkept::TooLarge(_)) => None,
-        Err(Unkept::Io(error)) => {
+        Err(ImageError::NotAnImage | ImageError::TooLarge(_)) => None,
+        Err(ImageError::Io(error)) => {
             tracing::warn!(%error, "cannot store image");
             None
         }

@@ -109,7 +109,7 @@ fn messages(request: &ModelRequest<'_>) -> Vec<Value> {
         match entry {
             // Images work best before the text about them.
             HistoryEntry::User(text, images) => {
-                let images = request.images.of(&images).into_iter().map(|(kind, data)| {
+                let images = request.images.select(&images).into_iter().map(|(kind, data)| {
                     json!({"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}})
                 });
                 add("user", images.chain([text_block(&text)]).collect());

@@ -114,7 +114,7 @@ fn messages(request: &ModelRequest<'_>, system: &str) -> Vec<Value> {
     for entry in history::normalize(request.prompt.messages) {
         match entry {
             HistoryEntry::User(text, images) => {
-                let content = user_content(&text, request.images.of(&images));
+                let content = user_content(&text, request.images.select(&images));
                 messages.push(json!({"role": "user", "content": content}));
             }
             HistoryEntry::Assistant(parts) => messages.push(assistant_message(&parts, replay, &issuer)),

@@ -64,7 +64,7 @@ fn input(request: &ModelRequest<'_>) -> Vec<Value> {
     for entry in history::normalize(request.prompt.messages) {
         match entry {
             HistoryEntry::User(text, images) => {
-                let content = user_content(&text, request.images.of(&images));
+                let content = user_content(&text, request.images.select(&images));
                 items.push(json!({"role": "user", "content": content}));
             }
             HistoryEntry::Assistant(parts) => {

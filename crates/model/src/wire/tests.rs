@@ -1,12 +1,13 @@
 //! The differences between vendors in the requests they get.
 
-use hermes_types::{Arguments, Call, CallId, Digest, Image, Message, Part, Reasoning, ToolSpec};
+use std::sync::Arc;
+
+use hermes_types::{Arguments, Call, CallId, Digest, Image, ImageKind, Message, Part, Reasoning, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::album::{Album, Sight};
 use crate::endpoint::Effort;
-use crate::vision::recent_images;
+use crate::vision::{ImageLoader, ImageMode, LoadedImages, recent_images};
 
 fn at(provider: &str, api: Api, base: &str, model: &str) -> Endpoint {
     Endpoint::new(provider, api, base.parse().unwrap(), model)
@@ -28,14 +29,14 @@ fn history(issuer: &str, replay: Option<Value>) -> Vec<Message> {
 }
 
 fn encode(endpoint: &Endpoint, messages: &[Message], quirks: &ServerQuirks) -> Value {
-    encode_with_images(endpoint, messages, quirks, &Pictures::default())
+    encode_with_images(endpoint, messages, quirks, &LoadedImages::default())
 }
 
 fn encode_with_images(
     endpoint: &Endpoint,
     messages: &[Message],
     quirks: &ServerQuirks,
-    images: &Pictures<'_>,
+    images: &LoadedImages<'_>,
 ) -> Value {
     let tools = [ToolSpec {
         name: "t".to_owned(),
@@ -49,7 +50,7 @@ fn encode_with_images(
         max_output: Some(100),
         effort: Some(Effort::High),
         session: "k",
-        sight: &Sight::Text,
+        image_mode: ImageMode::Text,
     };
     serde_json::from_slice(&ModelRequest { endpoint, prompt: &prompt, quirks, images }.body()).unwrap()
 }
@@ -105,12 +106,10 @@ fn openrouter_gets_its_details_back_and_claude_its_four_cache_markers() {
 
 #[tokio::test]
 async fn images_are_sent_in_the_form_of_each_vendor() {
-    let home = tempfile::tempdir().unwrap();
-    let sight = Sight::Auto(Album::new(home.path()));
-    let file = home.path().join("a");
-    std::fs::write(&file, b"GIF89a").unwrap();
-    let image = Album::new(home.path()).keep(&file).await.unwrap();
+    let image = Image { sha256: Digest::new([1; 32]), kind: ImageKind::Gif, size: 6 };
     let gone = Image { sha256: Digest::new([0; 32]), ..image.clone() };
+    let stored = image.clone();
+    let loader: ImageLoader = Arc::new(move |image| (*image == stored).then(|| b"GIF89a".to_vec()));
     let user_message = |text: &str, images: &[&Image]| Message::User {
         text: text.to_owned(),
         images: images.iter().copied().cloned().collect(),
@@ -119,7 +118,8 @@ async fn images_are_sent_in_the_form_of_each_vendor() {
         [user_message("look", &[&gone, &image]), user_message("and this", &[&image]), user_message("", &[])];
     let (without_text, without_image) = ([user_message(" ", &[&image])], [user_message("look", &[&gone])]);
     let all = [&messages[..], &without_text, &without_image];
-    let images = sight.load(&all.into_iter().flat_map(recent_images).collect::<Vec<_>>()).await;
+    let positions: Vec<&Image> = all.into_iter().flat_map(recent_images).collect();
+    let images = LoadedImages::load(&positions, &loader).await;
     let encode = |api, base: &str, model: &str, messages: &[Message]| {
         encode_with_images(&at("x", api, base, model), messages, &ServerQuirks::default(), &images)
     };

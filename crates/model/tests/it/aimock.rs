@@ -4,12 +4,12 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use hermes_model::{Api, Client, Endpoint, FailureClass, Finish};
+use hermes_model::{Api, Endpoint, FailureClass, Finish};
 use hermes_testkit::peers;
 use hermes_types::{Arguments, Part};
 use serde_json::json;
 
-use crate::support::{APIS, ask, shown_text, user};
+use crate::support::{APIS, ask, client, shown_text, user};
 
 struct MockServer {
     child: Child,
@@ -60,7 +60,7 @@ impl Drop for MockServer {
 #[tokio::test]
 async fn text_and_calls_arrive_by_every_protocol() {
     let Some(mock) = MockServer::start(&[]) else { return };
-    let client = Client::default();
+    let client = client();
     for api in APIS {
         let chain = [mock.endpoint(api)];
         let (reply, events) = ask(&client, &chain, &[user("hello")]).await;
@@ -90,7 +90,7 @@ async fn each_kind_of_chaos_has_its_failure_class() {
     for (chaos, expected) in cases {
         let Some(mock) = MockServer::start(&[chaos, "1"]) else { return };
         for api in APIS {
-            let (reply, _) = ask(&Client::default(), &[mock.endpoint(api)], &[user("hello")]).await;
+            let (reply, _) = ask(&client(), &[mock.endpoint(api)], &[user("hello")]).await;
             assert_eq!(reply.unwrap_err().class(), Some(expected), "{chaos} {api:?}");
         }
     }

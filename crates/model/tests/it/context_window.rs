@@ -1,11 +1,11 @@
 //! Context windows, as each kind of server reports them.
 
-use hermes_model::{Api, Client, WindowSource};
+use hermes_model::{Api, WindowSource};
 use hermes_testkit::model::ModelScript;
 use hermes_testkit::{ScriptStep, ScriptedModel};
 use serde_json::{Value, json};
 
-use crate::support::{ask, endpoint, user};
+use crate::support::{ask, client, endpoint, user};
 
 fn server(routes: &[(&str, Value)]) -> ScriptedModel {
     let routes = routes.iter().map(|(line, answer)| ((*line).to_owned(), answer.clone())).collect();
@@ -62,7 +62,7 @@ async fn each_kind_of_server_is_probed() {
     ];
     for (name, routes, tokens) in cases {
         let model = server(&routes);
-        let window = Client::default().context_window(&endpoint(&model, Api::ChatCompletions)).await;
+        let window = client().context_window(&endpoint(&model, Api::ChatCompletions)).await;
         assert_eq!(window.tokens, tokens, "{name}");
         let source = if tokens.is_some() { WindowSource::Server } else { WindowSource::Unknown };
         assert_eq!(window.source, source, "{name}");
@@ -75,32 +75,32 @@ async fn anthropic_reports_the_window_of_each_model() {
         "GET /v1/models/scripted",
         json!({"id": "scripted", "type": "model", "max_input_tokens": 200_000}),
     )]);
-    let window = Client::default().context_window(&endpoint(&model, Api::AnthropicMessages)).await;
+    let window = client().context_window(&endpoint(&model, Api::AnthropicMessages)).await;
     assert_eq!(window.tokens, Some(200_000));
     // A local server may speak this protocol too.
     let model = server(&[("GET /props", json!({"default_generation_settings": {"n_ctx": 4096}}))]);
-    let window = Client::default().context_window(&endpoint(&model, Api::AnthropicMessages)).await;
+    let window = client().context_window(&endpoint(&model, Api::AnthropicMessages)).await;
     assert_eq!(window.tokens, Some(4096));
 }
 
 #[tokio::test]
 async fn the_configured_window_counts_first_and_servers_are_probed_once() {
     let model = server(&[("GET /v1/models", json!({"data": [{"id": "scripted", "max_model_len": 16384}]}))]);
-    let client = Client::default();
+    let first = client();
     let mut endpoint = endpoint(&model, Api::ChatCompletions);
-    assert_eq!(client.context_window(&endpoint).await.tokens, Some(16384));
+    assert_eq!(first.context_window(&endpoint).await.tokens, Some(16384));
     let asked = model.received().len();
-    assert_eq!(client.context_window(&endpoint).await.tokens, Some(16384));
+    assert_eq!(first.context_window(&endpoint).await.tokens, Some(16384));
     assert_eq!(model.received().len(), asked);
     endpoint.context_window = Some(1000);
-    let window = Client::default().context_window(&endpoint).await;
+    let window = client().context_window(&endpoint).await;
     assert_eq!((window.tokens, window.source), (Some(1000), WindowSource::Config));
 }
 
 #[tokio::test]
 async fn every_request_to_ollama_sets_the_window() {
     let model = server(&[("POST /api/show", json!({"model_info": {"llama.context_length": 8192}}))]);
-    let client = Client::default();
+    let client = client();
     let chain = [endpoint(&model, Api::ChatCompletions)];
     client.context_window(&chain[0]).await;
     ask(&client, &chain, &[user("hi")]).await.0.unwrap();

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use hermes_model::{Api, Client, Error, FailureClass, Finish, ReplyEvent};
+use hermes_model::{Api, Error, FailureClass, Finish, ReplyEvent};
 use hermes_testkit::model::{BodyDelivery, ModelScript};
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
 use hermes_types::{Arguments, Part};
 use serde_json::{Value, json};
 
-use crate::support::{APIS, ask, endpoint, shown_text, tools, user};
+use crate::support::{APIS, ask, client, endpoint, shown_text, tools, user};
 
 fn overloaded() -> ScriptStep {
     ScriptStep::error(503, json!({"error": {"message": "overloaded", "type": "overloaded_error"}}))
@@ -30,18 +30,18 @@ fn class(reply: Result<hermes_model::Reply, Error>) -> FailureClass {
 async fn only_transient_failures_are_retried() {
     for api in APIS {
         let model = ScriptedModel::start([overloaded(), overloaded(), ScriptStep::text("ok")]).unwrap();
-        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let (reply, events) = ask(&client(), &[endpoint(&model, api)], &[user("hi")]).await;
         assert!(reply.is_ok(), "{reply:?}");
         assert_eq!(retries(&events), [1, 2]);
 
         let model = ScriptedModel::start([overloaded(), overloaded(), overloaded()]).unwrap();
-        let (reply, _) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let (reply, _) = ask(&client(), &[endpoint(&model, api)], &[user("hi")]).await;
         assert_eq!(class(reply), FailureClass::Overloaded);
         assert_eq!(model.steps_left(), 0);
 
         let script = ModelScript { key: Some("sk-other".to_owned()), ..ModelScript::default() };
         let model = ScriptedModel::start_script(script).unwrap();
-        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let (reply, events) = ask(&client(), &[endpoint(&model, api)], &[user("hi")]).await;
         assert_eq!(class(reply), FailureClass::Auth);
         assert_eq!(events, []);
         assert_eq!(model.received().len(), 1);
@@ -57,7 +57,7 @@ async fn the_delay_that_a_provider_asks_for_is_used() {
         body: json!({"error": {"message": "slow down", "type": "requests"}}),
     };
     let model = ScriptedModel::start([limited, ScriptStep::text("ok")]).unwrap();
-    let (_, events) = ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
+    let (_, events) = ask(&client(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
     let Some(ReplyEvent::Retrying { delay, .. }) = events.first() else { panic!("{events:?}") };
     assert_eq!(*delay, Duration::from_millis(10));
 }
@@ -81,13 +81,13 @@ async fn another_model_is_asked_only_when_it_may_help() {
         let own = endpoint(&first, Api::ChatCompletions);
         // The same model again is no fallback.
         let chain = [own.clone(), own, endpoint(&second, Api::AnthropicMessages)];
-        let (reply, events) = ask(&Client::default(), &chain, &[user("hi")]).await;
+        let (reply, events) = ask(&client(), &chain, &[user("hi")]).await;
         assert_eq!(first.received().len(), requests, "{body}");
         assert_eq!(reply.is_ok(), falls_back, "{body}");
         let switched = events.iter().any(|event| matches!(event, ReplyEvent::Fallback { .. }));
         assert_eq!(switched, falls_back);
     }
-    let (none, _) = ask(&Client::default(), &[], &[user("hi")]).await;
+    let (none, _) = ask(&client(), &[], &[user("hi")]).await;
     assert_eq!(none, Err(Error::NoModel));
 }
 
@@ -102,7 +102,7 @@ async fn reasoning_never_goes_to_another_provider() {
             ScriptStep::text("two"),
         ])
         .unwrap();
-        let client = Client::default();
+        let client = client();
         let first = ask(&client, &[endpoint(&model, from)], &[user("hi")]).await.0.unwrap();
         let messages = [user("hi"), first.message(), user("go on")];
         for to in APIS {
@@ -132,7 +132,7 @@ async fn a_stream_that_breaks_before_any_text_is_requested_again() {
     for api in APIS {
         let model =
             ScriptedModel::start([cut(says(), 0), cut(says(), 40), ScriptStep::text("hello")]).unwrap();
-        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let (reply, events) = ask(&client(), &[endpoint(&model, api)], &[user("hi")]).await;
         assert_eq!(reply.unwrap().finish, Finish::Stop);
         assert_eq!(shown_text(&events), "hello");
         assert_eq!(retries(&events), [0_u32; 0]);
@@ -148,7 +148,7 @@ async fn shown_text_is_kept_and_never_shown_twice() {
             ScriptStep::text("never asked"),
         ])
         .unwrap();
-        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let (reply, events) = ask(&client(), &[endpoint(&model, api)], &[user("hi")]).await;
         let reply = reply.unwrap();
         assert!(matches!(reply.finish, Finish::Dropped(_)), "{reply:?}");
         let [Part::Text { text }] = reply.parts.as_slice() else { panic!("{reply:?}") };
@@ -167,14 +167,14 @@ async fn a_call_that_was_lost_with_its_stream_is_requested_again_without_repeati
     };
     for api in APIS {
         let model = ScriptedModel::start([cut(says(), 9000), ScriptStep::reply(says())]).unwrap();
-        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let (reply, events) = ask(&client(), &[endpoint(&model, api)], &[user("hi")]).await;
         let reply = reply.unwrap();
         assert_eq!((&reply.finish, reply.parts.len()), (&Finish::Calls, 2), "{api:?}");
         assert_eq!(shown_text(&events), "I look");
 
         // If it is lost each time, the text stays and the call is broken.
         let model = ScriptedModel::start([cut(says(), 9000), cut(says(), 9000), cut(says(), 9000)]).unwrap();
-        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let (reply, events) = ask(&client(), &[endpoint(&model, api)], &[user("hi")]).await;
         let reply = reply.unwrap();
         assert!(matches!(reply.finish, Finish::Dropped(_)));
         let [Part::Text { .. }, Part::Call(call)] = reply.parts.as_slice() else { panic!("{reply:?}") };
@@ -194,7 +194,7 @@ async fn an_idle_connection_times_out() {
             let mut endpoint = endpoint(&model, api);
             endpoint.timeouts.idle = Some(Duration::from_millis(50));
             endpoint.retries.max_attempts = 1;
-            let (reply, _) = ask(&Client::default(), &[endpoint], &[user("hi")]).await;
+            let (reply, _) = ask(&client(), &[endpoint], &[user("hi")]).await;
             assert_eq!(class(reply), FailureClass::Timeout);
         }
     }
@@ -206,7 +206,7 @@ async fn an_unreachable_server_is_not_a_dropped_connection() {
         let model = ScriptedModel::start([]).unwrap();
         endpoint(&model, Api::ChatCompletions)
     };
-    let (reply, events) = ask(&Client::default(), &[gone], &[user("hi")]).await;
+    let (reply, events) = ask(&client(), &[gone], &[user("hi")]).await;
     assert_eq!(retries(&events), [1, 2]);
     let error = reply.unwrap_err();
     assert_eq!(error.class(), Some(FailureClass::Unreachable));
@@ -226,7 +226,7 @@ async fn a_rejected_field_is_omitted_from_then_on() {
         ScriptStep::text("two"),
     ])
     .unwrap();
-    let client = Client::default();
+    let client = client();
     let chain = [endpoint(&model, Api::ChatCompletions)];
     for text in ["one", "two"] {
         let (reply, events) = ask(&client, &chain, &[user("hi")]).await;
@@ -253,7 +253,7 @@ async fn rejected_reasoning_is_not_sent_again_in_the_session() {
         ScriptStep::text("three"),
     ])
     .unwrap();
-    let client = Client::default();
+    let client = client();
     let chain = [endpoint(&model, Api::AnthropicMessages)];
     let first = ask(&client, &chain, &[user("hi")]).await.0.unwrap();
     let messages = [user("hi"), first.message(), user("more")];
@@ -271,7 +271,7 @@ async fn an_output_limit_is_lowered_to_the_available_tokens() {
         "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for scripted";
     let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
     let model = ScriptedModel::start([ScriptStep::error(400, refusal), ScriptStep::text("ok")]).unwrap();
-    ask(&Client::default(), &[endpoint(&model, Api::AnthropicMessages)], &[user("hi")]).await.0.unwrap();
+    ask(&client(), &[endpoint(&model, Api::AnthropicMessages)], &[user("hi")]).await.0.unwrap();
     let caps: Vec<Value> =
         model.received().iter().map(|request| request.json["max_tokens"].clone()).collect();
     assert_eq!(caps, [json!(32000), json!(8192)]);
@@ -284,7 +284,7 @@ async fn redirects_are_not_followed_and_the_key_is_not_sent() {
     let moved =
         ScriptStep::Raw { status: 307, headers, body: String::new(), delivery: BodyDelivery::default() };
     let model = ScriptedModel::start([moved]).unwrap();
-    let (reply, _) = ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
+    let (reply, _) = ask(&client(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
     assert_eq!(class(reply), FailureClass::Format);
     assert_eq!(thief.received(), []);
 }
@@ -293,7 +293,7 @@ async fn redirects_are_not_followed_and_the_key_is_not_sent() {
 async fn dropping_the_future_closes_the_connection() {
     let model = ScriptedModel::start([ScriptStep::Silence]).unwrap();
     let chain = [endpoint(&model, Api::ChatCompletions)];
-    let client = Client::default();
+    let client = client();
     let messages = [user("hi")];
     let asked = tokio::time::timeout(Duration::from_millis(200), ask(&client, &chain, &messages)).await;
     assert!(asked.is_err());

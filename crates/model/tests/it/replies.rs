@@ -1,12 +1,12 @@
 //! Replies by every protocol, streamed and not, in chunks of every size.
 
-use hermes_model::{Api, Client, Effort, Finish, ReplyEvent};
+use hermes_model::{Api, Effort, Finish, ReplyEvent};
 use hermes_testkit::model::BodyDelivery;
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
 use hermes_types::{Arguments, Call, CallId, Message, Part, Usage};
 use serde_json::{Value, json};
 
-use crate::support::{APIS, ask, endpoint, prompt, shown_text, tools, user};
+use crate::support::{APIS, ask, client, endpoint, prompt, shown_text, tools, user};
 
 fn call(id: &str, arguments: Value) -> ReplyItem {
     ReplyItem::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments }
@@ -32,7 +32,7 @@ async fn replies_are_complete_whatever_the_chunk_size() {
         ],
         ..ScriptedReply::default()
     };
-    let client = Client::default();
+    let client = client();
     for api in APIS {
         for chunk in [1, 3, 7, 4096] {
             let delivery = BodyDelivery { chunk: Some(chunk), ..BodyDelivery::default() };
@@ -68,7 +68,7 @@ async fn replies_are_complete_whatever_the_chunk_size() {
 async fn a_server_that_cannot_stream_gets_no_stream_requests_from_then_on() {
     let refusal = json!({"error": {"message": "Streaming is not supported by this model", "type": "invalid_request_error"}});
     for api in APIS {
-        let client = Client::default();
+        let client = client();
         let model = ScriptedModel::start([
             ScriptStep::error(400, refusal.clone()),
             ScriptStep::reply([ReplyItem::Text("one".to_owned()), call("c1", json!({"command": "ls"}))]),
@@ -91,7 +91,7 @@ async fn a_server_that_cannot_stream_gets_no_stream_requests_from_then_on() {
 #[tokio::test]
 async fn a_conversation_is_replayed_with_an_unchanged_prefix() {
     for api in APIS {
-        let client = Client::default();
+        let client = client();
         let model = ScriptedModel::start([
             ScriptStep::reply([
                 ReplyItem::Reasoning("hm".to_owned()),
@@ -172,7 +172,7 @@ async fn an_inconsistent_history_is_normalized_before_it_is_sent() {
     ];
     for api in APIS {
         let model = ScriptedModel::start([ScriptStep::text("ok")]).unwrap();
-        let (reply, _) = ask(&Client::default(), &[endpoint(&model, api)], &messages).await;
+        let (reply, _) = ask(&client(), &[endpoint(&model, api)], &messages).await;
         assert_eq!(model.failures(), [""; 0], "{api:?}");
         assert_eq!(reply.unwrap().parts, [says("ok")]);
     }
@@ -189,7 +189,7 @@ async fn a_truncated_call_is_broken_in_every_protocol() {
             };
             let model = ScriptedModel::start([ScriptStep::Reply(cut)]).unwrap();
             let chain = [endpoint(&model, api)];
-            let (reply, _) = ask(&Client::default(), &chain, &[user("hi")]).await;
+            let (reply, _) = ask(&client(), &chain, &[user("hi")]).await;
             let reply = reply.unwrap();
             assert_eq!(reply.finish, Finish::Length);
             assert_eq!(reply.parts[0], called("c1", json!({"command": "ls"})));
@@ -208,8 +208,7 @@ async fn calls_and_reasoning_written_as_text_are_detected() {
         let model =
             ScriptedModel::start([ScriptStep::Reply(ScriptedReply { items: words, finish: None, delivery })])
                 .unwrap();
-        let (reply, events) =
-            ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
+        let (reply, events) = ask(&client(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
         let reply = reply.unwrap();
         assert_eq!(reply.finish, Finish::Calls);
         assert_eq!(reply.parts[1..], [says("I look. "), called("call_1_0", json!({"command": "ls"}))]);
@@ -226,7 +225,7 @@ async fn the_same_call_twice_is_one_call() {
             call("c2", json!({"command": "pwd"})),
         ];
         let model = ScriptedModel::start([ScriptStep::reply(twice)]).unwrap();
-        let reply = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await.0.unwrap();
+        let reply = ask(&client(), &[endpoint(&model, api)], &[user("hi")]).await.0.unwrap();
         let calls: Vec<&Part> = reply.parts.iter().collect();
         assert_eq!(calls.len(), 2, "{api:?}: {calls:?}");
         // No two have the same id, so that each gets its own result.
@@ -261,7 +260,7 @@ async fn every_form_of_arguments_decodes_to_the_same_object() {
         let answer = || ScriptStep::reply([call("c1", form.clone())]);
         let model =
             ScriptedModel::start([answer(), ScriptStep::error(400, refusal.clone()), answer()]).unwrap();
-        let client = Client::default();
+        let client = client();
         for _ in 0..2 {
             let (reply, _) = ask(&client, &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
             assert_eq!(reply.unwrap().parts, [called("c1", json!({"command": "ls"}))], "{form}");
@@ -279,8 +278,7 @@ async fn a_reply_that_fills_the_output_limit_is_not_finished() {
             let model = ScriptedModel::start([ScriptStep::text("and so")]).unwrap();
             let mut prompt = prompt(&tools, &messages);
             prompt.max_output = Some(cap);
-            let reply =
-                Client::default().complete(&[endpoint(&model, api)], &prompt, &mut |_| {}).await.unwrap();
+            let reply = client().complete(&[endpoint(&model, api)], &prompt, &mut |_| {}).await.unwrap();
             assert_eq!(reply.finish, expected, "{api:?} {cap}");
         }
     }
@@ -305,8 +303,7 @@ async fn a_call_without_an_id_gets_a_unique_one() {
         delivery: BodyDelivery::default(),
     }])
     .unwrap();
-    let reply =
-        ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await.0.unwrap();
+    let reply = ask(&client(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await.0.unwrap();
     let ids: std::collections::HashSet<_> = reply.message().calls().map(|call| call.id.clone()).collect();
     assert_eq!((ids.len(), reply.parts.len()), (5, 5), "{reply:?}");
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use hermes_model::{Api, ApiCredentials, Client, Endpoint, Error, Prompt, Reply, ReplyEvent, Retries, Sight};
+use hermes_model::{
+    Api, ApiCredentials, Client, Endpoint, EnvProxies, Error, ImageMode, Prompt, Reply, ReplyEvent, Retries,
+};
 use hermes_testkit::ScriptedModel;
 use hermes_types::{Message, Secret, ToolSpec};
 use serde_json::json;
@@ -48,8 +50,13 @@ pub(crate) fn prompt<'a>(tools: &'a [ToolSpec], messages: &'a [Message]) -> Prom
         max_output: None,
         effort: None,
         session: "s1",
-        sight: &Sight::Text,
+        image_mode: ImageMode::Text,
     }
+}
+
+/// A client without images.
+pub(crate) fn client() -> Client {
+    Client::new(EnvProxies::default(), |_| None)
 }
 
 /// Asks the model and collects the events.

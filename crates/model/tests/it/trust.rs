@@ -1,10 +1,10 @@
 //! Servers with certificates that are not trusted.
 
-use hermes_model::{Api, Client, FailureClass};
+use hermes_model::{Api, FailureClass};
 use hermes_testkit::tls::{CertificateAuthority, TlsBehavior, TlsFront};
 use hermes_testkit::{ScriptStep, ScriptedModel};
 
-use crate::support::{ask, endpoint, user};
+use crate::support::{ask, client, endpoint, user};
 
 #[tokio::test]
 async fn an_untrusted_server_is_asked_once_and_gets_no_request() {
@@ -21,7 +21,7 @@ async fn an_untrusted_server_is_asked_once_and_gets_no_request() {
     for (behavior, class, text) in cases {
         front.set_behavior(behavior);
         let before = *front.accepted().borrow();
-        let (reply, _) = ask(&Client::default(), std::slice::from_ref(&behind_tls), &[user("hi")]).await;
+        let (reply, _) = ask(&client(), std::slice::from_ref(&behind_tls), &[user("hi")]).await;
         let error = reply.unwrap_err();
         assert_eq!(error.class(), Some(class), "{error}");
         assert!(error.to_string().contains(text) && !error.to_string().contains("sk-test"), "{error}");
@@ -31,7 +31,7 @@ async fn an_untrusted_server_is_asked_once_and_gets_no_request() {
     // The fallback is asked instead.
     front.set_behavior(TlsBehavior::Valid);
     let chain = [behind_tls, endpoint(&model, Api::ChatCompletions)];
-    let (reply, _) = ask(&Client::default(), &chain, &[user("hi")]).await;
+    let (reply, _) = ask(&client(), &chain, &[user("hi")]).await;
     assert!(reply.is_ok(), "{reply:?}");
     assert_eq!(model.received().len(), 1);
 }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hermes_agent::{Album, UserInput};
+use hermes_agent::UserInput;
+use hermes_store::ImageStore;
 use hermes_types::BackendName;
 
 use crate::screen::one_line;
@@ -15,7 +16,7 @@ const SHOWN: usize = 400;
 pub(super) async fn user_input(
     text: &str,
     files: &[PathBuf],
-    album: &Album,
+    image_store: &ImageStore,
     backend: BackendName,
 ) -> Result<UserInput, Failure> {
     let line = |path: &Path| one_line(&path.to_string_lossy(), SHOWN);
@@ -23,7 +24,7 @@ pub(super) async fn user_input(
     for file in files {
         let refused =
             |why| Failure::new(FailureKind::Usage, format!("{} cannot be shown: {why}", file.display()));
-        let image = album.keep(file).await.map_err(refused)?;
+        let image = image_store.add(file).await.map_err(refused)?;
         // Only on this machine it is there under the same path.
         let place = match (backend, std::path::absolute(file)) {
             (BackendName::Local, Ok(path)) => format!(", at {}", line(&path)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_model::{Effort, Prompt, Sight};
+use hermes_model::{Effort, ImageMode, Prompt};
 use hermes_types::Message;
 use tokio::time::{Instant, timeout};
 
@@ -53,7 +53,7 @@ async fn ask(context: &Context, models: &Models) -> DoctorFinding {
         max_output: Some(16),
         effort: models.effort.filter(|effort| *effort == Effort::None),
         session: "doctor",
-        sight: &Sight::Text,
+        image_mode: ImageMode::Text,
     };
     let begun = Instant::now();
     let client = model::client(context);
