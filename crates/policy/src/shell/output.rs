@@ -92,7 +92,7 @@ fn echoed(args: &[Word]) -> Word {
         .pieces()
         .iter()
         .map(|piece| match piece {
-            WordPiece::Text(text) if decode => WordPiece::Text(escapes(text)),
+            WordPiece::Text(text) if decode => WordPiece::Text(unescape(text, true)),
             other => other.clone(),
         })
         .collect();
@@ -106,7 +106,7 @@ pub(super) fn printed(args: &[Word]) -> Option<Word> {
         Some("--") => args.get(1..)?,
         _ => args,
     };
-    let format = escapes(args.first()?.known()?);
+    let format = unescape(args.first()?.known()?, true);
     let mut rest = args.get(1..)?.iter();
     let mut pieces = Vec::new();
     for round in 0..64 {
@@ -123,7 +123,7 @@ pub(super) fn printed(args: &[Word]) -> Option<Word> {
                     used = true;
                     for piece in rest.next().map(Word::pieces).unwrap_or_default() {
                         pieces.push(match piece {
-                            WordPiece::Text(text) if kind == 'b' => WordPiece::Text(escapes(text)),
+                            WordPiece::Text(text) if kind == 'b' => WordPiece::Text(unescape(text, true)),
                             other => other.clone(),
                         });
                     }
@@ -141,42 +141,51 @@ pub(super) fn printed(args: &[Word]) -> Option<Word> {
     None
 }
 
-/// Decodes the escapes of `echo -e` and `printf`.
-fn escapes(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
+/// Decodes the escapes of `echo -e`, `printf` and string literals. Whether the backslash in front
+/// of any other character stays depends on the language.
+pub(super) fn unescape(text: &str, keep_others: bool) -> String {
+    let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes().iter().copied().peekable();
     while let Some(byte) = rest.next() {
         if byte != b'\\' {
-            bytes.push(byte);
+            decoded.push(byte);
             continue;
         }
         match rest.next() {
-            Some(b'n') => bytes.push(b'\n'),
-            Some(b't') => bytes.push(b'\t'),
-            Some(b'r') => bytes.push(b'\r'),
-            Some(b'e') => bytes.push(27),
-            Some(b'x') => bytes.push(take_number(&mut rest, 16, 2, 0)),
-            Some(byte @ b'0'..=b'7') => bytes.push(take_number(&mut rest, 8, 3, u32::from(byte - b'0'))),
-            Some(other) => bytes.extend([b'\\', other]),
-            None => bytes.push(b'\\'),
+            Some(b'n') => decoded.push(b'\n'),
+            Some(b't') => decoded.push(b'\t'),
+            Some(b'r') => decoded.push(b'\r'),
+            Some(b'e') => decoded.push(27),
+            Some(b'x') => decoded.push(take_number(&mut rest, 16, 2, 0).to_le_bytes()[0]),
+            Some(b'u') => {
+                let char = char::from_u32(take_number(&mut rest, 16, 4, 0)).unwrap_or_default();
+                decoded.extend(char.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            Some(byte @ b'0'..=b'7') => {
+                decoded.push(take_number(&mut rest, 8, 3, u32::from(byte - b'0')).to_le_bytes()[0]);
+            }
+            Some(b'\n') if !keep_others => {}
+            Some(other) if !keep_others => decoded.push(other),
+            Some(other) => decoded.extend([b'\\', other]),
+            None => decoded.push(b'\\'),
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 fn take_number(
     rest: &mut std::iter::Peekable<impl Iterator<Item = u8>>,
     radix: u32,
-    most: usize,
+    max_digits: usize,
     first: u32,
-) -> u8 {
+) -> u32 {
     let mut value = first;
-    for _ in 0..most {
+    for _ in 0..max_digits {
         let Some(digit) = rest.peek().and_then(|byte| char::from(*byte).to_digit(radix)) else { break };
         value = value.wrapping_mul(radix).wrapping_add(digit);
         rest.next();
     }
-    value.to_le_bytes()[0]
+    value
 }
 
 /// Decodes base64, or nothing when it is not.
@@ -267,7 +276,7 @@ mod tests {
         assert_eq!(base64("cm0gLXJmIC8=").as_deref(), Some("rm -rf /"));
         assert_eq!(base64("not base64!"), None);
         assert_eq!(hex("726d").as_deref(), Some("rm"));
-        assert_eq!(escapes("\\x72m\\040-rf\\n"), "rm -rf\n");
+        assert_eq!(unescape("\\x72m\\040-rf\\n", true), "rm -rf\n");
         let words: Vec<Word> = ["%s%s", "r", "m"].map(Word::literal).to_vec();
         assert_eq!(printed(&words), Some(Word::literal("rm")));
     }
