@@ -4,66 +4,51 @@
 //! declarations in [`crate::programs`] say which words of a command are paths, and what happens to them.
 
 use crate::paths::resolve;
-use crate::programs::{Access, Arguments, FileUse, Invocation, Which, is_remote};
+use crate::programs::{ArgumentUse, DeclaredFiles, Invocation, PathAccess, Which, is_remote};
 use crate::shell::{RedirectOperator, Word};
 
-/// One effect on one path. Paths are absolute and normal; unknown stretches are holes.
+/// One effect on one path. Paths are absolute and normal, with a placeholder for unknown parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FileEffect {
-    /// The file, or with `tree` everything below the directory, is gone afterward.
-    Delete { path: String, tree: bool },
-    /// The file is made, changed or replaced.
-    Write { path: String },
-    /// The content is read.
-    Read { path: String },
-    /// The path is given to a program that may do anything with it.
-    MayChange { path: String },
-}
-
-impl FileEffect {
-    pub(crate) fn path(&self) -> &str {
-        let (Self::Delete { path, .. }
-        | Self::Write { path }
-        | Self::Read { path }
-        | Self::MayChange { path }) = self;
-        path
-    }
+pub(crate) struct FileEffect {
+    pub(crate) access: PathAccess,
+    pub(crate) path: String,
 }
 
 /// Everything a command does to files.
 pub(crate) fn file_effects(call: &Invocation<'_>, home: &str) -> Vec<FileEffect> {
     let mut found = Vec::new();
     for redirect in &call.segment.redirects {
-        let path = call.segment.path(&redirect.target);
-        match redirect.operator {
+        let accesses: &[PathAccess] = match redirect.operator {
             RedirectOperator::Write | RedirectOperator::Append | RedirectOperator::Both => {
-                found.push(FileEffect::Write { path })
+                &[PathAccess::Write]
             }
-            RedirectOperator::ReadWrite => {
-                found.push(FileEffect::Read { path: path.clone() });
-                found.push(FileEffect::Write { path });
+            RedirectOperator::ReadWrite => &[PathAccess::Read, PathAccess::Write],
+            RedirectOperator::Read => &[PathAccess::Read],
+            RedirectOperator::Duplicate | RedirectOperator::HereString | RedirectOperator::HereDocument => {
+                &[]
             }
-            RedirectOperator::Read => found.push(FileEffect::Read { path }),
-            RedirectOperator::Duplicate | RedirectOperator::HereString | RedirectOperator::HereDocument => {}
-        }
+        };
+        let path = call.segment.path(&redirect.target);
+        found.extend(accesses.iter().map(|access| FileEffect { access: *access, path: path.clone() }));
     }
     if call.name().is_empty() {
         return found;
     }
-    let declared = call.program.map_or(&[][..], |program| program.files);
-    for file_use in declared.iter().filter(|file_use| file_use.when.holds(call)) {
-        for word in words_of(call, file_use) {
-            let path = home_path(&word.outline(), call, home);
-            found.push(match file_use.access {
-                Access::Read => FileEffect::Read { path },
-                Access::Write => FileEffect::Write { path },
-                Access::Delete => FileEffect::Delete { path, tree: false },
-                Access::DeleteTree => FileEffect::Delete { path, tree: true },
-            });
-        }
+    for files in declared_files(call) {
+        found.extend(
+            words_of(call, files).iter().map(|word| FileEffect {
+                access: files.access,
+                path: home_path(&word.outline(), call, home),
+            }),
+        );
     }
     argument_effects(call, home, &mut found);
     found
+}
+
+fn declared_files<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'static DeclaredFiles> + 'a {
+    let declared = call.program.map_or(&[][..], |program| program.files);
+    declared.iter().filter(|files| files.when.holds(call))
 }
 
 /// The absolute path of a word, with a quoted `~/` read as the home directory.
@@ -76,15 +61,14 @@ fn home_path(text: &str, call: &Invocation<'_>, home: &str) -> String {
 
 /// The words that name files the command writes.
 pub(crate) fn written_words(call: &Invocation<'_>) -> Vec<Word> {
-    let declared = call.program.map_or(&[][..], |program| program.files);
-    let writes = |file_use: &&FileUse| file_use.access == Access::Write && file_use.when.holds(call);
-    declared.iter().filter(writes).flat_map(|file_use| words_of(call, file_use)).collect()
+    let written = declared_files(call).filter(|files| files.access == PathAccess::Write);
+    written.flat_map(|files| words_of(call, files)).collect()
 }
 
 /// The words that a declaration names.
-fn words_of(call: &Invocation<'_>, file_use: &FileUse) -> Vec<Word> {
+fn words_of(call: &Invocation<'_>, files: &DeclaredFiles) -> Vec<Word> {
     let operands = |skip: usize| call.operands().into_iter().skip(skip).cloned();
-    match &file_use.which {
+    match &files.which {
         Which::Operands => operands(0).collect(),
         Which::OperandsFrom(skip) => operands(*skip).collect(),
         Which::FirstOperand => operands(0).take(1).collect(),
@@ -105,8 +89,8 @@ fn words_of(call: &Invocation<'_>, file_use: &FileUse) -> Vec<Word> {
 /// Adds the effects on arguments that look like paths.
 fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffect>) {
     let program = call.program;
-    let arguments = program.map_or(Arguments::Unknown, |program| program.arguments);
-    if arguments == Arguments::Named {
+    let arguments = program.map_or(ArgumentUse::Unknown, |program| program.arguments);
+    if arguments == ArgumentUse::Named {
         return;
     }
     let key_options = program.map_or(&[][..], |program| program.key_options);
@@ -136,15 +120,16 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
         }
         for part in path_parts(&text) {
             let path = home_path(part, call, home);
-            if arguments == Arguments::ReadOutside && crate::paths::is_below(&path, cwd.unwrap_or_default()) {
+            if arguments == ArgumentUse::ReadOutside && crate::paths::is_below(&path, cwd.unwrap_or_default())
+            {
                 continue;
             }
-            if arguments == Arguments::Unknown {
-                found.push(FileEffect::MayChange { path: path.clone() });
+            if arguments == ArgumentUse::Unknown {
+                found.push(FileEffect { access: PathAccess::Unknown, path: path.clone() });
             }
             // A file that is written is not read.
-            if !found.contains(&FileEffect::Write { path: path.clone() }) {
-                found.push(FileEffect::Read { path });
+            if !found.contains(&FileEffect { access: PathAccess::Write, path: path.clone() }) {
+                found.push(FileEffect { access: PathAccess::Read, path });
             }
         }
     }

@@ -4,16 +4,10 @@
 //! triggered by the declarations in [`crate::programs`]; those about files test the effects of a command, whatever
 //! program causes them. [`matches`] reports every rule that matches, with the part of the command it matched.
 
-mod cloud;
-mod containers;
-mod databases;
 mod doubts;
 mod files;
-mod git;
-mod hermes;
-mod network;
-mod processes;
-mod system;
+mod machine;
+mod outward;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -22,11 +16,11 @@ use serde::Serialize;
 
 use crate::file_effects::{FileEffect, file_effects};
 use crate::paths::KnownPaths;
-use crate::programs::{self, Invocation, When};
+use crate::programs::{self, Invocation, PathAccess, When};
 use crate::shell::{Script, Segment, Surroundings};
 
 /// The force of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     /// A person must agree.
     Ask,
@@ -34,23 +28,18 @@ pub enum Tier {
     Floor,
 }
 
-/// One rule.
 #[derive(Debug)]
-pub struct Rule {
+struct Rule {
     /// A stable name, such as `delete-root`.
-    pub id: &'static str,
-    pub tier: Tier,
+    id: &'static str,
+    tier: Tier,
     /// Why, in one line, for people.
-    pub reason: &'static str,
+    reason: &'static str,
     /// It also concerns commands inside a container that the command starts.
     reaches_inside: bool,
     trigger: Trigger,
     /// A condition under which programs do not trigger it.
     unless: When,
-    /// Commands it matches.
-    pub matches: &'static [&'static str],
-    /// Commands that look like it and that it leaves alone.
-    pub ignores: &'static [&'static str],
 }
 
 /// The commands a rule tests, apart from the declarations of programs that name it.
@@ -59,51 +48,35 @@ enum Trigger {
     /// Nothing else.
     Programs,
     /// Commands that touch files.
-    Effects(fn(&RuleContext<'_>) -> bool),
+    Files(fn(&RuleContext<'_>) -> bool),
     /// Every command.
     Every(fn(&RuleContext<'_>) -> bool),
 }
 
+const fn floor(id: &'static str, reason: &'static str) -> Rule {
+    let trigger = Trigger::Programs;
+    Rule { id, tier: Tier::Floor, reason, reaches_inside: true, trigger, unless: When::Any(&[]) }
+}
+
+const fn ask(id: &'static str, reason: &'static str) -> Rule {
+    Rule { tier: Tier::Ask, reaches_inside: false, ..floor(id, reason) }
+}
+
 impl Rule {
-    const fn new(id: &'static str, tier: Tier, reason: &'static str, trigger: Trigger) -> Self {
-        Self {
-            id,
-            tier,
-            reason,
-            reaches_inside: matches!(tier, Tier::Floor),
-            trigger,
-            unless: When::Any(&[]),
-            matches: &[],
-            ignores: &[],
-        }
+    const fn on_files(self, test: fn(&RuleContext<'_>) -> bool) -> Self {
+        Self { trigger: Trigger::Files(test), ..self }
     }
 
-    const fn floor(id: &'static str, reason: &'static str, trigger: Trigger) -> Self {
-        Self::new(id, Tier::Floor, reason, trigger)
+    const fn on_every(self, test: fn(&RuleContext<'_>) -> bool) -> Self {
+        Self { trigger: Trigger::Every(test), ..self }
     }
 
-    const fn ask(id: &'static str, reason: &'static str, trigger: Trigger) -> Self {
-        Self::new(id, Tier::Ask, reason, trigger)
-    }
-
-    const fn inside(mut self) -> Self {
-        self.reaches_inside = true;
-        self
+    const fn inside(self) -> Self {
+        Self { reaches_inside: true, ..self }
     }
 
     const fn unless(self, unless: When) -> Self {
         Self { unless, ..self }
-    }
-
-    const fn examples(mut self, matches: &'static [&'static str], ignores: &'static [&'static str]) -> Self {
-        self.matches = matches;
-        self.ignores = ignores;
-        self
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_declared_by_programs(&self) -> bool {
-        matches!(self.trigger, Trigger::Programs)
     }
 }
 
@@ -180,63 +153,51 @@ impl RuleContext<'_> {
         self.invocation.name()
     }
 
+    fn any(&self, test: impl Fn(&FileEffect) -> bool) -> bool {
+        self.effects.iter().any(test)
+    }
+
+    /// Whether a deleted path, alone or with everything below it, passes the test.
     fn any_delete(&self, test: impl Fn(&str, bool) -> bool) -> bool {
-        self.effects
-            .iter()
-            .any(|effect| matches!(effect, FileEffect::Delete { path, tree } if test(path, *tree)))
+        self.any(|effect| match effect.access {
+            PathAccess::Delete => test(&effect.path, false),
+            PathAccess::DeleteTree => test(&effect.path, true),
+            _ => false,
+        })
+    }
+
+    /// Whether a path that is written or deleted passes the test.
+    fn any_change(&self, test: impl Fn(&str, bool) -> bool) -> bool {
+        self.any_write(|path| test(path, false)) || self.any_delete(test)
     }
 
     pub(crate) fn any_write(&self, test: impl Fn(&str) -> bool) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, FileEffect::Write { path } if test(path)))
+        self.any(|effect| effect.access == PathAccess::Write && test(&effect.path))
     }
 
     fn any_possible_change(&self, test: impl Fn(&str) -> bool) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, FileEffect::MayChange { path } if test(path)))
+        self.any(|effect| effect.access == PathAccess::Unknown && test(&effect.path))
     }
 
     pub(crate) fn any_read(&self, test: impl Fn(&str) -> bool) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, FileEffect::Read { path } if test(path)))
+        self.any(|effect| effect.access == PathAccess::Read && test(&effect.path))
     }
 }
 
-/// All rules about commands, in the order they are listed.
+/// All rules about commands.
 fn all() -> impl Iterator<Item = &'static Rule> {
-    [
-        files::RULES,
-        processes::RULES,
-        hermes::RULES,
-        system::RULES,
-        git::RULES,
-        databases::RULES,
-        containers::RULES,
-        cloud::RULES,
-        network::RULES,
-    ]
-    .into_iter()
-    .flatten()
-}
-
-/// Every rule, for listing.
-pub fn list() -> Vec<&'static Rule> {
-    all().collect()
+    [files::RULES, machine::RULES, outward::RULES].into_iter().flatten()
 }
 
 static BY_ID: LazyLock<HashMap<&'static str, &'static Rule>> =
     LazyLock::new(|| all().map(|rule| (rule.id, rule)).collect());
 
-/// Rules about the machine itself: its processes, services, packages and users.
-fn is_about_the_machine(rule: &Rule) -> bool {
-    [processes::RULES, system::RULES].into_iter().flatten().any(|known| known.id == rule.id)
-}
-
 /// The reach of a rule that matched: an effect on files must touch the owner's, and a rule about the machine harms
 /// the place only.
 fn harms(rule: &Rule, context: &RuleContext<'_>) -> Harms {
     let stays = match rule.trigger {
-        Trigger::Effects(_) => {
-            !context.effects.iter().any(|effect| context.paths.touches_owned(effect.path()))
-        }
-        Trigger::Programs | Trigger::Every(_) => is_about_the_machine(rule),
+        Trigger::Files(_) => !context.any(|effect| context.paths.touches_owned(&effect.path)),
+        Trigger::Programs | Trigger::Every(_) => machine::RULES.iter().any(|known| known.id == rule.id),
     };
     if stays { Harms::Place } else { Harms::Owner }
 }
@@ -246,7 +207,7 @@ const MAX_MATCHES: usize = 512;
 
 /// The paths a command touches, whatever it does to them.
 fn paths_of(effects: &[FileEffect]) -> String {
-    let mut paths: Vec<&str> = effects.iter().map(FileEffect::path).collect();
+    let mut paths: Vec<&str> = effects.iter().map(|effect| effect.path.as_str()).collect();
     paths.sort_unstable();
     paths.dedup();
     paths.join("\n")
@@ -267,7 +228,7 @@ fn matching_rules(context: &RuleContext<'_>, inside: bool) -> Vec<&'static Rule>
     }
     let by_test = all().filter(|rule| match rule.trigger {
         Trigger::Programs => false,
-        Trigger::Effects(test) => !context.effects.is_empty() && test(context),
+        Trigger::Files(test) => !context.effects.is_empty() && test(context),
         Trigger::Every(test) => test(context),
     });
     found.extend(by_test);
@@ -291,7 +252,7 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
                 continue;
             }
             let what = match rule.trigger {
-                Trigger::Effects(_) => format!("{}:{}", rule.id, paths_of(&effects)),
+                Trigger::Files(_) => format!("{}:{}", rule.id, paths_of(&effects)),
                 Trigger::Programs | Trigger::Every(_) => format!("{}:{shown}", rule.id),
             };
             found.push(Match {
@@ -310,4 +271,33 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_declared_rule_exists_and_every_rule_is_used() {
+        let declared: Vec<&str> =
+            programs::all().flat_map(|program| program.asks).map(|ask| ask.rule).collect();
+        for id in &declared {
+            assert!(BY_ID.contains_key(id), "{id}");
+        }
+        for rule in all() {
+            assert!(declared.contains(&rule.id) || !matches!(rule.trigger, Trigger::Programs), "{}", rule.id);
+        }
+    }
+
+    #[test]
+    fn rules_have_unique_ids_reasons_of_one_line_and_examples() {
+        let examples = include_str!("../tests/corpus/rules.txt");
+        for rule in all() {
+            assert_eq!(all().filter(|other| other.id == rule.id).count(), 1, "{}", rule.id);
+            assert!(!rule.reason.is_empty() && rule.reason.len() < 100, "{}", rule.id);
+            let tier = if rule.tier == Tier::Floor { "floor" } else { "ask" };
+            let label = format!("#: {tier} {}\n", rule.id);
+            assert!(examples.contains(&label) || rule.id == "delete-owner-directory", "{label}");
+        }
+    }
 }

@@ -1,15 +1,13 @@
 //! Compilers, linters, test runners and make.
 
-use super::Which::Values;
 use super::databases::RESETS_SCHEMA;
-use super::{Arguments, Invocation, Language, Program, Runs, program, writes};
-use crate::shell::Nested;
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
-    program(&["pytest"]).arguments(Arguments::Named).never_runs_words(),
+    program(&["pytest"]).arguments(ArgumentUse::Named).never_runs_words(),
     program(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"])
-        .arguments(Arguments::Named),
-    program(&["make"]).arguments(Arguments::Named).runs(&[Runs::Custom(make)]).asks(&[RESETS_SCHEMA]),
+        .arguments(ArgumentUse::Named),
+    program(&["make"]).arguments(ArgumentUse::Named).runs(&[Runs::Custom(make)]).asks(&[RESETS_SCHEMA]),
     program(&["gmake"]).runs(&[Runs::Custom(make)]),
     program(&["just"]).asks(&[RESETS_SCHEMA]),
     program(&["gcc", "cc", "clang"]).files(&[writes(Values(&["-o", "--output"]))]).runs(&[Runs::Compiles]),

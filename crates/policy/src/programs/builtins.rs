@@ -1,31 +1,29 @@
 //! Commands of the shell itself.
 
-use super::When::{Arg, Flag, OwnFlag, Test};
-use super::{Arguments, Invocation, Language, Program, Runs, ask, program};
-use crate::shell::{Nested, RedirectOperator, joined, nested_behind, nested_variable};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
-    program(&["command"]).arguments(Arguments::Named).runs(&[Runs::Custom(command)]),
+    program(&["command"]).arguments(ArgumentUse::Named).runs(&[Runs::Custom(command)]),
     program(&["builtin", "coproc"]).runs(&[Runs::Behind(0)]),
     program(&["exec"]).valued(&["-a"]).runs(&[Runs::Behind(0)]),
-    program(&["eval"]).arguments(Arguments::Named).runs(&[Runs::Custom(eval)]),
-    program(&["source", "."]).arguments(Arguments::ReadOutside).runs(&[Runs::Custom(source)]),
-    program(&["trap"]).arguments(Arguments::Named).runs(&[Runs::Custom(trap)]),
+    program(&["eval"]).arguments(ArgumentUse::Named).runs(&[Runs::Custom(eval)]),
+    program(&["source", "."]).arguments(ArgumentUse::ReadOutside).runs(&[Runs::Custom(source)]),
+    program(&["trap"]).arguments(ArgumentUse::Named).runs(&[Runs::Custom(trap)]),
     program(&["alias"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .runs(&[Runs::Custom(alias)])
         .asks(&[ask("redefine-sudo", Arg(&["sudo=*"]))]),
     program(&["export", "declare"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .never_runs_words()
         .runs(&[Runs::Custom(variables)])
         .asks(&[ask("dump-environment", Test(dumps_variables))]),
     program(&["typeset", "readonly", "local"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .never_runs_words()
         .runs(&[Runs::Custom(variables)]),
     program(&["set"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .never_runs_words()
         .asks(&[ask("dump-environment", Test(dumps_variables))]),
     program(&["printenv"]).never_runs_words().asks(&[ask("dump-environment", Test(dumps_variables))]),
@@ -34,14 +32,14 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["bind"]).asks(&[ask("shell-hooks", Flag(&["-x", "-f"]))]),
     program(&["complete"]).never_runs_words().asks(&[ask("shell-hooks", Flag(&["-C", "-F"]))]),
     program(&["history"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .never_runs_words()
         .asks(&[ask("audit-trail", Flag(&["-c", "-d", "-w", "-r"]))]),
-    program(&["read"]).arguments(Arguments::Read).never_runs_words(),
-    program(&["fc", "mapfile"]).arguments(Arguments::Read),
-    program(&["type", "unset", "cd", "test", "[", ":"]).arguments(Arguments::Named).never_runs_words(),
+    program(&["read"]).arguments(ArgumentUse::Read).never_runs_words(),
+    program(&["fc", "mapfile"]).arguments(ArgumentUse::Read),
+    program(&["type", "unset", "cd", "test", "[", ":"]).arguments(ArgumentUse::Named).never_runs_words(),
     program(&["help"]).never_runs_words(),
-    program(&["pushd", "wait", "for", "exit", "return"]).arguments(Arguments::Named),
+    program(&["pushd", "wait", "for", "exit", "return"]).arguments(ArgumentUse::Named),
 ];
 
 /// Whether all variables are printed into a file.

@@ -1,13 +1,12 @@
 //! Command lines of clouds, and tools that deploy to them.
 
-use super::When::{All, Any, Arg, Flag, LastWord, NoOperands, Not, Verb, Word as Operand};
-use super::{Arguments, Ask, Program, Runs, ask, on, program, verbs};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["aws"]).asks(&[
         CHANGES,
         FORCES,
-        ask("copy-out", All(&[Verb(&["s3 cp", "s3 sync", "s3 mv"]), LastWord(&["s3://*"])])),
+        ask("copy-out", All(&[Verb(&["s3 cp", "s3 sync", "s3 mv"]), LastOperandIs(&["s3://*"])])),
         verbs(&["* put-*"], "copy-out"),
         verbs(
             &[
@@ -21,7 +20,10 @@ pub(super) const PROGRAMS: &[Program] = &[
     ]),
     program(&["gcloud"]).asks(&[
         CHANGES,
-        ask("copy-out", All(&[Verb(&["storage cp", "storage rsync", "storage mv"]), LastWord(&["gs://*"])])),
+        ask(
+            "copy-out",
+            All(&[Verb(&["storage cp", "storage rsync", "storage mv"]), LastOperandIs(&["gs://*"])]),
+        ),
         verbs(&["compute scp"], "copy-out"),
         ask("secret-stores", Operand(&["print-access-token", "print-identity-token"])),
         on(&["secrets"], "secret-stores", Operand(&["access"])),
@@ -36,17 +38,17 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["gsutil", "s3cmd", "b2"]).asks(&[
         CHANGES,
         FORCES,
-        ask("copy-out", All(&[COPIES, LastWord(&["*://*"])])),
+        ask("copy-out", All(&[COPIES, LastOperandIs(&["*://*"])])),
     ]),
     program(&["mc"]).asks(&[CHANGES, FORCES, ask("copy-out", COPIES)]),
-    program(&["s5cmd"]).asks(&[ask("copy-out", All(&[COPIES, LastWord(&["*://*"])]))]),
+    program(&["s5cmd"]).asks(&[ask("copy-out", All(&[COPIES, LastOperandIs(&["*://*"])]))]),
     program(&["rclone"]).asks(&[
         CHANGES,
         FORCES,
         verbs(&["copy", "sync", "move", "copyto", "moveto", "rcat", "bisync", "serve"], "copy-out"),
     ]),
     program(&["doctl", "linode-cli", "oci", "ibmcloud", "hcloud", "scw"]).asks(&[CHANGES, FORCES]),
-    program(&["terraform"]).arguments(Arguments::ReadOutside).asks(&[TERRAFORM]),
+    program(&["terraform"]).arguments(ArgumentUse::ReadOutside).asks(&[TERRAFORM]),
     program(&["tofu", "terragrunt"]).asks(&[TERRAFORM]),
     program(&["pulumi"]).asks(&[
         verbs(&["up", "destroy", "cancel", "import", "refresh"], CLOUD),

@@ -1,13 +1,7 @@
 //! Programs that show, search, copy, change and delete files.
 
-use super::When::{All, Any, Flag, Not, Test, Word as Operand};
-use super::Which::{Behind, Custom, FirstOperand, Fixed, Operands, OperandsFrom, PathLike, Values};
-use super::{
-    Access, Arguments, Ask, FileUse, Invocation, Program, Runs, always, ask, deletes, judged, program, writes,
-};
+use super::*;
 use crate::paths::is_stream;
-use crate::rules::RuleContext;
-use crate::shell::{Nested, UNKNOWN_CHAR, Word};
 
 pub(super) const PROGRAMS: &[Program] = &[
     // Programs that name files and neither read nor run them.
@@ -15,27 +9,30 @@ pub(super) const PROGRAMS: &[Program] = &[
         "basename", "cmp", "dirname", "echo", "false", "file", "ls", "md5sum", "printf", "sha256sum", "stat",
         "true", "wc", "which",
     ])
-    .arguments(Arguments::Named)
+    .arguments(ArgumentUse::Named)
     .never_runs_words(),
     program(&[
         "df", "du", "exa", "eza", "findmnt", "getfacl", "locate", "lsattr", "lsblk", "lsd", "mktemp",
         "namei", "readlink", "realpath", "seq", "sha1sum", "sleep", "tree",
     ])
-    .arguments(Arguments::Named),
+    .arguments(ArgumentUse::Named),
     // Programs that read files and nothing else.
     program(&["base64", "cksum", "comm", "cut", "diff", "fold", "jq", "rev", "tail"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .never_runs_words(),
     program(&[
         "b2sum", "bat", "batcat", "colordiff", "column", "delta", "hexdump", "nl", "od", "open", "paste",
         "sha512sum", "shellcheck", "strings", "tac", "xdg-open",
     ])
-    .arguments(Arguments::Read),
+    .arguments(ArgumentUse::Read),
     program(&["ack", "ag", "egrep", "fgrep", "ggrep", "grep", "rg", "ugrep", "zgrep"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .searches()
         .never_runs_words(),
-    program(&["less", "more"]).arguments(Arguments::Read).never_runs_words().runs(&[Runs::Escapes(&["+!"])]),
+    program(&["less", "more"])
+        .arguments(ArgumentUse::Read)
+        .never_runs_words()
+        .runs(&[Runs::Escapes(&["+!"])]),
     // Programs that print, store or send their words.
     program(&[
         "apropos", "base32", "expr", "info", "notify-send", "pbcopy", "say", "tldr", "tr", "whatis",
@@ -43,29 +40,29 @@ pub(super) const PROGRAMS: &[Program] = &[
     ])
     .never_runs_words(),
     program(&["man"]).never_runs_words().runs(&[Runs::Text(&["-P", "-H", "--pager", "--html"])]),
-    program(&["cat", "head"]).arguments(Arguments::Read).never_runs_words().asks(&[FILLS_DISK]),
+    program(&["cat", "head"]).arguments(ArgumentUse::Read).never_runs_words().asks(&[FILLS_DISK]),
     program(&["yes"]).asks(&[FILLS_DISK, ask("spawn-without-end", Test(runs_for_each_input))]),
     program(&["sort"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .never_runs_words()
         .files(&[writes(Values(&["-o", "--output"]))]),
     program(&["uniq"]).valued(&["-f", "-s", "-w"]).never_runs_words().files(&[writes(OperandsFrom(1))]),
-    program(&["yq"]).arguments(Arguments::Read).never_runs_words().files(&[EDITS_IN_PLACE]),
+    program(&["yq"]).arguments(ArgumentUse::Read).never_runs_words().files(&[EDITS_IN_PLACE]),
     program(&["crudini", "dasel", "toml", "augtool", "xmlstarlet"]).files(&[EDITS_IN_PLACE]),
-    program(&["tee", "sponge"]).arguments(Arguments::Named).never_runs_words().files(&[writes(Operands)]),
+    program(&["tee", "sponge"]).arguments(ArgumentUse::Named).never_runs_words().files(&[writes(Operands)]),
     program(&["truncate", "fallocate"])
         .valued(&["-s", "--size", "-r", "-l", "-o", "--length"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .files(&[writes(Operands)])
         .asks(&[FILLS_DISK]),
     program(&["touch"])
         .valued(CREATION_VALUED)
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .never_runs_words()
         .files(&[writes(Operands)]),
     program(&["mkdir", "mkfifo"])
         .valued(CREATION_VALUED)
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .never_runs_words()
         .files(&[writes(Operands)])
         .asks(&[ask("modes", Test(creates_open_file))]),
@@ -75,43 +72,43 @@ pub(super) const PROGRAMS: &[Program] = &[
         .asks(&[ask("modes", Operand(&["b", "c", "u"]))]),
     program(&["cp", "gcp", "ditto"])
         .valued(COPY_VALUED)
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .files(&[writes(Custom(copy_targets))])
         .asks(&[FILLS_DISK]),
     program(&["install", "ginstall"])
         .valued(&[
             "-t", "-S", "-m", "-o", "-g", "--target-directory", "--suffix", "--mode", "--owner", "--group",
         ])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .files(&[writes(Custom(copy_targets))])
         .asks(&[ask("modes", Test(creates_open_file))]),
     program(&["ln", "gln", "link"])
         .valued(COPY_VALUED)
         .files(&[writes(Custom(copy_targets))])
         .asks(&[judged("link-around", links_around)]),
-    program(&["mv", "gmv"]).valued(COPY_VALUED).arguments(Arguments::Named).files(MOVES),
-    program(&["dd"]).arguments(Arguments::Read).files(&[writes(Behind("of="))]).asks(&[FILLS_DISK]),
-    program(&["rm", "grm", "srm", "wipe", "rimraf"]).arguments(Arguments::Named).files(REMOVES),
+    program(&["mv", "gmv"]).valued(COPY_VALUED).arguments(ArgumentUse::Named).files(MOVES),
+    program(&["dd"]).arguments(ArgumentUse::Read).files(&[writes(Behind("of="))]).asks(&[FILLS_DISK]),
+    program(&["rm", "grm", "srm", "wipe", "rimraf"]).arguments(ArgumentUse::Named).files(REMOVES),
     program(&["unlink", "shred", "rmdir"])
         .valued(&["-n", "-s", "--iterations", "--size", "--random-source"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .files(&[deletes(Operands)]),
     program(&["chmod", "chown", "chgrp", "gchmod", "gchown"])
         .valued(&["--reference", "--from"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .asks(&[judged("modes", changes_modes)]),
     program(&["setcap", "chflags"]).asks(&[always("capabilities")]),
     program(&["chattr", "setfacl", "xattr"])
         .files(&[writes(Custom(behind_first_word))])
         .asks(&[always("capabilities")]),
-    program(&["tar", "gtar", "bsdtar"]).arguments(Arguments::Read).files(ARCHIVES).runs(&[
+    program(&["tar", "gtar", "bsdtar"]).arguments(ArgumentUse::Read).files(ARCHIVES).runs(&[
         Runs::Text(&[
             "--to-command", "-I", "--use-compress-program", "-F", "--info-script", "--new-volume-script",
             "--rsh-command",
         ]),
         Runs::Custom(checkpoint_actions),
     ]),
-    program(&["zip"]).arguments(Arguments::Read).runs(&[Runs::Text(&["-TT", "--unzip-command"])]),
+    program(&["zip"]).arguments(ArgumentUse::Read).runs(&[Runs::Text(&["-TT", "--unzip-command"])]),
     program(&["unzip", "7z", "unrar", "bsdcpio"]).files(&[writes(Values(&["-d", "-o"]))]),
     program(&["cpio"]).files(&[writes(Values(&["-D", "--directory"]))]),
     program(&["patch"]).valued(&["-i", "-p", "-d", "-o", "-r"]).files(&[
@@ -126,25 +123,18 @@ const COPY_VALUED: &[&str] = &["-t", "-S", "--target-directory", "--suffix"];
 
 const FILLS_DISK: Ask = judged("fill-disk", fills_disk);
 
-const EDITS_IN_PLACE: FileUse =
+const EDITS_IN_PLACE: DeclaredFiles =
     writes(PathLike).when(Flag(&["-i", "--inplace", "--in-place", "--set", "-L"]));
 
-const MOVES: &[FileUse] = &[
-    FileUse { access: Access::DeleteTree, which: Custom(copy_sources), when: super::When::Always },
-    writes(Custom(copy_targets)),
-];
+const MOVES: &[DeclaredFiles] = &[deletes_tree(Custom(copy_sources)), writes(Custom(copy_targets))];
 
-const REMOVES: &[FileUse] = &[
-    FileUse {
-        access: Access::DeleteTree,
-        which: Operands,
-        when: All(&[Test(removes_trees), Not(&Flag(&["--help", "--version"]))]),
-    },
+const REMOVES: &[DeclaredFiles] = &[
+    deletes_tree(Operands).when(All(&[Test(removes_trees), Not(&Flag(&["--help", "--version"]))])),
     deletes(Custom(emptied_operands)).when(Test(removes_trees)),
     deletes(Operands).when(Not(&Any(&[Test(removes_trees), Flag(&["--help", "--version"])]))),
 ];
 
-const ARCHIVES: &[FileUse] = &[
+const ARCHIVES: &[DeclaredFiles] = &[
     writes(Values(&["-C", "--directory", "--one-top-level"])).when(Test(extracts)),
     writes(Fixed("/")).when(All(&[Test(extracts), Test(keeps_absolute_names)])),
     writes(Values(&["-f", "--file"])).when(Not(&Test(extracts))),

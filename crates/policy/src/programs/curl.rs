@@ -1,15 +1,12 @@
 //! Web clients.
 
-use super::When::{All, Any, Arg, Flag, Not, Test, Value, Verb};
-use super::Which::Values;
 use super::network::{carries_output, is_local, names_metadata};
-use super::{Arguments, Ask, Invocation, Program, Runs, ask, fits_any, program, writes};
-use crate::shell::Word;
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["curl"])
         .fetches()
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .key_options(&["-E", "--cert", "--key", "--cacert", "--netrc-file", "-K", "-b", "-c", "--cookie-jar"])
         .never_runs_words()
         .files(&[writes(Values(&[
@@ -24,7 +21,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         ]),
     program(&["wget", "aria2c", "axel"])
         .fetches()
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .never_runs_words()
         .files(&[writes(Values(&[
             "-O", "--output-document", "-P", "--directory-prefix", "-o", "-a", "-d", "--dir",
@@ -55,10 +52,7 @@ const HTTPIE: &[Ask] = &[
     ask("send-file", Test(sends)),
     ask(
         "send-file",
-        All(&[
-            Any(&[super::When::Piped, Arg(&["*=@*"]), Test(uploads_field)]),
-            Not(&Test(is_to_this_machine)),
-        ]),
+        All(&[Any(&[Piped, Arg(&["*=@*"]), Test(uploads_field)]), Not(&Test(is_to_this_machine))]),
     ),
     ask("delete-remote", All(&[Verb(&["DELETE"]), Not(&Test(is_to_this_machine))])),
     DELETES,

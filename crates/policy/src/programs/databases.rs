@@ -1,9 +1,6 @@
 //! Databases, their frameworks, and backups.
 
-use super::When::{Any, Arg, Flag, Help, Not, Test, Word as Operand};
-use super::Which::{Custom, FirstOperand};
-use super::{Ask, Invocation, Program, Runs, always, ask, program, verbs, writes};
-use crate::shell::Word;
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["psql"]).key_options(&["-f"]).never_runs_words().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),

@@ -1,10 +1,6 @@
 //! Disks, partitions, volumes and mounts.
 
-use super::When::{
-    All, Any, Arg, Flag, Help, LastWord, NoArguments, NoOperands, Not, Test, Verb, Word as Operand,
-};
-use super::{Arguments, Ask, Invocation, Program, always, ask, program};
-use crate::shell::UNKNOWN_CHAR;
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&[
@@ -17,12 +13,12 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["badblocks"]).asks(&[ask("format", All(&[Flag(&["-w", "-n"]), Test(names_device)])), CHANGES]),
     program(&["sg_format"]).asks(&[FORMATS, CHANGES]),
     program(&["mount"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .asks(&[changes_unless(&Any(&[NoArguments, Flag(&["-l", "--show-labels"])]))]),
-    program(&["umount"]).arguments(Arguments::Named).asks(&[CHANGES]),
+    program(&["umount"]).arguments(ArgumentUse::Named).asks(&[CHANGES]),
     program(&["fdisk", "sfdisk", "parted", "gdisk", "sgdisk"]).asks(&[changes_unless(&Any(&[
         Flag(&["-l", "--list", "-d", "-p", "--print", "-J"]),
-        LastWord(&["print"]),
+        LastOperandIs(&["print"]),
     ]))]),
     program(&["zfs", "zpool"])
         .asks(&[changes_unless(&Any(&[NoOperands, Verb(&["list", "get", "status", "history", "iostat"])]))]),

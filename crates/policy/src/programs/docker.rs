@@ -1,14 +1,11 @@
 //! Containers and virtual machines.
 
-use super::When::Test;
-use super::{Arguments, Invocation, Program, Runs, ask, fits_any, judged, program, verbs};
-use crate::rules::RuleContext;
-use crate::shell::{Nested, UNKNOWN_CHAR, Word, first_operand, values};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["docker", "podman", "nerdctl", "docker-compose", "podman-compose"])
         .valued(ENGINE_VALUED)
-        .arguments(Arguments::ReadOutside)
+        .arguments(ArgumentUse::ReadOutside)
         .contains()
         .runs(&[Runs::Custom(nested)])
         .asks(&[
@@ -24,7 +21,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["minikube", "kind", "k3d", "colima"]).asks(&[verbs(&["delete", "stop"], "containers")]),
     program(&["virsh"]).asks(&[
         verbs(&["destroy", "undefine", "shutdown", "vol-delete", "reboot"], "containers"),
-        ask("power", super::When::Word(&["destroy", "shutdown", "undefine"])),
+        ask("power", Operand(&["destroy", "shutdown", "undefine"])),
     ]),
     program(&["lxc", "incus"])
         .contains()

@@ -1,14 +1,11 @@
 //! Editors, and the two small languages of text editing.
 
-use super::When::{Any, Arg, Flag, Value};
-use super::Which::{Custom, Operands, OperandsAfterScript};
-use super::{Arguments, FileUse, Invocation, Language, Program, Runs, always, program, writes};
-use crate::shell::{Nested, Word};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["sed", "gsed"])
         .valued(&["-e", "-f", "-l", "--expression", "--file"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .never_runs_words()
         .files(&[writes(OperandsAfterScript(&["-e", "--expression", "-f", "--file"]))
             .when(Any(&[Flag(&["-i", "--in-place"]), Arg(&["-i*"])]))])
@@ -18,23 +15,26 @@ pub(super) const PROGRAMS: &[Program] = &[
             "-F", "-v", "-i", "-l", "-e", "-f", "-E", "--field-separator", "--assign", "--include", "--load",
             "--source", "--file",
         ])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .never_runs_words()
         .files(&[writes(OperandsAfterScript(&["-f", "--file", "-e", "--source"]))
             .when(Value(&["-i", "--include"], &["inplace"]))])
         .runs(&[Runs::Custom(awk)]),
     program(&["vim", "vi", "nvim", "ex", "gvim", "vimdiff"])
         .valued(EDITOR_VALUED)
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .files(EDITOR_FILES)
         .runs(&[Runs::Custom(vim)]),
-    program(&["view"]).arguments(Arguments::Read).runs(&[Runs::Custom(vim)]),
+    program(&["view"]).arguments(ArgumentUse::Read).runs(&[Runs::Custom(vim)]),
     program(&["ed", "red"])
         .valued(EDITOR_VALUED)
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .files(EDITOR_FILES)
         .runs(&[Runs::Custom(ed)]),
-    program(&["nano", "pico", "micro"]).valued(EDITOR_VALUED).arguments(Arguments::Read).files(EDITOR_FILES),
+    program(&["nano", "pico", "micro"])
+        .valued(EDITOR_VALUED)
+        .arguments(ArgumentUse::Read)
+        .files(EDITOR_FILES),
     program(&["emacs"])
         .valued(EDITOR_VALUED)
         .files(EDITOR_FILES)
@@ -44,7 +44,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 
 const EDITOR_VALUED: &[&str] = &["-c", "--cmd", "-S", "-u"];
 
-const EDITOR_FILES: &[FileUse] = &[writes(Custom(edited_files))];
+const EDITOR_FILES: &[DeclaredFiles] = &[writes(Custom(edited_files))];
 
 /// The files an editor opens, and those its commands write.
 fn edited_files(call: &Invocation<'_>) -> Vec<Word> {

@@ -1,25 +1,22 @@
 //! Programs that run a command for each file or line they find.
 
-use super::When::Arg;
-use super::Which::{Custom, Values};
-use super::{Access, Arguments, FileUse, Invocation, Language, Program, Runs, program, writes};
-use crate::shell::{Nested, UNKNOWN_CHAR, Unknown, Word, WordPiece, concatenated, first_operand, joined};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["find", "bfs"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .files(&[
-            FileUse { access: Access::DeleteTree, which: Custom(deleted), when: Arg(&["-delete"]) },
+            deletes_tree(Custom(deleted)).when(Arg(&["-delete"])),
             writes(Values(&["-fprint", "-fprint0", "-fprintf", "-fls"])),
         ])
         .runs(&[Runs::Custom(find)]),
-    program(&["fd", "fdfind"]).arguments(Arguments::Named).runs(&[Runs::Custom(find)]),
+    program(&["fd", "fdfind"]).arguments(ArgumentUse::Named).runs(&[Runs::Custom(find)]),
     program(&["xargs"])
         .valued(&[
             "-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "--max-args", "--max-procs", "--delimiter",
             "--arg-file", "--replace", "--max-lines",
         ])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .runs(&[Runs::Custom(xargs)]),
     program(&["parallel"])
         .valued(&[

@@ -1,9 +1,6 @@
 //! git and the command lines of code hosts.
 
-use super::When::{All, Any, Arg, Flag, Not, Test, Value, Verb, Word as Operand};
-use super::Which::Custom;
-use super::{Access, Arguments, Ask, FileUse, Invocation, Program, Runs, ask, fits_any, on, program, verbs};
-use crate::shell::{Nested, Word, joined, operands, values};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["git"])
@@ -11,17 +8,13 @@ pub(super) const PROGRAMS: &[Program] = &[
             "-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix",
             "--config-env",
         ])
-        .arguments(Arguments::ReadOutside)
+        .arguments(ArgumentUse::ReadOutside)
         .never_runs_words()
         .files(&[
-            FileUse { access: Access::Read, which: super::Which::Operands, when: Flag(&["--no-index"]) },
-            FileUse {
-                access: Access::DeleteTree,
-                which: Custom(absolute_operands),
-                when: All(&[Verb(&["rm"]), Flag(&["-r"])]),
-            },
-            FileUse { access: Access::Delete, which: Custom(absolute_operands), when: Verb(&["rm"]) },
-            FileUse { access: Access::Write, which: Custom(clone_target), when: Verb(&["clone * *"]) },
+            files(PathAccess::Read, Operands).when(Flag(&["--no-index"])),
+            deletes_tree(Custom(absolute_operands)).when(All(&[Verb(&["rm"]), Flag(&["-r"])])),
+            deletes(Custom(absolute_operands)).when(Verb(&["rm"])),
+            writes(Custom(clone_target)).when(Verb(&["clone * *"])),
         ])
         .runs(&[Runs::Custom(nested), Runs::After("bisect", &[], 1)])
         .asks(&[

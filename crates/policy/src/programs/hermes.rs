@@ -1,10 +1,9 @@
 //! Hermes' own command line.
 
-use super::When::{All, Arg, Not, Verb, Word as Operand};
-use super::{Arguments, Program, ask, program, verbs};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] =
-    &[program(&["hermes", "hermes-agent"]).arguments(Arguments::Named).never_runs_words().asks(&[
+    &[program(&["hermes", "hermes-agent"]).arguments(ArgumentUse::Named).never_runs_words().asks(&[
         ask("hermes-policy", Arg(&["--yolo", "--dangerously-skip-permissions"])),
         ask(
             "hermes-policy",

@@ -1,11 +1,7 @@
 //! Shells and interpreters of other languages.
 
-use super::When::Test;
-use super::Which::Custom;
 use super::databases::RESETS_SCHEMA;
-use super::{Arguments, FileUse, Invocation, Program, Runs, always, ask, judged, program, writes};
-use crate::rules::RuleContext;
-use crate::shell::Word;
+use super::*;
 
 /// A language in which program texts are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +82,7 @@ pub(super) const OTHER: Interpreter = Interpreter {
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["bash", "sh", "zsh", "dash"])
         .valued(SHELL_VALUED)
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .runs(&[Runs::Shell]),
     program(&[
         "ksh", "ksh93", "mksh", "pdksh", "ash", "fish", "rbash", "csh", "tcsh", "yash", "hush", "nu",
@@ -96,18 +92,18 @@ pub(super) const PROGRAMS: &[Program] = &[
     .runs(&[Runs::Shell]),
     program(&["python", "python3", "pypy", "pypy3", "ipython", "bpython", "jython", "micropython"])
         .valued(&["-W", "-X", "--check-hash-based-pycs"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .runs(&[Runs::Interprets(&PYTHON)])
         .asks(&[judged("inbound-access", serves_owner_files), RESETS_SCHEMA]),
-    program(&["perl"]).arguments(Arguments::Read).files(IN_PLACE).runs(&[Runs::Interprets(&PERL)]),
+    program(&["perl"]).arguments(ArgumentUse::Read).files(IN_PLACE).runs(&[Runs::Interprets(&PERL)]),
     program(&["ruby", "jruby", "irb"])
         .valued(&["-r", "-I", "-C", "-E"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .files(IN_PLACE)
         .runs(&[Runs::Interprets(&RUBY)]),
     program(&["node", "nodejs", "ts-node", "tsx", "qjs"])
         .valued(NODE_VALUED)
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .runs(&[Runs::Interprets(&NODE)]),
     program(&["deno"]).valued(NODE_VALUED).runs(&[Runs::Interprets(&BUN)]),
     program(&["php"])
@@ -135,7 +131,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 const SHELL_VALUED: &[&str] = &["-o", "-O", "+o", "+O", "--rcfile", "--init-file", "-C", "--init-command"];
 pub(super) const NODE_VALUED: &[&str] = &["-r", "--require", "--import", "--loader", "-C", "--env-file"];
 
-const IN_PLACE: &[FileUse] = &[writes(Custom(edited_files)).when(Test(edits_in_place))];
+const IN_PLACE: &[DeclaredFiles] = &[writes(Custom(edited_files)).when(Test(edits_in_place))];
 
 fn edits_in_place(call: &Invocation<'_>) -> bool {
     call.args.iter().map(Word::prefix).any(|option| {
@@ -151,7 +147,7 @@ fn edits_in_place(call: &Invocation<'_>) -> bool {
 
 fn edited_files(call: &Invocation<'_>) -> Vec<Word> {
     let skip = usize::from(!call.has(&["-e", "-E"]));
-    let words = crate::shell::operands(call.args, &["-e", "-E", "-I", "-r"]);
+    let words = operands(call.args, &["-e", "-E", "-I", "-r"]);
     words.into_iter().skip(skip).cloned().collect()
 }
 

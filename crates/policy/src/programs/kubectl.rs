@@ -1,13 +1,11 @@
 //! Clusters.
 
-use super::When::{All, Any, Arg, Flag, Test, Value, Word as Operand};
-use super::{Arguments, Invocation, Program, Runs, ask, on, program, verbs};
-use crate::shell::{Nested, Word};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["kubectl", "oc"])
         .valued(VALUED)
-        .arguments(Arguments::ReadOutside)
+        .arguments(ArgumentUse::ReadOutside)
         .contains()
         .runs(&[Runs::Custom(nested)])
         .asks(&[
@@ -36,7 +34,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             on(&["config view"], "secret-stores", Flag(&["--raw"])),
             verbs(&["create token"], "secret-stores"),
         ]),
-    program(&["helm"]).valued(VALUED).arguments(Arguments::ReadOutside).asks(&[
+    program(&["helm"]).valued(VALUED).arguments(ArgumentUse::ReadOutside).asks(&[
         verbs(&["uninstall", "delete", "rollback", "upgrade", "install", "push"], "cluster"),
         verbs(&["push"], "publish"),
     ]),

@@ -1,10 +1,7 @@
 //! Raw connections, tunnels, name lookups, mail, scanners, and the settings of the network.
 
-use super::When::{All, Any, Arg, Flag, NoOperands, Not, Piped, Test, Verb, Word as Operand};
-use super::Which::Values;
-use super::{Arguments, Ask, Invocation, Program, Runs, always, ask, fits_any, program, verbs, writes};
+use super::*;
 use crate::address::{self, AddressKind};
-use crate::shell::Word;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["nc", "netcat", "nc.traditional", "ncat"])
@@ -27,7 +24,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         "teamviewer", "anydesk", "iodine", "dnscat",
     ])
     .asks(&[always("inbound-access")]),
-    program(&["code"]).arguments(Arguments::Read).asks(&[verbs(&["tunnel"], "inbound-access")]),
+    program(&["code"]).arguments(ArgumentUse::Read).asks(&[verbs(&["tunnel"], "inbound-access")]),
     program(&["tailscale"]).asks(&[
         verbs(&["funnel", "serve", "up", "ssh", "file"], "inbound-access"),
         ask("firewall", Operand(&["up", "down", "set", "logout", "serve", "funnel"])),

@@ -1,15 +1,13 @@
 //! Package managers of languages, and the tools that publish packages.
 
-use super::When::{All, Any, Flag, NoOperands, Not, Test, Value, Verb, Word as Operand};
 use super::databases::RESETS_SCHEMA;
 use super::interpreters::{BUN, NODE_VALUED};
-use super::{Arguments, Ask, Invocation, Program, Runs, always, ask, on, program, verbs};
-use crate::shell::Nested;
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["npm"])
         .valued(&["--prefix", "-C", "-w", "--workspace", "--registry", "--tag", "--otp"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .runs(&[Runs::Text(&["-c", "--call"]), Runs::After("exec", &["-c", "--call", "-p", "--package"], 0)])
         .asks(&[
             PUBLISHES,
@@ -20,11 +18,11 @@ pub(super) const PROGRAMS: &[Program] = &[
             RESETS_SCHEMA,
         ]),
     program(&["yarn"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .runs(&[Runs::After("exec", &[], 0), Runs::After("dlx", &["-p"], 0)])
         .asks(&[PUBLISHES, verbs(&["npm publish"], "publish"), SETTINGS, OPEN_CONNECTION, RESETS_SCHEMA]),
     program(&["pnpm"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .runs(&[Runs::After("exec", &[], 0), Runs::After("dlx", &[], 0)])
         .asks(&[PUBLISHES, SETTINGS, OPEN_CONNECTION, RESETS_SCHEMA]),
     program(&["bun"])
@@ -35,7 +33,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["bunx", "pnpx"]).valued(&["-p", "--package"]).runs(&[Runs::Behind(0)]),
     program(&["cargo"])
         .valued(&["--config", "-C", "-Z", "--color", "--manifest-path"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .runs(&[Runs::Custom(cargo_watch)])
         .asks(&[
             on(&["publish", "yank", "owner", "login"], "publish", Not(&Flag(&["--list", "-l"]))),
@@ -46,9 +44,9 @@ pub(super) const PROGRAMS: &[Program] = &[
             OPEN_CONNECTION,
         ]),
     program(&["rustup"]).runs(&[Runs::After("run", &[], 1)]),
-    program(&["pip", "pip3"]).arguments(Arguments::Named).asks(&[SETTINGS, OPEN_CONNECTION]),
+    program(&["pip", "pip3"]).arguments(ArgumentUse::Named).asks(&[SETTINGS, OPEN_CONNECTION]),
     program(&["uv"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .runs(&[Runs::After(
             "run",
             &["--with", "-p", "--python", "--extra", "--group", "--directory", "--project"],
@@ -57,7 +55,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .asks(&[verbs(&["publish"], "publish"), OPEN_CONNECTION]),
     program(&["uvx"]).valued(&["--from", "--with", "-p", "--python"]).runs(&[Runs::Behind(0)]),
     program(&["poetry"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .runs(&[Runs::After("run", &[], 0)])
         .asks(&[verbs(&["publish"], "publish"), OPEN_CONNECTION]),
     program(&["pdm", "hatch"]).runs(&[Runs::After("run", &[], 0)]).asks(&[verbs(&["publish"], "publish")]),
@@ -68,7 +66,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["gem"]).asks(&[verbs(&["push", "yank", "owner"], "publish"), SETTINGS, OPEN_CONNECTION]),
     program(&["bundle"]).runs(&[Runs::After("exec", &[], 0)]).asks(&[SETTINGS]),
     program(&["composer"]).asks(&[SETTINGS, OPEN_CONNECTION]),
-    program(&["go"]).arguments(Arguments::Named).runs(&[Runs::Compiles]).asks(&[
+    program(&["go"]).arguments(ArgumentUse::Named).runs(&[Runs::Compiles]).asks(&[
         on(
             &["env"],
             "tool-settings",

@@ -1,17 +1,15 @@
 //! Running processes: ending them, looking into them.
 
-use super::When::{All, Any, Flag, Not, Test};
-use super::{Arguments, Ask, Invocation, Program, Runs, always, ask, program};
-use crate::shell::Word;
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
-    program(&["kill"]).arguments(Arguments::Named).asks(&[
+    program(&["kill"]).arguments(ArgumentUse::Named).asks(&[
         ask("kill-everything", Test(targets_everything)),
         ask("kill-init", All(&[Test(targets_init), Not(&Test(signals_nothing))])),
         KILLS_HERMES,
         ask("mass-kill", Test(kills_many)),
     ]),
-    program(&["pkill"]).arguments(Arguments::Named).asks(&[
+    program(&["pkill"]).arguments(ArgumentUse::Named).asks(&[
         KILLS_HERMES,
         ask(
             "mass-kill",
@@ -22,7 +20,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             ]),
         ),
     ]),
-    program(&["pgrep"]).arguments(Arguments::Named),
+    program(&["pgrep"]).arguments(ArgumentUse::Named),
     program(&["killall"]).asks(&[
         KILLS_HERMES,
         ask("mass-kill", Any(&[Test(sends_kill), Flag(&["-r", "-u", "--regexp", "--user", "-g"])])),

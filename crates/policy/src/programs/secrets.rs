@@ -1,8 +1,6 @@
 //! Password managers, key rings and encryption tools.
 
-use super::When::{All, Any, Arg, Flag, NoOperands, Not, Verb, Word as Operand};
-use super::Which::Values;
-use super::{Arguments, Program, Runs, always, ask, program, verbs, writes};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["security"]).asks(&[verbs(&["find-*", "dump*", "export*", "unlock*", "delete*"], STORE)]),
@@ -26,9 +24,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         .files(&[writes(Values(&["-o", "--output"]))])
         .asks(&[ask(STORE, Arg(&["--export-secret*", "--delete*"]))]),
     program(&["keyctl"]).asks(&[verbs(&["read", "print", "pipe"], STORE)]),
-    program(&["ssh-add"]).arguments(Arguments::Named).asks(&[ask(STORE, super::When::Test(removes_keys))]),
+    program(&["ssh-add"]).arguments(ArgumentUse::Named).asks(&[ask(STORE, Test(removes_keys))]),
     program(&["ssh-keygen"])
-        .arguments(Arguments::Named)
+        .arguments(ArgumentUse::Named)
         .files(&[writes(Values(&["-f"])).when(Not(&Flag(&["-l", "-y", "-e", "-B", "-F", "-r", "-R"])))]),
     program(&["doppler"])
         .runs(&[Runs::After("run", &["-p", "-c", "--project", "--config"], 0)])

@@ -1,18 +1,12 @@
 //! Commands and copies on other machines.
 
-use super::When::{All, Any, Arg, Flag, Not, Piped, Test};
-use super::Which::LastOperand;
-use super::{
-    Access, Arguments, Ask, FileUse, Invocation, Language, Program, Runs, always, ask, fits_any, program,
-    writes,
-};
-use crate::shell::{Nested, Word, first_operand, joined};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["ssh"])
         .fetches()
         .valued(SSH_VALUED)
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .key_options(&["-i", "-F"])
         .runs(&[Runs::Custom(remote_command)])
         .asks(&[
@@ -27,7 +21,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["scp"])
         .fetches()
         .valued(COPY_VALUED)
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .key_options(&["-i", "-F"])
         .files(&[writes(LastOperand)])
         .runs(&[Runs::Text(&["-S"])])
@@ -38,7 +32,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["sftp"])
         .fetches()
         .valued(COPY_VALUED)
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .key_options(&["-i", "-F"])
         .files(&[writes(LastOperand)])
         .runs(&[Runs::Text(&["-S"]), Runs::Escapes(&["!"])])
@@ -50,14 +44,11 @@ pub(super) const PROGRAMS: &[Program] = &[
             "--files-from", "--rsync-path", "--bwlimit", "-T", "--partial-dir", "--backup-dir", "--port",
             "--password-file", "--log-file",
         ])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .key_options(&["-e", "--rsh"])
         .files(&[
-            FileUse {
-                access: Access::DeleteTree,
-                which: super::Which::Custom(last_operand),
-                when: All(&[Arg(&["--del*"]), Not(&Flag(&["-n", "--dry-run"]))]),
-            },
+            deletes_tree(Custom(last_operand))
+                .when(All(&[Arg(&["--del*"]), Not(&Flag(&["-n", "--dry-run"]))])),
             writes(LastOperand),
         ])
         .runs(&[Runs::Text(&["-e", "--rsh", "--rsync-path"])])

@@ -1,7 +1,6 @@
 //! The machine itself: power, services, accounts, kernel, packages, schedules, clock and devices.
 
-use super::When::{All, Any, Arg, Flag, Help, NoOperands, Not, Verb, Word as Operand};
-use super::{Arguments, Ask, Program, always, ask, program, verbs};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     // Power.
@@ -93,10 +92,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .asks(&[ask("packages", Not(&Flag(&["-q", "--query", "-V", "--verify", "-K", "--eval", "-E"])))]),
     program(&["pacman", "yay", "paru"]).asks(&[ask(
         "packages",
-        All(&[
-            Flag(&["-S", "-R", "-U", "--sync", "--remove", "--upgrade"]),
-            Not(&super::When::Test(searches_packages)),
-        ]),
+        All(&[Flag(&["-S", "-R", "-U", "--sync", "--remove", "--upgrade"]), Not(&Test(searches_packages))]),
     )]),
     program(&["update-alternatives"]).asks(&[ask(
         "packages",
@@ -115,7 +111,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["hostname"]).asks(&[ask("firewall", Any(&[Verb(&["*"]), Flag(&["-F", "-b"])]))]),
     program(&["hostnamectl", "localectl", "timedatectl"]).asks(&[verbs(&["set*", "hostname *"], "firewall")]),
     program(&["hwclock"]).asks(&[ask("firewall", Flag(&["-w", "-s", "--set", "--systohc", "--hctosys"]))]),
-    program(&["date"]).arguments(Arguments::Named).asks(&[ask("firewall", Flag(&["-s", "--set"]))]),
+    program(&["date"]).arguments(ArgumentUse::Named).asks(&[ask("firewall", Flag(&["-s", "--set"]))]),
     program(&["ntpdate"]).asks(&[always("firewall")]),
     // Logs.
     program(&["journalctl"]).asks(&[ask("audit-trail", Arg(&["--vacuum*", "--rotate*", "--flush*"]))]),

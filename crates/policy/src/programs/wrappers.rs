@@ -1,8 +1,6 @@
 //! Programs that run another command with other rights, limits or surroundings.
 
-use super::When::{Arg, Flag, Not, OwnFlag, Test};
-use super::{Arguments, Ask, Invocation, Language, Program, Runs, always, ask, program};
-use crate::shell::{Nested, Word, joined, nested_behind, operands};
+use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["sudo"])
@@ -11,7 +9,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "--prompt", "--chdir", "--chroot", "--close-from", "--role", "--type", "--other-user",
             "--command-timeout",
         ])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .runs(&[Runs::Custom(sudo)])
         .directory(&["-D", "--chdir"])
         .asks(&[ELEVATES]),
@@ -48,23 +46,26 @@ pub(super) const PROGRAMS: &[Program] = &[
         .asks(&[ELEVATES]),
     program(&["sg"]).runs(&[Runs::Text(&["-c"])]).asks(&[ELEVATES]),
     program(&["machinectl"]).runs(&[Runs::After("shell", &["-M", "--uid", "-E"], 1)]).asks(&[ELEVATES]),
-    program(&["sudoedit"]).valued(&["-f"]).files(&[super::writes(super::Which::Operands)]).asks(&[ELEVATES]),
+    program(&["sudoedit"]).valued(&["-f"]).files(&[writes(Operands)]).asks(&[ELEVATES]),
     program(&["gksudo", "kdesudo", "newgrp"]).asks(&[ELEVATES]),
     program(&["env"])
         .valued(&["-u", "-C", "-a", "-S", "--unset", "--chdir", "--argv0", "--split-string"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .runs(&[Runs::Custom(env)])
         .directory(&["-C", "--chdir"])
         .asks(&[ask("dump-environment", Test(super::builtins::dumps_variables))]),
-    program(&["nohup"]).arguments(Arguments::Read).runs(BEHIND),
+    program(&["nohup"]).arguments(ArgumentUse::Read).runs(BEHIND),
     program(&["nice"]).valued(&["-n", "--adjustment"]).runs(BEHIND),
     program(&["ionice"]).valued(&["-c", "-n", "-p", "-P", "-u", "--class", "--classdata"]).runs(BEHIND),
     program(&["timeout"])
         .valued(&["-s", "-k", "--signal", "--kill-after"])
-        .arguments(Arguments::Read)
+        .arguments(ArgumentUse::Read)
         .runs(&[Runs::Behind(1)]),
     program(&["gtimeout"]).valued(&["-s", "-k", "--signal", "--kill-after"]).runs(&[Runs::Behind(1)]),
-    program(&["time"]).valued(&["-f", "-o", "--format", "--output"]).arguments(Arguments::Read).runs(BEHIND),
+    program(&["time"])
+        .valued(&["-f", "-o", "--format", "--output"])
+        .arguments(ArgumentUse::Read)
+        .runs(BEHIND),
     program(&["stdbuf"]).valued(&["-i", "-o", "-e", "--input", "--output", "--error"]).runs(BEHIND),
     program(&["chroot"])
         .valued(&["--userspec", "--groups"])
@@ -173,7 +174,7 @@ fn sudo(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         nested_behind(call, 0, found);
         return;
     }
-    let words = call.args.get(crate::shell::first_operand(call.args, call.valued())..).unwrap_or_default();
+    let words = call.args.get(first_operand(call.args, call.valued())..).unwrap_or_default();
     let is_assignment = |word: &&Word| word.prefix().contains('=');
     let from = words.iter().take_while(is_assignment).count();
     match words.get(from..).unwrap_or_default() {
@@ -192,7 +193,7 @@ fn user_shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
 
 /// `env A=b CMD` and `env -S 'CMD …' …`.
 fn env(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    let start = crate::shell::first_operand(call.args, call.valued());
+    let start = first_operand(call.args, call.valued());
     let (own, rest) = call.args.split_at(start.min(call.args.len()));
     let texts = crate::shell::values(own, &["-S", "--split-string"]);
     if texts.is_empty() {

@@ -157,6 +157,12 @@ impl Word {
         let (before, _) = self.prefix().split_once(mark)?;
         self.strip_prefix(&format!("{before}{mark}"))
     }
+
+    /// The name and the value of `name=value`.
+    pub(crate) fn as_assignment(&self) -> Option<(String, Self)> {
+        let (name, _) = self.prefix().split_once('=')?;
+        Some((name.to_owned(), self.after('=')?))
+    }
 }
 
 /// A redirection with its target expanded.

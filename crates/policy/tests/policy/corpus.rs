@@ -76,6 +76,19 @@ fn no_dangerous_command_runs_unasked_and_the_floor_refuses() {
 }
 
 #[test]
+fn every_rule_matches_its_examples_and_ignores_the_others() {
+    let entries = read("rules.txt");
+    assert!(entries.len() >= 500);
+    for entry in entries {
+        let (label, rule) = entry.label.split_once(' ').expect("a label is a tier and a rule");
+        let report = report(&entry.command);
+        let is_matched = report.rules.iter().any(|found| found.id == rule);
+        assert_eq!(is_matched, label != "ignores", "{rule}: {}: {:?}", entry.command, report.rules);
+        assert!(label != "floor" || report.verdict == "deny", "{}", entry.command);
+    }
+}
+
+#[test]
 fn nothing_asks_where_the_host_cannot_be_reached() {
     for name in
         ["ordinary.txt", "ordinary-more.txt", "near-misses.txt", "dangerous.txt", "dangerous-more.txt"]

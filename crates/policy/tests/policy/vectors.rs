@@ -1,6 +1,4 @@
-//! The documented ways round an earlier gate, and the examples of every rule.
-
-use hermes_policy::rules::{self, Tier};
+//! The documented ways around an earlier gate.
 
 use crate::support::report;
 
@@ -258,44 +256,6 @@ fn look_alikes_run() {
     for command in ALLOWED {
         let report = report(command);
         assert_eq!(report.verdict, "allow", "{command}: {:?}", report.rules);
-    }
-}
-
-#[test]
-fn every_rule_matches_its_examples_and_leaves_the_others_alone() {
-    for rule in rules::list() {
-        for command in rule.matches {
-            let report = report(command);
-            assert!(
-                report.rules.iter().any(|found| found.id == rule.id),
-                "{} misses {command}: {:?}",
-                rule.id,
-                report.rules
-            );
-            if rule.tier == Tier::Floor {
-                assert_eq!(report.verdict, "deny", "{command}");
-            }
-        }
-        for command in rule.ignores {
-            assert!(
-                !report(command).rules.iter().any(|found| found.id == rule.id),
-                "{} matches {command}",
-                rule.id
-            );
-        }
-    }
-}
-
-#[test]
-fn rule_ids_are_unique_and_reasons_are_one_line() {
-    let rules = rules::list();
-    for (index, rule) in rules.iter().enumerate() {
-        assert!(rules.iter().skip(index + 1).all(|other| other.id != rule.id), "{} is used twice", rule.id);
-        assert!(
-            !rule.reason.is_empty() && !rule.reason.contains('\n') && rule.reason.len() < 100,
-            "{}",
-            rule.id
-        );
     }
 }
 

@@ -1,0 +1,74 @@
+//! Losing data and work: in repositories, databases, containers, clouds, at Hermes itself; and
+//! letting data out or other machines in.
+
+use super::{Rule, RuleContext, ask, floor};
+use crate::programs::When::{Any, Arg, Flag, Help};
+use crate::shell::Word;
+
+pub(super) const RULES: &[Rule] = &[
+    floor("hermes-files", "changes Hermes' own settings, approvals or records").on_files(|context| {
+        context.any_change(|path, _| is_guarded(context, path))
+            || context.any_possible_change(|path| is_guarded(context, path))
+    }),
+    floor("hermes-policy", "changes what Hermes may do without asking"),
+    ask("hermes-life", "starts, stops or updates Hermes itself"),
+    ask("hermes-home", "points Hermes at another home").on_every(|context| {
+        let is_own = |name: &str| name.starts_with("HERMES_");
+        let sets = ["export", "declare", "env", "unset", "readonly", "typeset"].contains(&context.name());
+        let segment = context.segment();
+        segment.assignments.iter().any(|(name, _)| is_own(name))
+            || (sets && segment.args.iter().any(|word| is_own(word.prefix())))
+    }),
+    ask("git-loss", "throws away commits or changes, here or at the remote")
+        .unless(Any(&[Help, Flag(&["--dry-run"])])),
+    ask("git-helper", "lets git start a program to reach a repository"),
+    ask("sql", "drops or empties database tables").inside(),
+    ask("database-loss", "deletes a database or its content").inside(),
+    ask("schema-reset", "drops or empties a database through a framework"),
+    ask("backups", "deletes snapshots or backups"),
+    ask("containers", "stops or deletes containers, images or volumes").unless(Help),
+    ask("container-escape", "gives a container control of this machine"),
+    ask("cluster", "changes or deletes things in a cluster").unless(Any(&[Help, Arg(&["--dry-run*"])])),
+    ask("cloud", "deletes or changes things in a cloud account").unless(Any(&[
+        Help,
+        Arg(&["--dryrun", "--dry-run", "--check", "--syntax-check", "--list-tasks", "--list-hosts"]),
+    ])),
+    ask("publish", "publishes packages or releases, or deletes published ones")
+        .unless(Any(&[Help, Arg(&["--dry-run*", "--snapshot", "--check"])])),
+    ask("send-file", "sends files or command output to another machine"),
+    ask("copy-out", "copies files to another machine").unless(Help),
+    ask("inbound-access", "lets other machines reach or control this one").unless(Help),
+    ask("raw-socket", "speaks to another machine through the shell").on_every(|context| {
+        let is_socket =
+            |word: &Word| word.prefix().starts_with("/dev/tcp/") || word.prefix().starts_with("/dev/udp/");
+        let segment = context.segment();
+        segment.redirects.iter().map(|redirect| &redirect.target).chain(&segment.args).any(is_socket)
+    }),
+    ask("metadata", "asks the cloud for the keys of this machine"),
+    ask("steal-by-name", "hides data in a name lookup"),
+    ask("secret-stores", "reads passwords or tokens out of a store").unless(Help),
+    ask("dump-environment", "prints every variable, secrets included, into a file or to another program"),
+    ask("many-machines", "runs commands on many machines at once").unless(Help),
+    ask("delete-remote", "asks another machine to delete something"),
+    ask("push-elsewhere", "sends the repository, or the content of a file, to an address it names itself"),
+    ask(
+        "packages-elsewhere",
+        "installs packages over an unencrypted connection, which others on the network can change",
+    ),
+    ask("scan", "searches other machines for ways in").unless(Help),
+];
+
+/// Directories of the Hermes home that belong to the work, not to Hermes.
+const WORK_DIRECTORIES: &[&str] = &["workspace", "workspaces", "sandboxes", "cache", "tmp", "home"];
+
+fn is_guarded(context: &RuleContext<'_>, path: &str) -> bool {
+    if !context.paths.is_hermes(path) {
+        return false;
+    }
+    let home = crate::paths::normalize(context.paths.hermes_home);
+    let rest = path.strip_prefix(&home).or_else(|| path.split_once("/.hermes").map(|(_, rest)| rest));
+    let rest = rest.unwrap_or_default().trim_start_matches('/');
+    let first = rest.split('/').next().unwrap_or_default();
+    !WORK_DIRECTORIES.contains(&first)
+        || (rest == first && context.any_delete(|deleted, tree| tree && deleted == path))
+}
