@@ -22,7 +22,6 @@ use tracing_subscriber::{Layer, Registry};
 use hermes_config::LoadedConfig;
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::file::match_owner;
-use hermes_config::keys::Level;
 use hermes_config::secrets::secrets;
 
 /// What is said on stderr where nobody asked for more or less.
@@ -62,13 +61,7 @@ pub(crate) fn init(
     let redactor: Arc<LazyRedactor> =
         Arc::new(LazyLock::new(Box::new(move || secrets.map(|secrets| Redactor::new(&secrets)))));
     let logging = loaded.config.as_ref().map(|config| &config.logging);
-    let level = match logging.map_or(Level::Info, |logging| logging.level) {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
-    };
+    let level = logging.map_or(LevelFilter::INFO, |logging| logging.level);
     // Looking at a home that is not there must not make one.
     let file = home.is_dir().then(|| {
         let (size, keep) = logging.map_or((5, 3), |logging| (logging.max_size_mb, logging.backup_count));

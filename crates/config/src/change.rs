@@ -1,4 +1,4 @@
-//! `config set` and `config unset`: one value, checked first, put where it belongs.
+//! `config set` and `config unset`: checks one value and writes it to the file it belongs to.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,133 +10,106 @@ use super::define::{ConfigKey, Visibility};
 use super::edit::{self, EditError, PathStep};
 use super::file::{self, ConfigLock, FileMode};
 use super::layers::lookup;
-use super::setting::InvalidValue;
 use super::yaml::{self, Node, NodeKind};
 use super::{config_path, dotenv, dotenv_path, keys};
 
-/// Why a value was not written. Nothing was changed.
+/// The reason why nothing was written.
 #[derive(Debug, Error)]
 pub enum ChangeError {
-    /// There is no such key.
     #[error("unknown key `{0}`")]
     Unknown(String),
-    /// The value is not what the key wants.
     #[error("{key}: expected {expected}, found {found}")]
-    Wrong {
-        /// The key.
-        key: String,
-        /// What it wants.
-        expected: String,
-        /// What was given.
-        found: String,
-    },
-    /// A part of the value would have been ignored.
-    #[error("{key}: {why}")]
-    Partly {
-        /// The key.
-        key: String,
-        /// Which part, and why.
-        why: String,
-    },
-    /// The file cannot be edited as it is.
+    Invalid { key: String, expected: String, found: String },
+    /// A part of the value would be ignored.
+    #[error("{key}: {reason}")]
+    PartlyInvalid { key: String, reason: String },
     #[error("{}: {error}; it was left as it is", file.display())]
-    Edit {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        error: EditError,
-    },
-    /// The file is not text.
-    #[error("{}: not UTF-8; it was left as it is", file.display())]
-    NotText {
-        /// The file.
-        file: PathBuf,
-    },
-    /// The file could not be read or written.
+    Edit { file: PathBuf, error: EditError },
     #[error("{}: {error}", file.display())]
-    Io {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Io { file: PathBuf, error: io::Error },
 }
 
-/// What was changed.
+/// A change that was written.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyChange {
-    /// The key or variable, by its full name.
+    /// The full name of the key or variable.
     pub name: String,
     /// The file that was written.
     pub file: PathBuf,
-    /// What was written, unless it is a secret.
-    pub shown: Option<Value>,
+    /// The new value, unless it is a secret.
+    pub value: Option<Value>,
 }
 
-/// Where a name's value is kept.
+/// The file and position of a name's value.
 enum ChangeTarget {
-    /// In the configuration file.
-    File { key: &'static ConfigKey, path: Vec<PathStep> },
-    /// In the secrets file, under this variable; the key too where it has one.
-    Secret { variable: String, key: Option<&'static ConfigKey> },
+    File {
+        key: &'static ConfigKey,
+        path: Vec<PathStep>,
+    },
+    /// A variable of the secrets file, and its key if it has one.
+    Secret {
+        variable: String,
+        key: Option<&'static ConfigKey>,
+    },
 }
 
 /// Sets a key from text.
 pub fn set(home: &Path, name: &str, text: &str) -> Result<KeyChange, ChangeError> {
-    match target(name)? {
+    match find_target(name)? {
         ChangeTarget::Secret { variable, key } => {
-            let file = dotenv_path(home);
-            let lock = acquire_lock(home)?;
-            change_file(&lock, &file, FileMode::Private, |old| Ok(dotenv::set(old, &variable, text)))?;
-            if let Some(key) = key {
-                // A value of the same secret in clear text would only be forgotten there.
-                remove_from_file(&lock, home, key)?;
-            }
-            Ok(KeyChange { name: key.map_or(variable, |key| key.path.to_owned()), file, shown: None })
+            change_secret(home, variable, key, |old, variable| dotenv::set(old, variable, text))
         }
         ChangeTarget::File { key, path } => {
             let value = check_value(key, &path, text)?;
             let file = config_path(home);
-            change_file(&acquire_lock(home)?, &file, FileMode::Preserve, |old| {
-                set_in(old, key, &path, &value)
-            })?;
-            Ok(KeyChange { name: edit::dotted_path(&path), file, shown: Some(value) })
+            let lock = acquire_lock(home)?;
+            change_file(&lock, &file, FileMode::Preserve, |old| set_in(old, key, &path, &value))?;
+            Ok(KeyChange { name: edit::dotted_path(&path), file, value: Some(value) })
         }
     }
 }
 
-/// Removes a key, so that the next lower layer counts again. The file says whether there was one.
+/// Removes a key, so that the next lower layer applies again.
 pub fn unset(home: &Path, name: &str) -> Result<KeyChange, ChangeError> {
-    let lock = acquire_lock(home)?;
-    match target(name)? {
-        ChangeTarget::Secret { variable, key } => {
-            let file = dotenv_path(home);
-            change_file(&lock, &file, FileMode::Private, |old| Ok(dotenv::unset(old, &variable)))?;
-            if let Some(key) = key {
-                remove_from_file(&lock, home, key)?;
-            }
-            Ok(KeyChange { name: key.map_or(variable, |key| key.path.to_owned()), file, shown: None })
-        }
+    match find_target(name)? {
+        ChangeTarget::Secret { variable, key } => change_secret(home, variable, key, dotenv::unset),
         ChangeTarget::File { key, path } => {
+            let lock = acquire_lock(home)?;
             let file = config_path(home);
             if path.len() == path_steps(key.path).len() {
                 remove_from_file(&lock, home, key)?;
             } else {
                 change_file(&lock, &file, FileMode::Preserve, |old| edit::unset(old, &path))?;
             }
-            Ok(KeyChange { name: edit::dotted_path(&path), file, shown: None })
+            Ok(KeyChange { name: edit::dotted_path(&path), file, value: None })
         }
     }
 }
 
-fn target(name: &str) -> Result<ChangeTarget, ChangeError> {
+/// Changes the secrets file, and removes the same secret from `config.yaml`, where it is in clear text.
+fn change_secret(
+    home: &Path,
+    variable: String,
+    key: Option<&ConfigKey>,
+    edit: impl FnOnce(&str, &str) -> String,
+) -> Result<KeyChange, ChangeError> {
+    let file = dotenv_path(home);
+    let lock = acquire_lock(home)?;
+    change_file(&lock, &file, FileMode::Private, |old| Ok(edit(old, &variable)))?;
+    if let Some(key) = key {
+        remove_from_file(&lock, home, key)?;
+    }
+    Ok(KeyChange { name: key.map_or(variable, |key| key.path.to_owned()), file, value: None })
+}
+
+fn find_target(name: &str) -> Result<ChangeTarget, ChangeError> {
     if let Some(key) = keys::find(name) {
         return Ok(match key.visibility {
             Visibility::Secret => ChangeTarget::Secret { variable: key.variable.to_owned(), key: Some(key) },
             Visibility::Public => ChangeTarget::File { key, path: path_steps(key.path) },
         });
     }
-    if let Some(target) = key_part(name) {
+    if let Some(target) = find_key_part(name) {
         return Ok(target);
     }
     let variable = name.replace(['.', '-'], "_").to_ascii_uppercase();
@@ -148,10 +121,10 @@ fn target(name: &str) -> Result<ChangeTarget, ChangeError> {
 }
 
 /// `terminal.docker_env.DEBUG` and `command_allowlist.0` name a part of a map or list.
-fn key_part(name: &str) -> Option<ChangeTarget> {
+fn find_key_part(name: &str) -> Option<ChangeTarget> {
     keys::all().find_map(|key| {
         let part = name.strip_prefix(key.path)?.strip_prefix('.').filter(|part| !part.is_empty())?;
-        let last = match (key.schema)().get("type")?.as_str()? {
+        let last = match key.accepted().schema.get("type")?.as_str()? {
             "object" => PathStep::Key(part.to_owned()),
             "array" => PathStep::Index(part.parse().ok()?),
             _ => return None,
@@ -162,28 +135,30 @@ fn key_part(name: &str) -> Option<ChangeTarget> {
 }
 
 fn check_value(key: &ConfigKey, path: &[PathStep], text: &str) -> Result<Value, ChangeError> {
-    let whole = match path.last() {
+    let part = path.get(path_steps(key.path).len());
+    let whole = match part {
+        None => text.to_owned(),
         Some(PathStep::Index(_)) => json!([text]).to_string(),
-        Some(PathStep::Key(part)) if path.len() > path_steps(key.path).len() => {
-            json!({ part: text }).to_string()
-        }
-        _ => text.to_owned(),
+        Some(PathStep::Key(part)) => json!({ part: text }).to_string(),
     };
-    let mut notes = Vec::new();
     let name = || edit::dotted_path(path);
-    let value = (key.check)(&Node::from_text(&whole), &mut notes).map_err(
-        |InvalidValue { expected, found, .. }| ChangeError::Wrong { key: name(), expected, found },
-    )?;
+    let mut notes = Vec::new();
+    let value = key.check(&Node::from_text(&whole), &mut notes).map_err(|invalid| ChangeError::Invalid {
+        key: name(),
+        expected: invalid.expected,
+        found: invalid.found,
+    })?;
     if let Some(note) = notes.first() {
-        return Err(ChangeError::Partly { key: name(), why: note.text.replace("; ignored", "") });
+        // A note ends with the consequence at startup, such as "; ignored".
+        let reason = note.text.rsplit_once("; ").map_or(note.text.as_str(), |(reason, _)| reason);
+        return Err(ChangeError::PartlyInvalid { key: name(), reason: reason.to_owned() });
     }
-    Ok(match path.last() {
-        Some(PathStep::Index(_)) => value.get(0).cloned().unwrap_or(value),
-        Some(PathStep::Key(part)) if path.len() > path_steps(key.path).len() => {
-            value.get(part).cloned().unwrap_or(value)
-        }
-        _ => value,
-    })
+    let inner = match part {
+        None => None,
+        Some(PathStep::Index(_)) => value.get(0).cloned(),
+        Some(PathStep::Key(part)) => value.get(part).cloned(),
+    };
+    Ok(inner.unwrap_or(value))
 }
 
 fn set_in(old: &str, key: &ConfigKey, path: &[PathStep], value: &Value) -> Result<String, EditError> {
@@ -193,11 +168,8 @@ fn set_in(old: &str, key: &ConfigKey, path: &[PathStep], value: &Value) -> Resul
         text = edit::set(&text, &path_steps("_config_version"), &json!(keys::CONFIG_VERSION))?;
     }
     // `model: name` is short for `model.default`; another key of the section needs the long form.
-    if key.path.starts_with("model.")
-        && root.get("model").is_some_and(|n| matches!(n.kind, NodeKind::Scalar { .. }))
-    {
-        let short = root.get("model").map(Node::to_json).unwrap_or_default();
-        text = edit::set(&text, &path_steps("model"), &json!({ "default": short }))?;
+    if let Some(model) = short_model(&root).filter(|_| key.path.starts_with("model.")) {
+        text = edit::set(&text, &path_steps("model"), &json!({ "default": model.to_json() }))?;
     }
     for alias in key.aliases.iter().filter(|alias| lookup(&root, alias).is_some()) {
         text = match lookup(&root, key.path) {
@@ -208,13 +180,16 @@ fn set_in(old: &str, key: &ConfigKey, path: &[PathStep], value: &Value) -> Resul
     edit::set(&text, path, value)
 }
 
+/// The value of `model`, if it is the short form.
+fn short_model(root: &Node) -> Option<&Node> {
+    root.get("model").filter(|node| matches!(node.kind, NodeKind::Scalar { .. }))
+}
+
 fn remove_from_file(lock: &ConfigLock, home: &Path, key: &ConfigKey) -> Result<(), ChangeError> {
     let file = config_path(home);
     change_file(lock, &file, FileMode::Preserve, |old| {
         let root = yaml::parse(old).map_err(EditError::Unreadable)?;
-        if key.path == "model.default"
-            && root.get("model").is_some_and(|n| matches!(n.kind, NodeKind::Scalar { .. }))
-        {
+        if key.path == "model.default" && short_model(&root).is_some() {
             return edit::unset(old, &path_steps("model"));
         }
         std::iter::once(&key.path)
@@ -227,8 +202,8 @@ fn acquire_lock(home: &Path) -> Result<ConfigLock, ChangeError> {
     ConfigLock::acquire(home).map_err(|error| ChangeError::Io { file: home.to_path_buf(), error })
 }
 
-/// Reads a file, changes its text and writes it if that made a difference.
-pub(crate) fn change_file(
+/// Edits the text of a file and writes it if it changed.
+fn change_file(
     lock: &ConfigLock,
     path: &Path,
     mode: FileMode,
@@ -236,12 +211,12 @@ pub(crate) fn change_file(
 ) -> Result<(), ChangeError> {
     let io_error = |error| ChangeError::Io { file: path.to_path_buf(), error };
     let old = file::read(path).map_err(io_error)?.unwrap_or_default();
-    let old = String::from_utf8(old).map_err(|_| ChangeError::NotText { file: path.to_path_buf() })?;
-    let new = edit(&old).map_err(|error| ChangeError::Edit { file: path.to_path_buf(), error })?;
+    let edit_error = |error| ChangeError::Edit { file: path.to_path_buf(), error };
+    let old = String::from_utf8(old).map_err(|_| edit_error(EditError::NotText))?;
+    let new = edit(&old).map_err(edit_error)?;
     if new == old { Ok(()) } else { lock.write(path, new.as_bytes(), mode).map_err(io_error) }
 }
 
-/// A dotted path as steps.
 pub(crate) fn path_steps(path: &str) -> Vec<PathStep> {
     path.split('.').map(|part| PathStep::Key(part.to_owned())).collect()
 }

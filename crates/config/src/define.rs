@@ -1,71 +1,57 @@
-//! One definition per key: from it come the typed field, its default, its variable, validation, the reference
-//! page and the JSON Schema.
+//! One definition per key. The typed field, its default, its variable, validation, the reference page and
+//! the JSON Schema are derived from it.
 
 use serde_json::Value;
 
-use super::setting::{InvalidValue, SettingNote};
+use super::setting::{Accepted, InvalidValue, SettingNote};
 use super::yaml::Node;
 
-/// What is known of a key.
+/// The definition of a key.
 #[derive(Debug)]
 pub struct ConfigKey {
-    /// Its dotted path in `config.yaml`.
+    /// The dotted path in `config.yaml`.
     pub path: &'static str,
     /// The variable that sets it from the environment or `.env`.
     pub variable: &'static str,
-    /// What it does, in one paragraph.
+    /// The documentation, in one paragraph.
     pub doc: &'static str,
     /// Older paths that are still read.
     pub aliases: &'static [&'static str],
-    /// Whether the value may be shown.
     pub visibility: Visibility,
-    /// The value when nobody sets it.
     pub default: fn() -> Value,
-    /// What is accepted, as a JSON Schema.
-    pub schema: fn() -> Value,
-    /// What is accepted, in words.
-    pub expected: fn() -> String,
-    /// Reads and checks a value, and gives it as it is shown.
-    pub check: fn(&Node, &mut Vec<SettingNote>) -> Result<Value, InvalidValue>,
+    pub(crate) minimum: Option<u64>,
+    pub(crate) accepted: fn() -> Accepted,
+    pub(crate) parse: fn(&Node, &mut Vec<SettingNote>) -> Result<Value, InvalidValue>,
 }
 
-/// Whether a value may be shown.
+/// Whether a value may be displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
-    /// Anybody may see it.
     Public,
-    /// It is kept in `.env` and never printed.
+    /// Stored in `.env` and never printed.
     Secret,
 }
 
-/// A lower bound that a number has to keep.
-pub(crate) fn check_minimum(
-    shown: &Value,
-    least: Option<u64>,
-    node: &Node,
-    expected: String,
-) -> Result<(), InvalidValue> {
-    match (shown.as_u64(), least) {
-        (Some(number), Some(least)) if number < least => Err(InvalidValue {
-            at: node.at,
-            expected: expected_at_least(expected, Some(least)),
-            found: format!("`{number}`"),
-        }),
-        _ => Ok(()),
+impl ConfigKey {
+    pub fn accepted(&self) -> Accepted {
+        let mut accepted = (self.accepted)();
+        if let Some(minimum) = self.minimum {
+            accepted.description = format!("a whole number from {minimum} up");
+            accepted.schema["minimum"] = minimum.into();
+        }
+        accepted
     }
-}
 
-/// What is accepted, in words, with a lower bound.
-pub(crate) fn expected_at_least(expected: String, least: Option<u64>) -> String {
-    least.map_or(expected, |least| format!("a whole number from {least} up"))
-}
-
-/// A schema with a lower bound.
-pub(crate) fn with_minimum(mut schema: Value, least: Option<u64>) -> Value {
-    if let Some(least) = least {
-        schema["minimum"] = Value::from(least);
+    /// Checks a value and returns it as it is displayed.
+    pub fn check(&self, node: &Node, notes: &mut Vec<SettingNote>) -> Result<Value, InvalidValue> {
+        let value = (self.parse)(node, notes)?;
+        match (value.as_u64(), self.minimum) {
+            (Some(number), Some(minimum)) if number < minimum => {
+                Err(InvalidValue::new(node, self.accepted().description))
+            }
+            _ => Ok(value),
+        }
     }
-    schema
 }
 
 /// Defines a section: a struct with one typed field per key, and the table of its keys.
@@ -99,23 +85,13 @@ macro_rules! section {
                     visibility: <$type as $crate::setting::Setting>::VISIBILITY,
                     default: || {
                         let default: $type = $default;
-                        $crate::setting::Setting::show(&default)
+                        $crate::setting::Setting::to_value(&default)
                     },
-                    schema: || {
-                        let schema = <$type as $crate::setting::Setting>::schema();
-                        $crate::define::with_minimum(schema, $crate::define::section!(@least $($least)?))
-                    },
-                    expected: || {
-                        let expected = <$type as $crate::setting::Setting>::expected();
-                        $crate::define::expected_at_least(expected, $crate::define::section!(@least $($least)?))
-                    },
-                    check: |node, notes| {
+                    minimum: $crate::define::section!(@least $($least)?),
+                    accepted: <$type as $crate::setting::Setting>::accepted,
+                    parse: |node, notes| {
                         let value = <$type as $crate::setting::Setting>::read(node, notes)?;
-                        let shown = $crate::setting::Setting::show(&value);
-                        let least = $crate::define::section!(@least $($least)?);
-                        let expected = <$type as $crate::setting::Setting>::expected();
-                        $crate::define::check_minimum(&shown, least, node, expected)?;
-                        Ok(shown)
+                        Ok($crate::setting::Setting::to_value(&value))
                     },
                 },)+
             ];

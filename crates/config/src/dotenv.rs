@@ -1,45 +1,41 @@
 //! The secrets file: `NAME=value` lines with quotes, `export`, comments and values over several lines.
 //!
-//! A line that cannot be read is reported with its number and the others still count. Changing one
-//! value leaves every other byte as it was.
+//! An invalid line is reported with its number, and the others still count. Changing one value leaves all
+//! other bytes unchanged.
 
 use std::ops::Range;
 
-/// What a secrets file says.
+/// A parsed secrets file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DotEnv {
-    /// The values, in file order; of two with one name the later counts.
+    /// The values in file order; the last one with a name counts.
     pub entries: Vec<DotEnvEntry>,
-    /// The lines that could not be read.
     pub invalid_lines: Vec<InvalidLine>,
 }
 
-/// One value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DotEnvEntry {
-    /// The name.
     pub name: String,
-    /// The value, unquoted.
+    /// Unquoted.
     pub value: String,
-    /// The line it starts on, from 1.
+    /// The first line of the value, from 1.
     pub line: usize,
-    /// The bytes of the value as written, quotes included.
+    /// The bytes of the value, with quotes.
     span: Range<usize>,
     /// The bytes of all its lines.
-    whole: Range<usize>,
+    lines: Range<usize>,
 }
 
-/// One line that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidLine {
-    /// Its number, from 1.
+    /// Starts at 1.
     pub line: usize,
-    /// What is wrong with it. The line itself may hold a secret and is not repeated.
+    /// Does not repeat the line, which may hold a secret.
     pub reason: &'static str,
 }
 
 impl DotEnv {
-    /// Reads a file's text. Never fails: what cannot be read is in `bad`.
+    /// Parses a text; invalid lines are in `invalid_lines`.
     pub fn parse(text: &str) -> Self {
         let mut file = Self::default();
         let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
@@ -53,10 +49,10 @@ impl DotEnv {
                 match read_line(text, at, end) {
                     Ok(mut entry) => {
                         entry.line = line;
-                        next = entry.whole.end;
+                        next = entry.lines.end;
                         file.entries.push(entry);
                     }
-                    Err(why) => file.invalid_lines.push(InvalidLine { line, reason: why }),
+                    Err(reason) => file.invalid_lines.push(InvalidLine { line, reason }),
                 }
             }
             next = skip_break(text, next);
@@ -66,7 +62,7 @@ impl DotEnv {
         file
     }
 
-    /// The value of a name, if there is one.
+    /// The last entry with a name.
     pub fn get(&self, name: &str) -> Option<&DotEnvEntry> {
         self.entries.iter().rev().find(|entry| entry.name == name)
     }
@@ -87,8 +83,8 @@ pub fn set(text: &str, name: &str, value: &str) -> String {
 pub fn unset(text: &str, name: &str) -> String {
     let mut result = text.to_owned();
     for entry in DotEnv::parse(text).entries.iter().rev().filter(|entry| entry.name == name) {
-        let start = entry.whole.start;
-        result = splice(&result, start..skip_break(&result, entry.whole.end), "");
+        let start = entry.lines.start;
+        result = splice(&result, start..skip_break(&result, entry.lines.end), "");
     }
     result
 }
@@ -135,11 +131,11 @@ fn read_line(text: &str, start: usize, end: usize) -> Result<DotEnvEntry, &'stat
     if value.contains('\u{fffd}') {
         return Err("it is not UTF-8");
     }
-    let whole = start..line_end(text, span.end);
-    Ok(DotEnvEntry { name: name.to_owned(), value, line: 0, span, whole })
+    let lines = start..line_end(text, span.end);
+    Ok(DotEnvEntry { name: name.to_owned(), value, line: 0, span, lines })
 }
 
-/// The value between quotes and the byte behind the closing one.
+/// The text between quotes, and the end of the closing quote.
 fn read_quoted(text: &str, open: usize, quote: char) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut chars = text.get(open..)?.char_indices().skip(1);
@@ -164,7 +160,7 @@ fn read_quoted(text: &str, open: usize, quote: char) -> Option<(String, usize)> 
     None
 }
 
-/// A value as this file, the shell and the Python program all read it.
+/// Quotes a value so that this parser, a shell and the Python program read the same.
 fn quote(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./:@+,=-%".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
@@ -208,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_writing_a_value_is_read() {
+    fn all_notations_of_values_are_read() {
         let text = "\u{feff}# head\r\nA=1\r\nexport B = two words # note\r\nC='a # b'  # c\r\nD=\"x\\ny\\\"\\$\"\r\n\
                     E=pass#word\r\nF=\r\nG='line1\r\nline2'\r\nexport=5\r\nH=\"tab\\tq\\z\"\r\nI='it\\'s'\r\n";
         let expected = [
@@ -229,11 +225,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_and_the_rest_is_kept() {
+    fn an_invalid_line_is_reported_and_the_rest_is_read() {
         let file = DotEnv::parse("A=1\nnonsense\n9X=1\nB=\"open\nC=3\nD='x' y\nE=5\n");
-        let bad: Vec<_> = file.invalid_lines.iter().map(|bad| (bad.line, bad.reason)).collect();
+        let invalid: Vec<_> = file.invalid_lines.iter().map(|line| (line.line, line.reason)).collect();
         assert_eq!(
-            bad,
+            invalid,
             [
                 (2, "there is no `=`"),
                 (3, "the text before `=` is not a variable name"),
@@ -246,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_and_unsetting_touch_one_name_only() {
+    fn set_and_unset_change_only_one_name() {
         let text = "# keep\r\nexport A='old' # why\r\nB=2";
         assert_eq!(set(text, "A", "n w"), "# keep\r\nexport A='n w' # why\r\nB=2");
         assert_eq!(set(text, "C", "3"), "# keep\r\nexport A='old' # why\r\nB=2\r\nC=3\r\n");
@@ -257,19 +253,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_value_survives_any_file(before in "(?s).{0,80}", value in "(?s)[^\0]{0,60}") {
+        fn every_value_can_be_stored_in_every_file(before in "(?s).{0,80}", value in "(?s)[^\0]{0,60}") {
             let text = set(&before, "THE_NAME", &value);
-            // A quote the file never closed before can only swallow what is appended.
-            prop_assume!(!DotEnv::parse(&before).invalid_lines.iter().any(|bad| bad.reason.contains("quote")));
+            // An unclosed quote of the old text includes the appended line.
+            prop_assume!(!DotEnv::parse(&before).invalid_lines.iter().any(|line| line.reason.contains("quote")));
             prop_assume!(!value.contains('\u{fffd}'));
             prop_assert_eq!(DotEnv::parse(&text).get("THE_NAME").map(|e| e.value.clone()), Some(value));
             let others = |text: &str| {
                 pairs(text).into_iter().filter(|(name, _)| name != "THE_NAME").collect::<Vec<_>>()
             };
             prop_assert_eq!(others(&text), others(&before));
-            let gone = unset(&text, "THE_NAME");
-            prop_assert!(DotEnv::parse(&gone).get("THE_NAME").is_none());
-            prop_assert_eq!(others(&gone), others(&before));
+            let removed = unset(&text, "THE_NAME");
+            prop_assert!(DotEnv::parse(&removed).get("THE_NAME").is_none());
+            prop_assert_eq!(others(&removed), others(&before));
         }
     }
 }

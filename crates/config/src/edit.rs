@@ -1,9 +1,8 @@
-//! Changing one value of a YAML text and leaving every other byte alone.
+//! Changes one value of a YAML text and leaves all other bytes unchanged.
 //!
-//! The edit is made on the text, at the spans of the parsed tree, so comments, order, quoting and blank lines
-//! stay as the owner wrote them. A comment inside a replaced value moves to a line of its own. The
-//! result is parsed again and compared with what the change should have given: an edit that cannot be made
-//! safely is refused and nothing is written.
+//! The edit is made in the text, at the spans of the parsed tree, so comments, order, quoting and blank
+//! lines are preserved. A comment inside a replaced value moves to its own line. The result is parsed and
+//! compared with the intended change; an edit that cannot be made safely is an error.
 
 mod render;
 mod splice;
@@ -18,54 +17,53 @@ use splice::YamlEditor;
 /// One step from a mapping or a list to a value in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathStep {
-    /// The value under this key.
     Key(String),
-    /// The item at this index; the length of the list means behind its end.
+    /// An item; the length of the list appends one.
     Index(usize),
 }
 
-/// Why a text was not changed.
+/// The reason why a text was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EditError {
+    #[error("not UTF-8")]
+    NotText,
     /// The text is not YAML.
     #[error("line {}: {}", .0.at.line, .0.message)]
     Unreadable(YamlError),
-    /// A step leads through something that has no such part.
     #[error("`{0}` is neither a map nor a list that has this part")]
     NoSuchPart(String),
-    /// The value is tied to others by an anchor, an alias or a tag.
     #[error("`{0}` uses an anchor, an alias or a tag")]
     Shared(String),
-    /// The changed text would not mean what was asked for.
+    /// The changed text would not have the intended meaning.
     #[error("this part of the file is written in a way that cannot be changed safely")]
     Unsafe,
 }
 
-/// Puts `value` at `path`, making the maps on the way.
+/// Sets the value at `path` and creates missing maps.
 pub fn set(text: &str, path: &[PathStep], value: &Value) -> Result<String, EditError> {
     let document = read(text)?;
-    let mut wanted = document.root.to_json();
-    set_value(&mut wanted, path, value.clone()).ok_or_else(|| EditError::NoSuchPart(dotted_path(path)))?;
-    verify_edit(text, &document, YamlEditor::new(text, &document).set(path, value)?, &wanted)
+    let mut expected = document.root.to_json();
+    set_value(&mut expected, path, value.clone()).ok_or_else(|| EditError::NoSuchPart(dotted_path(path)))?;
+    verify_edit(text, &document, YamlEditor::new(text, &document).set(path, value)?, &expected)
 }
 
-/// Removes the value at `path`, and maps that are empty without it. Removing what is not there changes nothing.
+/// Removes the value at `path`, and maps that become empty. A missing value is not an error.
 pub fn unset(text: &str, path: &[PathStep]) -> Result<String, EditError> {
     let document = read(text)?;
-    let mut wanted = document.root.to_json();
-    if !remove_value(&mut wanted, path) {
+    let mut expected = document.root.to_json();
+    if !remove_value(&mut expected, path) {
         return Ok(text.to_owned());
     }
-    verify_edit(text, &document, YamlEditor::new(text, &document).unset(path)?, &wanted)
+    verify_edit(text, &document, YamlEditor::new(text, &document).unset(path)?, &expected)
 }
 
-/// Gives the last step of `path` another name, where it stands.
+/// Renames the last step of `path` in place.
 pub fn rename(text: &str, path: &[PathStep], to: &str) -> Result<String, EditError> {
     let document = read(text)?;
     let Some((PathStep::Key(from), above)) = path.split_last() else { return Err(EditError::Unsafe) };
     let mut map = &document.root;
-    let mut wanted = document.root.to_json();
-    let mut at = &mut wanted;
+    let mut expected = document.root.to_json();
+    let mut at = &mut expected;
     for step in above {
         let PathStep::Key(key) = step else { return Err(EditError::Unsafe) };
         let no_such_part = || EditError::NoSuchPart(dotted_path(path));
@@ -78,7 +76,7 @@ pub fn rename(text: &str, path: &[PathStep], to: &str) -> Result<String, EditErr
         *fields = std::mem::take(fields).into_iter().map(renamed).collect();
     }
     let key = scalar(to, Style::Plain, ScalarContext::Flow);
-    verify_edit(text, &document, YamlEditor::new(text, &document).splice(entry.span.clone(), &key), &wanted)
+    verify_edit(text, &document, YamlEditor::new(text, &document).splice(entry.span.clone(), &key), &expected)
 }
 
 /// The comments of a text, in order.
@@ -94,7 +92,7 @@ fn read(text: &str) -> Result<Document, EditError> {
     yaml::parse_document(text).map_err(EditError::Unreadable)
 }
 
-fn verify_edit(before: &str, old: &Document, after: String, wanted: &Value) -> Result<String, EditError> {
+fn verify_edit(before: &str, old: &Document, after: String, expected: &Value) -> Result<String, EditError> {
     let new = read(&after).map_err(|_| EditError::Unsafe)?;
     let sorted = |text, document| {
         let mut found = comments_of(text, document);
@@ -102,10 +100,10 @@ fn verify_edit(before: &str, old: &Document, after: String, wanted: &Value) -> R
         found
     };
     let same_comments = sorted(before, old) == sorted(&after, &new);
-    if same_comments && new.root.to_json() == *wanted { Ok(after) } else { Err(EditError::Unsafe) }
+    if same_comments && new.root.to_json() == *expected { Ok(after) } else { Err(EditError::Unsafe) }
 }
 
-/// Applies the change to plain data; `None` where a step leads nowhere.
+/// Applies the change to plain data; `None` if a step does not exist.
 pub(crate) fn set_value(at: &mut Value, path: &[PathStep], value: Value) -> Option<()> {
     let Some((step, rest)) = path.split_first() else {
         *at = value;
@@ -128,7 +126,7 @@ pub(crate) fn set_value(at: &mut Value, path: &[PathStep], value: Value) -> Opti
     }
 }
 
-/// Removes from plain data; whether it was there.
+/// Removes a value from plain data; false if it does not exist.
 pub(crate) fn remove_value(at: &mut Value, path: &[PathStep]) -> bool {
     match (path, at) {
         ([PathStep::Key(key)], Value::Object(map)) => map.shift_remove(key).is_some(),
@@ -152,12 +150,9 @@ pub(crate) fn remove_value(at: &mut Value, path: &[PathStep]) -> bool {
 }
 
 pub(crate) fn dotted_path(path: &[PathStep]) -> String {
-    let parts: Vec<String> = path
-        .iter()
-        .map(|step| match step {
-            PathStep::Key(key) => key.clone(),
-            PathStep::Index(index) => index.to_string(),
-        })
-        .collect();
-    parts.join(".")
+    let part = |step: &PathStep| match step {
+        PathStep::Key(key) => key.clone(),
+        PathStep::Index(index) => index.to_string(),
+    };
+    path.iter().map(part).collect::<Vec<_>>().join(".")
 }

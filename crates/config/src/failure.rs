@@ -1,19 +1,19 @@
-//! What a person is told when something does not work: what, and what to do next.
+//! The error of a command: a message, hints, and the exit code.
 
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-/// What kind of trouble it is; each has its own exit code.
+/// The kind of a failure; each has its own exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// The command or the turn failed.
     Failed,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage,
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     Configuration,
-    /// A rule or a person said no.
+    /// A rule or a person declined.
     Refused,
     /// A backend or a peer cannot be reached.
     Unavailable,
@@ -42,31 +42,48 @@ impl FailureKind {
     }
 }
 
-/// Something that stopped a command.
+/// The reason why a command stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of trouble it is.
     pub kind: FailureKind,
-    /// What happened, and where.
     pub message: String,
-    /// What to do next.
+    /// Suggestions, one sentence each.
     pub hints: Vec<String>,
 }
 
 impl Failure {
-    /// A failure without advice.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hints: Vec::new() }
     }
 
-    /// The same with a piece of advice.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Failed, message)
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Usage, message)
+    }
+
+    pub fn configuration(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Configuration, message)
+    }
+
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Refused, message)
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Unavailable, message)
+    }
+
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// What `--json` prints.
+    /// The document that `--json` prints.
     pub fn json(&self) -> Value {
         json!({"error": {"kind": self.kind.as_str(), "message": self.message, "hints": self.hints}})
     }
@@ -74,6 +91,6 @@ impl Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::new(FailureKind::Failed, error.to_string())
+        Self::failed(error.to_string())
     }
 }

@@ -1,91 +1,85 @@
-//! Changing a file so that a crash leaves the old one or the new one, and two writers lose nothing.
+//! Atomic changes of files under a lock: a crash leaves the old file or the new one, and two writers lose
+//! nothing.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// Which permissions a written file gets.
+/// The permissions of a written file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileMode {
-    /// Those it had; a new file is the owner's alone.
+    /// The permissions of the old file; a new one is readable only by its owner.
     Preserve,
-    /// The owner's alone, whatever it had.
+    /// Readable only by its owner.
     Private,
 }
 
-/// Reads a file; `None` when there is none.
+/// Reads a file; `None` if it does not exist.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-/// Holds the home's lock as long as it lives, so that reading, changing and writing is one step.
+/// Creates a directory that only its owner can use, with its parents.
+pub fn create_private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// The lock of a home, held while a file is read, changed and written.
 #[derive(Debug)]
 pub struct ConfigLock {
     _file: File,
 }
 
 impl ConfigLock {
-    /// Waits for the lock of this home, which is made if it is not there.
+    /// Creates the home if it does not exist, and waits for its lock.
     pub fn acquire(home: &Path) -> io::Result<Self> {
         create_private_dir(home)?;
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(home.join(".config.lock"))?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let file = options.open(home.join(".config.lock"))?;
         match_owner(&file, home)?;
         file.lock()?;
         Ok(Self { _file: file })
     }
-}
 
-/// Makes the home, for its owner alone.
-pub fn create_private_dir(home: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(home)
-}
-
-impl ConfigLock {
-    /// Replaces a file at once: a reader sees the old one or the new one, never a part. A link stays a link.
+    /// Replaces a file atomically. A symbolic link stays a link.
     pub fn write(&self, path: &Path, bytes: &[u8], mode: FileMode) -> io::Result<()> {
         let target = follow_links(path)?;
         let folder = target.parent().unwrap_or(Path::new("."));
         let name = target.file_name().unwrap_or_default().to_string_lossy();
-        // One fixed name: what a crash left behind is overwritten by the next writer.
+        // The name is fixed, so the next writer overwrites the leftover of a crash.
         let temporary = folder.join(format!(".{name}.new"));
-        let before = fs::metadata(&target).ok();
-        let kept = before.as_ref().map_or(0o600, |meta| meta.permissions().mode() & 0o7777);
+        let old = fs::metadata(&target).ok();
+        let mode = match (mode, &old) {
+            (FileMode::Preserve, Some(old)) => old.permissions().mode() & 0o7777,
+            _ => 0o600,
+        };
         let written = (|| {
-            remove_if_there(&temporary)?;
+            remove_if_exists(&temporary)?;
             let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
             file.write_all(bytes)?;
-            match &before {
-                Some(meta) => set_owner(&file, meta.uid(), meta.gid())?,
+            match &old {
+                Some(old) => set_owner(&file, old.uid(), old.gid())?,
                 None => match_owner(&file, folder)?,
             }
-            let mode = if mode == FileMode::Private { 0o600 } else { kept };
             file.set_permissions(fs::Permissions::from_mode(mode))?;
             file.sync_all()?;
             fs::rename(&temporary, &target)?;
             File::open(folder)?.sync_all()
         })();
         if written.is_err() {
-            remove_if_there(&temporary)?;
+            remove_if_exists(&temporary)?;
         }
         written
     }
 }
 
-/// The file a chain of links ends at, whether or not it is there yet.
+/// The file at the end of a chain of symbolic links, which need not exist.
 fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..16 {
@@ -97,26 +91,26 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many links"))
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-/// A file made by root in another user's home belongs to that user.
+/// Gives a file to the owner of its directory, for root in the home of another user.
 pub fn match_owner(file: &File, folder: &Path) -> io::Result<()> {
     let owner = fs::metadata(folder)?;
     set_owner(file, owner.uid(), owner.gid())
 }
 
 fn set_owner(file: &File, uid: u32, gid: u32) -> io::Result<()> {
-    let now = file.metadata()?;
-    if (now.uid(), now.gid()) == (uid, gid) {
+    let current = file.metadata()?;
+    if (current.uid(), current.gid()) == (uid, gid) {
         return Ok(());
     }
     match fchown(file, Some(uid), Some(gid)) {
-        // Only root can give a file away; for others it stays their own.
+        // Only root can change the owner; for other users the file stays their own.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         result => result,
     }
@@ -127,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_stays_a_link_and_the_mode_is_kept() {
+    fn a_link_stays_a_link_and_the_mode_is_preserved() {
         let home = tempfile::tempdir().unwrap();
         let real = home.path().join("real.yaml");
         fs::write(&real, "a: 1\n").unwrap();
@@ -144,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_the_old_file_and_no_other() {
+    fn a_failed_write_leaves_no_temporary_file() {
         let home = tempfile::tempdir().unwrap();
         let lock = ConfigLock::acquire(home.path()).unwrap();
         let missing = home.path().join("nowhere").join("config.yaml");

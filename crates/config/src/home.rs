@@ -1,42 +1,35 @@
-//! The directory that holds everything hermes keeps.
+//! The directory of the configuration and all state.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 
-/// The home of this hermes: `--home`, `HERMES_HOME`, or `~/.hermes`.
+/// The home of Hermes: `--home`, `HERMES_HOME`, or `~/.hermes`.
 #[derive(Debug, Clone)]
 pub struct Home(PathBuf);
 
 impl Home {
     pub fn find(flag: Option<&Path>, process: &BTreeMap<String, String>) -> Result<Self, Failure> {
-        let filled =
+        let variable =
             |name: &str| process.get(name).map(String::as_str).filter(|value| !value.trim().is_empty());
-        let chosen = match (flag, filled("HERMES_HOME"), filled("HOME")) {
+        let path = match (flag, variable("HERMES_HOME"), variable("HOME")) {
             (Some(flag), _, _) => flag.to_path_buf(),
-            (None, Some(home), user_home) => expand(home, user_home),
+            // Service files do not expand `~`.
+            (None, Some(home), Some(user_home)) if home.starts_with("~/") => {
+                Path::new(user_home).join(home.trim_start_matches("~/"))
+            }
+            (None, Some(home), _) => PathBuf::from(home),
             (None, None, Some(user_home)) => Path::new(user_home).join(".hermes"),
             (None, None, None) => {
-                return Err(Failure::new(
-                    FailureKind::Configuration,
-                    "cannot find the home directory: HOME is not set",
-                )
-                .hint("Use --home DIR or set HERMES_HOME."));
+                return Err(Failure::configuration("cannot find the home directory: HOME is not set")
+                    .hint("Use --home DIR or set HERMES_HOME."));
             }
         };
-        Ok(Self(std::path::absolute(chosen)?))
+        Ok(Self(std::path::absolute(path)?))
     }
 
     pub fn path(&self) -> &Path {
         &self.0
-    }
-}
-
-/// A `~` that no shell has expanded, as in a service file.
-fn expand(text: &str, user_home: Option<&str>) -> PathBuf {
-    match (text.strip_prefix("~/"), user_home) {
-        (Some(rest), Some(user_home)) => Path::new(user_home).join(rest),
-        _ => PathBuf::from(text),
     }
 }

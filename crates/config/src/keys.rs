@@ -1,15 +1,17 @@
-//! Every key of the configuration.
+//! All keys of the configuration.
 //!
-//! A default here is the default of the Python program, so that a file written for it keeps its meaning. The
-//! doc comment of a key is what `config explain` and the reference page print.
+//! Defaults are those of the Python program, so a file written for it keeps its meaning. `config explain`
+//! and the reference page print the doc comment of a key.
 
 use hermes_agent::CodeMode;
 use hermes_exec::backend::docker::run_args::value::Gpus;
 use hermes_gateway::discord::{CommandSync, ReplyMode};
 use hermes_gateway::{BotPolicy, BusyPolicy, StrangerPolicy, ToolProgress};
+use hermes_model::{Effort, ImageMode};
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{ApprovalMode, Unattended};
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
+use tracing::level_filters::LevelFilter;
 
 use super::define::{ConfigKey, section};
 use super::layers::LayerReader;
@@ -24,22 +26,39 @@ const IMAGE: &str = "nikolaik/python-nodejs:python3.11-nodejs20";
 /// The version of the file layout that this program reads and writes.
 pub const CONFIG_VERSION: u64 = 33;
 
-choice!(for CodeMode { Project = "project", Strict = "strict" });
-choice!(for Unattended { Deny = "deny", Allow = "approve" });
-choice!(for ReplyMode { Off = "off" | "false" | "no", First = "first", All = "all" });
+choice!(for CodeMode { Self::Project => "project", Self::Strict => "strict" });
+choice!(for Unattended { Self::Deny => "deny", Self::Allow => "approve" });
+choice!(for ReplyMode { Self::Off => "off" | "false" | "no", Self::First => "first", Self::All => "all" });
 choice!(for BotPolicy {
-    None = "none" | "false" | "no" | "off",
-    Mentions = "mentions",
-    All = "all" | "true" | "yes" | "on"
+    Self::None => "none" | "false" | "no" | "off",
+    Self::Mentions => "mentions",
+    Self::All => "all" | "true" | "yes" | "on",
 });
-choice!(for StrangerPolicy { Pair = "pair", Ignore = "ignore" });
-choice!(for BusyPolicy { Queue = "queue", Interrupt = "interrupt", Steer = "steer" });
+choice!(for StrangerPolicy { Self::Pair => "pair", Self::Ignore => "ignore" });
+choice!(for BusyPolicy { Self::Queue => "queue", Self::Interrupt => "interrupt", Self::Steer => "steer" });
 choice!(for ToolProgress {
-    Off = "off" | "false" | "no",
-    Names = "new",
-    All = "all" | "verbose" | "true" | "yes" | "on"
+    Self::Off => "off" | "false" | "no",
+    Self::Names => "new",
+    Self::All => "all" | "verbose" | "true" | "yes" | "on",
 });
-choice!(for CommandSync { Safe = "safe", Bulk = "bulk", Off = "off" | "false" | "no" });
+choice!(for CommandSync { Self::Safe => "safe", Self::Bulk => "bulk", Self::Off => "off" | "false" | "no" });
+choice!(for Option<Effort> {
+    None => "auto" | "",
+    Some(Effort::None) => "none",
+    Some(Effort::Minimal) => "minimal",
+    Some(Effort::Low) => "low",
+    Some(Effort::Medium) => "medium",
+    Some(Effort::High) => "high",
+    Some(Effort::Xhigh) => "xhigh",
+});
+choice!(for ImageMode { Self::Auto => "auto", Self::Native => "native", Self::Text => "text" });
+choice!(for LevelFilter {
+    Self::ERROR => "error",
+    Self::WARN => "warn" | "warning",
+    Self::INFO => "info",
+    Self::DEBUG => "debug",
+    Self::TRACE => "trace",
+});
 
 choice! {
     /// The HOME of commands that run on this machine.
@@ -47,42 +66,6 @@ choice! {
         Auto = "auto",
         Real = "real",
         Profile = "profile",
-    }
-}
-
-choice! {
-    /// How much a model reasons; `Auto` leaves it to the provider.
-    Effort {
-        Auto = "auto" | "",
-        None = "none",
-        Minimal = "minimal",
-        Low = "low",
-        Medium = "medium",
-        High = "high",
-        Xhigh = "xhigh",
-    }
-}
-
-choice! {
-    /// How images reach a model.
-    ImageInput {
-        /// Sends them, unless the server rejects images.
-        Auto = "auto",
-        /// Sends them; a server that rejects images is an error.
-        Native = "native",
-        /// Sends only the paths of the files.
-        Text = "text",
-    }
-}
-
-choice! {
-    /// The level of the log file.
-    Level {
-        Error = "error",
-        Warn = "warn" | "warning",
-        Info = "info",
-        Debug = "debug",
-        Trace = "trace",
     }
 }
 
@@ -342,8 +325,8 @@ section! {
 section! {
     /// Approval of dangerous commands.
     Approvals "approvals." {
-        /// Who decides about a command that matches a rule: manual (a person) or off (nobody is asked; the hard floor
-        /// and your own rules still hold).
+        /// Who decides about a command that matches a rule: manual (a person) or off (no question is asked; the hard
+        /// floor and your own rules still hold).
         mode: ApprovalMode = ApprovalMode::Manual, "HERMES_APPROVALS_MODE";
         /// Seconds a question on a terminal waits for an answer.
         timeout: u64 = 60, "HERMES_APPROVALS_TIMEOUT", at_least 1;
@@ -441,10 +424,10 @@ section! {
         /// How often a failed model request is retried.
         api_max_retries: u64 = 3, "HERMES_API_MAX_RETRIES", at_least 1;
         /// How much a model reasons; auto leaves it to the provider.
-        reasoning_effort: Effort = Effort::Auto, "HERMES_REASONING_EFFORT";
+        reasoning_effort: Option<Effort> = None, "HERMES_REASONING_EFFORT";
         /// How images reach a model: auto sends them unless the server rejects images, native always sends them, text
         /// sends only the paths of the files.
-        image_input_mode: ImageInput = ImageInput::Auto, "HERMES_IMAGE_INPUT_MODE";
+        image_input_mode: ImageMode = ImageMode::Auto, "HERMES_IMAGE_INPUT_MODE";
         /// Seconds between progress messages in a chat while a turn runs; 0 for none.
         gateway_notify_interval: u64 = 180, "HERMES_AGENT_NOTIFY_INTERVAL";
     }
@@ -498,7 +481,7 @@ section! {
     /// The log file in the hermes home.
     Logging "logging." {
         /// The level of the log file: error, warn, info, debug or trace.
-        level: Level = Level::Info, "HERMES_LOG_LEVEL";
+        level: LevelFilter = LevelFilter::INFO, "HERMES_LOG_LEVEL";
         /// The size in MB at which the log file is rotated.
         max_size_mb: u64 = 5, "HERMES_LOG_MAX_SIZE_MB", at_least 1;
         /// How many rotated log files are kept.
@@ -538,7 +521,7 @@ section! {
 
 macro_rules! config {
     ($($field:ident: $section:ident),+ $(,)?) => {
-        /// The whole configuration, read once and handed down.
+        /// The whole configuration.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Config {
             $(pub $field: $section,)+
@@ -575,7 +558,7 @@ config! {
     general: General,
 }
 
-/// Every key, in the order of the reference page.
+/// All keys, in the order of the reference page.
 pub fn all() -> impl Iterator<Item = &'static ConfigKey> {
     SECTIONS.iter().copied().flatten()
 }
@@ -590,7 +573,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::unused::UNUSED;
+    use crate::unused::unused_reason;
     use crate::yaml::Node;
 
     #[test]
@@ -600,7 +583,7 @@ mod tests {
             assert!(seen.insert(key.path), "{} is defined twice", key.path);
             assert!(seen.insert(key.variable), "{} is used twice", key.variable);
             assert!(key.doc.trim().ends_with('.'), "{} has no sentence", key.path);
-            assert!(!UNUSED.iter().any(|(unused, _)| *unused == key.path), "{} is used", key.path);
+            assert!(unused_reason(key.path).is_none(), "{} is used", key.path);
         }
     }
 
@@ -613,7 +596,7 @@ mod tests {
             }
             let text = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
             let mut notes = Vec::new();
-            assert_eq!((key.check)(&Node::from_text(&text), &mut notes), Ok(default), "{}", key.path);
+            assert_eq!(key.check(&Node::from_text(&text), &mut notes), Ok(default), "{}", key.path);
             assert_eq!(notes, [], "{}", key.path);
         }
     }

@@ -1,35 +1,33 @@
-//! Which value counts: flag, process environment, `.env`, `config.yaml`, default, for every key alike.
+//! The sources of values, in their order: flag, process environment, `.env`, `config.yaml`, default.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::define::{ConfigKey, Visibility};
 use super::dotenv::DotEnv;
-use super::setting::{InvalidValue, Setting, SettingNote};
+use super::setting::{InvalidValue, Setting};
 use super::yaml::{Node, NodeKind, Position};
 
-/// Everything a value can come from, read once.
+/// All sources of values, read once.
 #[derive(Debug, Clone)]
 pub struct Layers {
-    /// Values given on the command line, by path.
+    /// Values from the command line, by path.
     pub flags: BTreeMap<String, String>,
     /// The process environment.
     pub process: BTreeMap<String, String>,
     /// The secrets file.
     pub dotenv: DotEnv,
-    /// Where the secrets file is.
     pub dotenv_path: PathBuf,
     /// The parsed `config.yaml`.
     pub file: Node,
-    /// Where it is.
     pub file_path: PathBuf,
 }
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Source {
@@ -37,28 +35,22 @@ pub enum Source {
     Flag,
     /// The process environment.
     Environment {
-        /// The variable.
         variable: String,
     },
     /// The secrets file.
     #[serde(rename = ".env")]
     DotEnv {
-        /// The variable.
         variable: String,
-        /// Its line.
         line: usize,
     },
     /// The configuration file.
     #[serde(rename = "config.yaml")]
     File {
-        /// The path it was found under, an older one perhaps.
+        /// The path in the file, which may be an older one.
         key: String,
-        /// Its line.
         line: usize,
-        /// Its column.
         column: usize,
     },
-    /// Nobody set it.
     Default,
 }
 
@@ -74,35 +66,36 @@ impl fmt::Display for Source {
     }
 }
 
-/// How bad something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know.
     Note,
-    /// Something was ignored that the owner may want to mend.
+    /// Something is ignored that the owner may want to fix.
     Warning,
-    /// Nothing starts until it is mended.
+    /// Hermes does not start until it is fixed.
     Error,
 }
 
-/// Something wrong with the configuration.
+/// A problem of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// How bad it is.
     pub severity: Severity,
-    /// The file, or `None` for the environment and the command line.
+    /// `None` for the environment and the command line.
     pub file: Option<PathBuf>,
-    /// The line, from 1; 0 where there is none.
+    /// Starts at 1; 0 if unknown.
     pub line: usize,
-    /// The column, from 1; 0 where there is none.
+    /// Starts at 1; 0 if unknown.
     pub column: usize,
-    /// The key, where it is about one.
     pub key: Option<String>,
-    /// What is wrong.
     pub message: String,
-    /// What to do.
     pub hint: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn in_file(severity: Severity, file: &Path, at: Position, message: String) -> Self {
+        let Position { line, column } = at;
+        Self { severity, file: Some(file.to_owned()), line, column, key: None, message, hint: None }
+    }
 }
 
 impl fmt::Display for Problem {
@@ -122,152 +115,140 @@ impl fmt::Display for Problem {
     }
 }
 
-/// One key with its value and where it came from.
+/// A key with its value and source.
 #[derive(Debug, Clone)]
 pub struct ResolvedKey {
-    /// The key.
     pub key: &'static ConfigKey,
-    /// The value as it is shown.
+    /// The value as it is displayed.
     pub value: Value,
-    /// Where it came from.
     pub source: Source,
-    /// The values that would count without it, highest first.
+    /// The values of lower layers, highest first.
     pub shadows: Vec<(Source, Value)>,
 }
 
-/// Reads keys from the layers, and collects what is wrong on the way.
+/// Reads keys from the layers and collects problems.
 pub struct LayerReader<'a> {
     layers: &'a Layers,
-    /// What was read so far.
     pub resolved: Vec<ResolvedKey>,
-    /// What is wrong so far.
     pub problems: Vec<Problem>,
 }
 
 impl<'a> LayerReader<'a> {
-    /// A reader at the first key.
     pub fn new(layers: &'a Layers) -> Self {
         Self { layers, resolved: Vec::new(), problems: Vec::new() }
     }
 
-    /// The value of a key. When a layer holds a wrong one the problem is an error, so that the default given
-    /// back here is never used.
+    /// The value of a key. An invalid value in any layer is an error, so the default returned for it here
+    /// is never used.
     pub(crate) fn read_key<T: Setting>(
         &mut self,
         key: Option<&'static ConfigKey>,
         default: impl FnOnce() -> T,
     ) -> T {
         let Some(key) = key else { return default() };
-        let mut found: Vec<(Source, Value)> = Vec::new();
+        let mut values: Vec<(Source, Value)> = Vec::new();
         let mut winner = None;
         for (source, node) in self.candidates(key) {
             let mut notes = Vec::new();
-            match (key.check)(&node, &mut notes) {
-                Ok(shown) => {
+            match key.check(&node, &mut notes) {
+                Ok(value) => {
                     if winner.is_none() {
                         winner = T::read(&node, &mut Vec::new()).ok();
                     }
-                    found.push((source.clone(), shown));
+                    values.push((source.clone(), value));
                 }
-                Err(wrong) => self.problems.push(self.wrong(key, &source, &wrong)),
+                Err(invalid) => self.problems.push(self.invalid_value(key, &source, &invalid)),
             }
             for note in notes {
-                self.problems.push(self.dropped(key, &source, note));
+                self.problems.push(self.problem_at(key, &source, note.at, note.text));
             }
             if key.visibility == Visibility::Secret && matches!(source, Source::File { .. }) {
                 self.problems.push(Problem {
-                    severity: Severity::Warning,
-                    hint: Some(format!("move it with `hermes config set {} -`", key.path)),
-                    ..self.at(key, &source, node.at, "a secret in clear text".into())
+                    hint: Some(format!("Move it with `hermes config set {} -`.", key.path)),
+                    ..self.problem_at(key, &source, node.at, "a secret in clear text".into())
                 });
             }
         }
-        let value = winner.unwrap_or_else(default);
-        if found.is_empty() {
-            found.push((Source::Default, value.show()));
-        } else {
-            found.push((Source::Default, (key.default)()));
-        }
-        let (source, shown) = found.remove(0);
-        self.resolved.push(ResolvedKey { key, value: shown, source, shadows: found });
-        value
+        values.push((Source::Default, (key.default)()));
+        let (source, value) = values.remove(0);
+        self.resolved.push(ResolvedKey { key, value, source, shadows: values });
+        winner.unwrap_or_else(default)
     }
 
     fn candidates(&mut self, key: &'static ConfigKey) -> Vec<(Source, Node)> {
         let layers = self.layers;
-        let counts = |text: &str| !text.trim().is_empty();
+        let is_set = |text: &str| !text.trim().is_empty();
         let variable = key.variable.to_owned();
         let mut found = Vec::new();
         if let Some(text) = layers.flags.get(key.path) {
             found.push((Source::Flag, Node::from_text(text)));
         }
-        if let Some(text) = layers.process.get(key.variable).filter(|text| counts(text)) {
+        if let Some(text) = layers.process.get(key.variable).filter(|text| is_set(text)) {
             found.push((Source::Environment { variable: variable.clone() }, Node::from_text(text)));
         }
-        if let Some(entry) = layers.dotenv.get(key.variable).filter(|entry| counts(&entry.value)) {
+        if let Some(entry) = layers.dotenv.get(key.variable).filter(|entry| is_set(&entry.value)) {
             found.push((Source::DotEnv { variable, line: entry.line }, Node::from_text(&entry.value)));
         }
         for path in std::iter::once(&key.path).chain(key.aliases) {
             if let Some(node) = lookup(&layers.file, path) {
                 let Position { line, column } = node.at;
-                let node = self.expanded(key, node);
+                let node = self.expand_variables(key, node);
                 found.push((Source::File { key: (*path).to_owned(), line, column }, node));
             }
         }
         found
     }
 
-    /// The node with `${NAME}` replaced by values of the environment; an unknown name stays as it is.
-    fn expanded(&mut self, key: &'static ConfigKey, node: &Node) -> Node {
-        let mut unknown = Vec::new();
-        let expanded = expand(node, &|name| self.layers.variable(name), &mut unknown);
-        for (at, name) in unknown {
+    /// Replaces `${NAME}` by the value of the variable; an unset name is a problem and stays.
+    fn expand_variables(&mut self, key: &'static ConfigKey, node: &Node) -> Node {
+        let mut unset = Vec::new();
+        let expanded = expand(node, &|name| self.layers.variable(name), &mut unset);
+        for (at, name) in unset {
             let source = Source::File { key: key.path.into(), line: at.line, column: at.column };
             let message = format!("`${{{name}}}` is not set and stays as it is");
-            self.problems.push(self.at(key, &source, at, message));
+            self.problems.push(self.problem_at(key, &source, at, message));
         }
         expanded
     }
 
-    fn wrong(&self, key: &ConfigKey, source: &Source, wrong: &InvalidValue) -> Problem {
+    fn invalid_value(&self, key: &ConfigKey, source: &Source, invalid: &InvalidValue) -> Problem {
         let found = match key.visibility {
-            Visibility::Public => wrong.found.as_str(),
+            Visibility::Public => invalid.found.as_str(),
             Visibility::Secret => "something else",
         };
-        let message = format!("expected {}, found {found}", wrong.expected);
+        let message = format!("expected {}, found {found}", invalid.expected);
         let hint = match source {
-            Source::Environment { variable } => Some(format!("fix or unset {variable}")),
-            _ => Some(format!("see `hermes config explain {}`", key.path)),
+            Source::Environment { variable } => format!("Fix or unset {variable}."),
+            _ => format!("See `hermes config explain {}`.", key.path),
         };
-        Problem { severity: Severity::Error, hint, ..self.at(key, source, wrong.at, message) }
+        let problem = self.problem_at(key, source, invalid.at, message);
+        Problem { severity: Severity::Error, hint: Some(hint), ..problem }
     }
 
-    fn dropped(&self, key: &ConfigKey, source: &Source, note: SettingNote) -> Problem {
-        self.at(key, source, note.at, note.text)
-    }
-
-    fn at(&self, key: &ConfigKey, source: &Source, at: Position, message: String) -> Problem {
-        let (file, line, column, message) = match source {
-            Source::File { .. } => (Some(self.layers.file_path.clone()), at.line, at.column, message),
+    /// A warning about a key.
+    fn problem_at(&self, key: &ConfigKey, source: &Source, at: Position, message: String) -> Problem {
+        let (file, at, message) = match source {
+            Source::File { .. } => (Some(&self.layers.file_path), at, message),
             Source::DotEnv { line, variable } => {
-                (Some(self.layers.dotenv_path.clone()), *line, 0, format!("{variable}: {message}"))
+                let at = Position { line: *line, column: 0 };
+                (Some(&self.layers.dotenv_path), at, format!("{variable}: {message}"))
             }
-            Source::Environment { variable } => (None, 0, 0, format!("{variable}: {message}")),
-            Source::Flag | Source::Default => (None, 0, 0, message),
+            Source::Environment { variable } => (None, Position::default(), format!("{variable}: {message}")),
+            Source::Flag | Source::Default => (None, Position::default(), message),
         };
-        let key = Some(key.path.to_owned());
-        Problem { severity: Severity::Warning, file, line, column, key, message, hint: None }
+        let (key, Position { line, column }) = (Some(key.path.to_owned()), at);
+        Problem { severity: Severity::Warning, file: file.cloned(), line, column, key, message, hint: None }
     }
 }
 
 impl Layers {
-    /// A variable of the process, or of the secrets file where the process has none or an empty one.
+    /// A variable of the process, or of the secrets file if the process has none or an empty one.
     pub fn variable(&self, name: &str) -> Option<String> {
         let process = self.process.get(name).filter(|value| !value.is_empty());
         process.cloned().or_else(|| self.dotenv.get(name).map(|entry| entry.value.clone()))
     }
 
-    /// The same, but what is blank is as good as not there.
+    /// Like [`Self::variable`], but blank values count as missing.
     pub fn non_blank_variable(&self, name: &str) -> Option<String> {
         let process = self.process.get(name);
         let dotenv = self.dotenv.get(name).map(|entry| &entry.value);
@@ -275,7 +256,7 @@ impl Layers {
     }
 }
 
-/// The value at a dotted path. A plain `model: name` stands for `model.default`.
+/// The value at a dotted path. `model: name` is short for `model.default`.
 pub(crate) fn lookup<'n>(root: &'n Node, path: &str) -> Option<&'n Node> {
     let mut node = root;
     for part in path.split('.') {
@@ -290,40 +271,32 @@ pub(crate) fn lookup<'n>(root: &'n Node, path: &str) -> Option<&'n Node> {
 fn expand(
     node: &Node,
     variable: &dyn Fn(&str) -> Option<String>,
-    unknown: &mut Vec<(Position, String)>,
+    unset: &mut Vec<(Position, String)>,
 ) -> Node {
     let mut node = node.clone();
     match &mut node.kind {
-        NodeKind::Null => {}
-        NodeKind::Scalar { text, .. } if text.contains("${") => {
+        NodeKind::Scalar { text, .. } => {
             let mut result = String::new();
             let mut rest = text.as_str();
             while let Some((before, after)) = rest.split_once("${") {
+                let Some((name, behind)) = after.split_once('}') else { break };
                 result.push_str(before);
-                match after.split_once('}') {
-                    Some((name, behind)) => {
-                        match variable(name) {
-                            Some(value) => result.push_str(&value),
-                            None => {
-                                unknown.push((node.at, name.to_owned()));
-                                result.push_str(&format!("${{{name}}}"));
-                            }
-                        }
-                        rest = behind;
-                    }
+                match variable(name) {
+                    Some(value) => result.push_str(&value),
                     None => {
-                        result.push_str("${");
-                        rest = after;
+                        unset.push((node.at, name.to_owned()));
+                        result.push_str(&format!("${{{name}}}"));
                     }
                 }
+                rest = behind;
             }
             result.push_str(rest);
             *text = result;
         }
-        NodeKind::Scalar { .. } => {}
-        NodeKind::List(items) => items.iter_mut().for_each(|item| *item = expand(item, variable, unknown)),
+        NodeKind::Null => {}
+        NodeKind::List(items) => items.iter_mut().for_each(|item| *item = expand(item, variable, unset)),
         NodeKind::Map(entries) => {
-            entries.iter_mut().for_each(|entry| entry.value = expand(&entry.value, variable, unknown));
+            entries.iter_mut().for_each(|entry| entry.value = expand(&entry.value, variable, unset));
         }
     }
     node

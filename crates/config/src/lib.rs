@@ -1,14 +1,14 @@
-//! The configuration: every key, where its value comes from, and what it means to the other crates.
+//! The configuration: all keys, the sources of their values, and the domain values they resolve to.
 //!
 //! [`load`] reads `config.yaml`, `.env` and the environment into [`layers::Layers`] and produces a typed
-//! [`keys::Config`] together with every [`layers::Problem`]. [`keys`] defines all keys. [`change`] writes single
-//! values back, [`migrate`] rewrites a file of an older version.
+//! [`keys::Config`] together with every [`layers::Problem`]. [`keys`] defines all keys. [`change`] writes
+//! single values back, [`migrate`] rewrites a file of an older version.
 //!
-//! [`resolve`] turns settings into the values the other crates work with: gates, environments, models, chat
-//! accounts. Its functions take an [`ConfigContext`], which is a home with its loaded configuration.
+//! [`resolve`] turns settings into the values that the other crates work with: gates, environments,
+//! models, chat accounts. Its functions take a [`ConfigContext`], a home with its loaded configuration.
 //!
-//! Invariants: only this crate and `cli` read the environment and the configuration files. Defaults are never
-//! written to disk. A file that cannot be parsed is never written.
+//! Invariants: only this crate and `cli` read the environment and the configuration files. Defaults are
+//! never written to disk. A file that cannot be parsed is never written.
 
 pub mod change;
 pub mod define;
@@ -38,12 +38,12 @@ use dotenv::DotEnv;
 use home::Home;
 use keys::Config;
 use layers::{LayerReader, Layers, Problem, ResolvedKey, Severity};
-use yaml::{Node, NodeKind, Position};
+use yaml::{Node, NodeKind, Position, YamlError};
 
 /// Shows a warning to the user.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// A home and its configuration as it was read at the start, whether or not it is valid.
+/// A home and its configuration as read at startup, valid or not.
 pub struct ConfigContext {
     pub home: Home,
     pub loaded: LoadedConfig,
@@ -60,7 +60,7 @@ impl ConfigContext {
         self.loaded.layers.process.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
     }
 
-    /// Reads the configuration again, after a change.
+    /// Reads the configuration again after a change.
     pub fn reload(&self) -> LoadedConfig {
         load(self.home.path(), self.loaded.layers.process.clone(), self.loaded.layers.flags.clone())
     }
@@ -76,164 +76,128 @@ impl ConfigContext {
     }
 }
 
-/// The configuration as it was found.
+/// The configuration as read from all layers.
 #[derive(Debug)]
 pub struct LoadedConfig {
-    /// What the values come from.
     pub layers: Layers,
-    /// The typed values, unless something is wrong that stops the start.
+    /// The typed values; `None` if there is an error.
     pub config: Option<Config>,
-    /// Every key with its value and source.
+    /// All keys with their values and sources.
     pub resolved: Vec<ResolvedKey>,
-    /// What is wrong, worst first.
+    /// All problems, the most severe first.
     pub problems: Vec<Problem>,
-    /// The version the file says it has.
     pub version: FileVersion,
 }
 
-/// What a file says of its own layout.
+/// The layout version that `config.yaml` declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileVersion {
     /// There is no file.
     NoFile,
-    /// The file does not say.
+    /// The file declares no version.
     Missing,
-    /// This number.
     Number(u64),
 }
 
 impl LoadedConfig {
-    /// The key's value and source.
+    /// The value and source of a key.
     pub fn resolved(&self, path: &str) -> Option<&ResolvedKey> {
         self.resolved.iter().find(|resolved| resolved.key.path == path)
     }
 
-    /// The problems that stop the start.
+    /// The problems that prevent a start.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.severity == Severity::Error)
     }
 }
 
-/// Where `config.yaml` is in a home.
+/// The path of `config.yaml` in a home.
 pub fn config_path(home: &Path) -> PathBuf {
     home.join("config.yaml")
 }
 
-/// Where the secrets file is in a home.
+/// The path of the secrets file in a home.
 pub fn dotenv_path(home: &Path) -> PathBuf {
     home.join(".env")
 }
 
-/// Reads everything there is. It does not fail: what is wrong is in `problems`, and `config` is missing then.
+/// Reads all layers. Errors are reported in `problems`, and `config` is `None` then.
 pub fn load(home: &Path, process: BTreeMap<String, String>, flags: BTreeMap<String, String>) -> LoadedConfig {
     let mut problems = Vec::new();
     let file_path = config_path(home);
     let dotenv_path = dotenv_path(home);
-    let (file, version) = read_file(&file_path, &mut problems);
+    let (file, version) = match read_file(&file_path) {
+        Ok(None) => (Node::null(), FileVersion::NoFile),
+        Ok(Some(root)) => {
+            let number = root.get("_config_version").and_then(|node| node.to_json().as_u64());
+            (root, number.map_or(FileVersion::Missing, FileVersion::Number))
+        }
+        Err(error) => {
+            problems.push(Problem {
+                hint: Some("Fix it with `hermes config edit`; nothing was changed.".to_owned()),
+                ..Problem::in_file(Severity::Error, &file_path, error.at, error.message)
+            });
+            (Node::null(), FileVersion::Missing)
+        }
+    };
     let dotenv = read_dotenv(&dotenv_path, &mut problems);
     problems.extend(unknown::report(&file, &file_path));
     if let FileVersion::Number(number) = version
         && number > keys::CONFIG_VERSION
     {
+        let at = file.entry("_config_version").map_or(Position::default(), |entry| entry.at);
         let message = format!("version {number} is newer than this program's {}", keys::CONFIG_VERSION);
-        let hint = Some("keys it does not know are ignored; use a newer hermes to change them".to_owned());
-        problems.push(about_version(&file, &file_path, Severity::Warning, message, hint));
+        problems.push(Problem {
+            key: Some("_config_version".to_owned()),
+            hint: Some("Unknown keys are ignored; use a newer hermes to change them.".to_owned()),
+            ..Problem::in_file(Severity::Warning, &file_path, at, message)
+        });
     }
     let layers = Layers { flags, process, dotenv, dotenv_path, file, file_path };
     let mut reader = LayerReader::new(&layers);
     let config = Config::read(&mut reader);
-    let LayerReader { resolved, problems: found, .. } = reader;
-    problems.extend(found);
+    let LayerReader { resolved, problems: of_values, .. } = reader;
+    problems.extend(of_values);
     problems.sort_by_key(|problem| (std::cmp::Reverse(problem.severity), problem.line));
-    let broken = problems.iter().any(|problem| problem.severity == Severity::Error);
-    LoadedConfig { layers, config: (!broken).then_some(config), resolved, problems, version }
+    let has_errors = problems.iter().any(|problem| problem.severity == Severity::Error);
+    LoadedConfig { layers, config: (!has_errors).then_some(config), resolved, problems, version }
 }
 
-fn about_version(
-    file: &Node,
-    path: &Path,
-    severity: Severity,
-    message: String,
-    hint: Option<String>,
-) -> Problem {
-    let at = file.entry("_config_version").map_or(Position::default(), |entry| entry.at);
-    Problem {
-        severity,
-        file: Some(path.to_path_buf()),
-        line: at.line,
-        column: at.column,
-        key: Some("_config_version".to_owned()),
-        message,
-        hint,
-    }
-}
-
-fn read_file(path: &Path, problems: &mut Vec<Problem>) -> (Node, FileVersion) {
-    let nothing =
-        || Node { kind: NodeKind::Null, at: Position::default(), span: 0..0, origin: yaml::NodeOrigin::Own };
-    let mut broken = |line, column, message: String| {
-        problems.push(Problem {
-            severity: Severity::Error,
-            file: Some(path.to_path_buf()),
-            line,
-            column,
-            key: None,
-            message,
-            hint: Some("Fix it with `hermes config edit`; nothing was changed.".to_owned()),
-        });
-    };
+fn read_file(path: &Path) -> Result<Option<Node>, YamlError> {
+    let at_line = |line, message: String| YamlError { at: Position { line, column: 0 }, message };
     let bytes = match file::read(path) {
         Ok(Some(bytes)) => bytes,
-        Ok(None) => return (nothing(), FileVersion::NoFile),
-        Err(error) => {
-            broken(0, 0, format!("cannot be read: {error}"));
-            return (nothing(), FileVersion::Missing);
-        }
+        Ok(None) => return Ok(None),
+        Err(error) => return Err(at_line(0, format!("cannot be read: {error}"))),
     };
-    let text = match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
-            let line = error.as_bytes().iter().take(valid).filter(|&&byte| byte == b'\n').count() + 1;
-            broken(line, 0, "this line is not UTF-8".to_owned());
-            return (nothing(), FileVersion::Missing);
-        }
-    };
-    match yaml::parse(&text) {
-        Ok(root) if matches!(root.kind, NodeKind::Map(_) | NodeKind::Null) => {
-            let number = root.get("_config_version").and_then(|node| node.to_json().as_u64());
-            (root, number.map_or(FileVersion::Missing, FileVersion::Number))
-        }
-        Ok(root) => {
-            broken(
-                root.at.line,
-                root.at.column,
-                format!("expected a map of settings, found {}", root.describe()),
-            );
-            (nothing(), FileVersion::Missing)
-        }
-        Err(error) => {
-            broken(error.at.line, error.at.column, error.message);
-            (nothing(), FileVersion::Missing)
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        at_line(valid.filter(|&&byte| byte == b'\n').count() + 1, "this line is not UTF-8".to_owned())
+    })?;
+    let root = yaml::parse(&text)?;
+    match root.kind {
+        NodeKind::Map(_) | NodeKind::Null => Ok(Some(root)),
+        _ => {
+            let message = format!("expected a map of settings, found {}", root.describe());
+            Err(YamlError { at: root.at, message })
         }
     }
 }
 
 fn read_dotenv(path: &Path, problems: &mut Vec<Problem>) -> DotEnv {
     let mut report = |severity, line, message: String| {
-        let file = Some(path.to_path_buf());
-        problems.push(Problem { severity, file, line, column: 0, key: None, message, hint: None });
+        problems.push(Problem::in_file(severity, path, Position { line, column: 0 }, message));
     };
     match file::read(path) {
         Ok(None) => DotEnv::default(),
         Ok(Some(bytes)) => {
             let dotenv = DotEnv::parse(&String::from_utf8_lossy(&bytes));
-            for bad in &dotenv.invalid_lines {
-                report(Severity::Warning, bad.line, format!("{}; the line is ignored", bad.reason));
+            for invalid in &dotenv.invalid_lines {
+                report(Severity::Warning, invalid.line, format!("{}; the line is ignored", invalid.reason));
             }
             dotenv
         }
-        // A secrets file that cannot be read may hold what keeps a place confined.
+        // The unreadable file may hold settings that confine an environment.
         Err(error) => {
             report(Severity::Error, 0, format!("cannot be read: {error}"));
             DotEnv::default()

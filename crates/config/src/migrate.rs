@@ -1,7 +1,7 @@
-//! Bringing an older file to the present layout. Only `config migrate` does this, never a start.
+//! Migration of an older file to the current layout. Only `config migrate` does this, never a start.
 //!
-//! Each step does what the Python program's own migration to that version does to the file, except that
-//! defaults are not written out: a default in a file outlives its reason.
+//! Each step changes the file as the migration of the Python program to that version does, except that
+//! defaults are not written.
 
 use serde_json::{Value, json};
 
@@ -10,20 +10,20 @@ use super::edit::{self, EditError, PathStep};
 use super::keys::{self, CONFIG_VERSION};
 use super::{dotenv, yaml};
 
-/// A file's new text, and what was done to it.
+/// The migrated files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationResult {
-    /// The new text of `config.yaml`.
+    /// The text of `config.yaml`.
     pub config: String,
-    /// The new text of `.env`.
+    /// The text of `.env`.
     pub dotenv: String,
-    /// One line for each change.
+    /// One line per change.
     pub changes: Vec<String>,
 }
 
 type Migration = fn(&mut MigrationDraft) -> Result<(), EditError>;
 
-/// What each version changed, in order.
+/// The steps, by the version that introduced them.
 const MIGRATIONS: &[(u64, Migration)] = &[
     (4, tool_progress),
     (5, timezone),
@@ -42,11 +42,11 @@ const MIGRATIONS: &[(u64, Migration)] = &[
     (33, async_children),
 ];
 
-/// Applies every step after `from` (0 when the file does not say).
+/// Applies all steps after version `from`, which is 0 for a file without a version.
 pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<MigrationResult, EditError> {
     let root = yaml::parse(config).map_err(EditError::Unreadable)?.to_json();
     let mut draft =
-        MigrationDraft { text: config.to_owned(), root, dotenv: dotenv.to_owned(), done: Vec::new() };
+        MigrationDraft { text: config.to_owned(), root, dotenv: dotenv.to_owned(), changes: Vec::new() };
     for (version, apply) in MIGRATIONS {
         if from < *version {
             apply(&mut draft)?;
@@ -60,15 +60,15 @@ pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<MigrationResult,
     if from != CONFIG_VERSION {
         draft.set("_config_version", json!(CONFIG_VERSION))?;
     }
-    Ok(MigrationResult { config: draft.text, dotenv: draft.dotenv, changes: draft.done })
+    Ok(MigrationResult { config: draft.text, dotenv: draft.dotenv, changes: draft.changes })
 }
 
-/// A file on its way.
+/// The files while they are migrated.
 struct MigrationDraft {
     text: String,
     root: Value,
     dotenv: String,
-    done: Vec<String>,
+    changes: Vec<String>,
 }
 
 impl MigrationDraft {
@@ -86,13 +86,13 @@ impl MigrationDraft {
 
     fn set_at(&mut self, path: &[PathStep], value: Value) -> Result<(), EditError> {
         self.text = edit::set(&self.text, path, &value)?;
-        self.done.push(format!("set {}", edit::dotted_path(path)));
+        self.changes.push(format!("set {}", edit::dotted_path(path)));
         self.reread()
     }
 
     fn unset(&mut self, path: &str) -> Result<(), EditError> {
         self.text = edit::unset(&self.text, &path_steps(path))?;
-        self.done.push(format!("removed {path}"));
+        self.changes.push(format!("removed {path}"));
         self.reread()
     }
 
@@ -101,7 +101,7 @@ impl MigrationDraft {
         Ok(())
     }
 
-    /// Gives a key its present name; where both are there, the older one has no effect and goes.
+    /// Renames a key to its current name. If both exist, the older one has no effect and is removed.
     fn rename(&mut self, from: &str, to: &str) -> Result<(), EditError> {
         if self.get(from).is_none() {
             return Ok(());
@@ -111,7 +111,7 @@ impl MigrationDraft {
         }
         let name = to.rsplit('.').next().unwrap_or(to);
         self.text = edit::rename(&self.text, &path_steps(from), name)?;
-        self.done.push(format!("renamed {from} to {to}"));
+        self.changes.push(format!("renamed {from} to {to}"));
         self.reread()
     }
 
@@ -122,7 +122,7 @@ impl MigrationDraft {
     fn drop_variable(&mut self, name: &str) -> Result<(), EditError> {
         if self.variable(name).is_some() {
             self.dotenv = dotenv::unset(&self.dotenv, name);
-            self.done.push(format!("removed {name} from .env"));
+            self.changes.push(format!("removed {name} from .env"));
         }
         Ok(())
     }
@@ -132,15 +132,11 @@ fn tool_progress(draft: &mut MigrationDraft) -> Result<(), EditError> {
     if draft.get("display.tool_progress").is_some() {
         return Ok(());
     }
-    let off = draft
-        .variable("HERMES_TOOL_PROGRESS")
-        .is_some_and(|value| ["false", "0", "no"].contains(&value.to_lowercase().as_str()));
-    let mode = draft.variable("HERMES_TOOL_PROGRESS_MODE").map(|mode| mode.to_lowercase());
-    match mode {
-        _ if off => draft.set("display.tool_progress", json!("off")),
-        Some(mode) if ["new", "all", "verbose"].contains(&mode.as_str()) => {
-            draft.set("display.tool_progress", json!(mode))
-        }
+    let variable = |name: &str| draft.variable(name).unwrap_or_default().to_lowercase();
+    let mode = variable("HERMES_TOOL_PROGRESS_MODE");
+    match (variable("HERMES_TOOL_PROGRESS").as_str(), mode.as_str()) {
+        ("false" | "0" | "no", _) => draft.set("display.tool_progress", json!("off")),
+        (_, "new" | "all" | "verbose") => draft.set("display.tool_progress", json!(mode)),
         _ => Ok(()),
     }
 }
@@ -153,6 +149,12 @@ fn timezone(draft: &mut MigrationDraft) -> Result<(), EditError> {
         _ => Ok(()),
     }
 }
+
+/// Fields of a provider that keep their names.
+const PROVIDER_FIELDS: [&str; 11] = [
+    "name", "api_key", "key_env", "models", "context_length", "rate_limit_delay", "discover_models",
+    "extra_body", "extra_headers", "ssl_ca_cert", "ssl_verify",
+];
 
 /// The list `custom_providers` becomes the map `providers`, keyed by a short form of each name.
 fn custom_providers(draft: &mut MigrationDraft) -> Result<(), EditError> {
@@ -168,27 +170,17 @@ fn custom_providers(draft: &mut MigrationDraft) -> Result<(), EditError> {
             key = (index..).map(|n| format!("{key}-{n}")).find(|key| !taken(key)).unwrap_or(key);
         }
         let mut provider = serde_json::Map::from_iter([("api".to_owned(), json!(url))]);
-        for (old, new) in [
-            ("name", "name"),
-            ("api_key", "api_key"),
-            ("key_env", "key_env"),
-            ("models", "models"),
-            ("context_length", "context_length"),
-            ("rate_limit_delay", "rate_limit_delay"),
-            ("discover_models", "discover_models"),
-            ("extra_body", "extra_body"),
-            ("extra_headers", "extra_headers"),
-            ("ssl_ca_cert", "ssl_ca_cert"),
-            ("ssl_verify", "ssl_verify"),
-            ("model", "default_model"),
-            ("api_mode", "transport"),
-        ] {
-            let value = entry.get(old).filter(|value| !value.is_null() && value.as_str() != Some(""));
-            let no_key = old == "api_key"
-                && value
-                    .and_then(Value::as_str)
-                    .is_some_and(|key| ["no-key", "no-key-required"].contains(&key));
-            if let Some(value) = value.filter(|_| !no_key) {
+        let same = PROVIDER_FIELDS.iter().map(|name| (*name, *name));
+        for (old, new) in same.chain([("model", "default_model"), ("api_mode", "transport")]) {
+            let is_unset = |value: &Value| match value {
+                Value::Null => true,
+                Value::String(text) => {
+                    text.is_empty()
+                        || old == "api_key" && ["no-key", "no-key-required"].contains(&text.as_str())
+                }
+                _ => false,
+            };
+            if let Some(value) = entry.get(old).filter(|value| !is_unset(value)) {
                 provider.insert(new.to_owned(), value.clone());
             }
         }
@@ -215,7 +207,7 @@ const WHISPER_MODELS: &[&str] = &[
     "distil-large-v3.5", "large-v3-turbo", "turbo",
 ];
 
-/// The one `stt.model` goes to the provider it was for; a cloud model's name means nothing to a local one.
+/// Moves `stt.model` to its provider. The name of a cloud model means nothing to a local provider.
 fn speech_model(draft: &mut MigrationDraft) -> Result<(), EditError> {
     let Some(model) = draft.text_of("stt.model") else { return Ok(()) };
     let provider = draft.text_of("stt.provider").unwrap_or_else(|| "local".to_owned());
@@ -232,8 +224,9 @@ fn tool_progress_overrides(draft: &mut MigrationDraft) -> Result<(), EditError> 
         return Ok(());
     };
     for (platform, mode) in overrides {
-        if draft.get(&format!("display.platforms.{platform}.tool_progress")).is_none() {
-            draft.set(&format!("display.platforms.{platform}.tool_progress"), mode)?;
+        let path = format!("display.platforms.{platform}.tool_progress");
+        if draft.get(&path).is_none() {
+            draft.set(&path, mode)?;
         }
     }
     draft.unset("display.tool_progress_overrides")
@@ -254,10 +247,8 @@ fn compression_summary(draft: &mut MigrationDraft) -> Result<(), EditError> {
 }
 
 fn catalog_ttl(draft: &mut MigrationDraft) -> Result<(), EditError> {
-    match draft.get("model_catalog.ttl_hours") {
-        Some(value) if *value == json!(24) => draft.set("model_catalog.ttl_hours", json!(1)),
-        _ => Ok(()),
-    }
+    let is_former_default = draft.get("model_catalog.ttl_hours").is_some_and(|hours| *hours == json!(24));
+    if is_former_default { draft.set("model_catalog.ttl_hours", json!(1)) } else { Ok(()) }
 }
 
 fn write_mode(draft: &mut MigrationDraft) -> Result<(), EditError> {
@@ -272,22 +263,20 @@ fn write_mode(draft: &mut MigrationDraft) -> Result<(), EditError> {
     Ok(())
 }
 
-/// What was the default once, and was written down as if somebody had chosen it.
+/// Resets a former default that older versions wrote to the file.
 fn verify_on_stop(draft: &mut MigrationDraft) -> Result<(), EditError> {
-    match draft.get("agent.verify_on_stop") {
-        Some(Value::Bool(true)) => draft.set("agent.verify_on_stop", json!(false)),
-        Some(Value::String(word)) if word == "auto" => draft.set("agent.verify_on_stop", json!(false)),
-        _ => Ok(()),
-    }
+    let is_former_default =
+        draft.get("agent.verify_on_stop").is_some_and(|value| *value == json!(true) || value == "auto");
+    if is_former_default { draft.set("agent.verify_on_stop", json!(false)) } else { Ok(()) }
 }
 
-/// Two limits became one, the higher of both.
+/// Merges two limits into the higher one.
 fn async_children(draft: &mut MigrationDraft) -> Result<(), EditError> {
     let old = "delegation.max_async_children";
     let new = "delegation.max_concurrent_children";
-    let Some(most) = draft.get(old).map(|value| value.as_u64().unwrap_or_default()) else { return Ok(()) };
-    if most > draft.get(new).and_then(Value::as_u64).unwrap_or(3) {
-        draft.set(new, json!(most))?;
+    let Some(limit) = draft.get(old).map(|value| value.as_u64().unwrap_or_default()) else { return Ok(()) };
+    if limit > draft.get(new).and_then(Value::as_u64).unwrap_or(3) {
+        draft.set(new, json!(limit))?;
     }
     draft.unset(old)
 }
@@ -302,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_moves_its_values_and_keeps_comments() {
+    fn each_step_moves_its_values_and_preserves_comments() {
         let text = "# mine\n_config_version: 8\nterminal:\n  env_type: docker # why\ncustom_providers:\n  - name: My Box (home)\n    \
                     base_url: http://127.0.0.1:1/v1\n    model: m1\n    api_key: no-key\n  - url: http://b.example/v1\nstt:\n  \
                     provider: openai\n  model: whisper-1\ndisplay:\n  tool_progress_overrides:\n    telegram: 'new'\n\
@@ -334,13 +323,13 @@ mod tests {
     }
 
     #[test]
-    fn a_step_the_file_has_behind_it_is_not_repeated() {
+    fn steps_before_the_version_of_the_file_are_skipped() {
         let text = "_config_version: 28\nstt:\n  model: whisper-1\n";
         assert_eq!(config(text, 28), json!({"_config_version": 33, "stt": {"model": "whisper-1"}}));
     }
 
     #[test]
-    fn a_present_file_is_left_byte_for_byte() {
+    fn a_current_file_is_unchanged() {
         let text = "_config_version: 33\nmodel_catalog: {ttl_hours: 24}\n";
         assert_eq!(migrate(text, "LLM_MODEL=x\n", 33).unwrap().config, text);
     }

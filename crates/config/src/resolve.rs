@@ -1,4 +1,4 @@
-//! From settings to the values that the other crates are made of.
+//! Turns settings into the values that the other crates work with.
 
 pub mod agent;
 pub mod chat;
@@ -20,126 +20,131 @@ use hermes_exec::{
     Audience, Backend, BindMount, Installation, LocalBackend, Places, ResolvedPlace, SandboxBackend, Spec,
     Writable,
 };
+use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{Gate, RuleScope, UserRule, UserVerdict};
 use hermes_sandbox::JailLimits;
 use hermes_types::{BackendName, MountAccess, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::ConfigContext;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::file::{ConfigLock, FileMode};
 use crate::keys::Config;
 pub use docker::docker;
+use image::add_image_hints;
 use local::CommandHome;
 pub use local::current_dir;
 
-/// The gate with everything the owner decided in the configuration.
+/// The gate with the rules of the configuration.
 pub fn gate(config: &Config) -> Gate {
     let approvals = &config.approvals;
-    let rule = |verdict, pattern: &hermes_policy::user_rule::CommandPattern| UserRule {
+    // The list of the Python program also holds names of its own rules, which match no command.
+    let listed: Vec<CommandPattern> =
+        config.general.command_allowlist.iter().filter_map(|text| text.parse().ok()).collect();
+    let lists = [
+        (UserVerdict::Allow, &approvals.allow),
+        (UserVerdict::Allow, &listed),
+        (UserVerdict::Ask, &approvals.ask),
+        (UserVerdict::Deny, &approvals.deny),
+    ];
+    let rule = |verdict, pattern: &CommandPattern| UserRule {
         verdict,
         pattern: pattern.clone(),
         scope: RuleScope::Everywhere,
         expires: None,
     };
-    // The list of the Python program also holds names of its own rules; they are no commands and match none.
-    let listed: Vec<_> =
-        config.general.command_allowlist.iter().filter_map(|text| text.parse().ok()).collect();
-    let allowed = approvals.allow.iter().chain(&listed).map(|pattern| rule(UserVerdict::Allow, pattern));
-    let asked = approvals.ask.iter().map(|pattern| rule(UserVerdict::Ask, pattern));
-    let denied = approvals.deny.iter().map(|pattern| rule(UserVerdict::Deny, pattern));
+    let rules = lists.iter().flat_map(|(verdict, list)| list.iter().map(|pattern| rule(*verdict, pattern)));
     let mut gate = Gate {
         mode: approvals.mode,
         unattended: approvals.cron_mode,
-        rules: allowed.chain(asked).chain(denied).collect(),
+        rules: rules.collect(),
         ..Gate::default()
     };
     gate.question_limits.timeout_secs = approvals.timeout;
     gate
 }
 
-/// The lifetime of a place that is to leave nothing behind, should we be killed before we remove it.
+/// The lifetime of a throw-away environment, which ends it if this process is killed before it removes it.
 const ONE_SHOT_LIFETIME: Duration = Duration::from_secs(60);
 
-/// What stands for the identity of a home that has none yet.
+/// The install id of a home that has none yet.
 const PLACEHOLDER_INSTALL_ID: &str = "00000000000000000000000000000000";
 
-/// Whether a planned place may be made.
+/// The purpose of a resolved environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResolveMode {
-    /// It may.
+    /// It may be created.
     Create,
-    /// It is only looked at, so that not even the home gets an identity.
+    /// It is only displayed: the home gets no install id.
     Inspect,
-    /// It is only judged, so that no engine has to exist.
+    /// The gate only judges by it: no engine needs to exist.
     Judge,
 }
 
-/// The environment that a command asks for; what is missing comes from the configuration.
+/// The environment that a command asks for; missing parts come from the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlaceRequest {
     pub backend: Option<BackendName>,
     pub image: Option<String>,
-    /// The session key; empty for a session that leaves nothing behind.
+    /// The session key; empty for a throw-away session.
     pub session: Option<String>,
     pub audience: Audience,
 }
 
-/// A session by the words of the command line.
+/// The session that a command uses.
 pub struct SessionChoice {
     pub key: SessionKey,
     pub keep: Retention,
 }
 
-/// What is left of a session when its command has ended.
+/// The parts of a session that remain after its command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retention {
     /// Its state and its files.
     All,
-    /// Its files, and what still runs.
+    /// Its files and its processes.
     FilesOnly,
-    /// Nothing at all.
     None,
 }
 
 impl SessionChoice {
-    /// The one that was asked for, or that of this directory.
+    /// The requested session, or the session of the current directory.
     pub fn new(request: &PlaceRequest, config: &Config) -> Result<Self, Failure> {
         let terminal = &config.terminal;
         let is_docker = request.backend.unwrap_or(terminal.backend) == BackendName::Docker;
-        let lasting = match is_docker && !terminal.docker_persist_across_processes {
-            true => Retention::FilesOnly,
-            false => Retention::All,
-        };
+        let is_temporary = is_docker && !terminal.docker_persist_across_processes;
+        let keep = if is_temporary { Retention::FilesOnly } else { Retention::All };
         let (key, keep) = match request.session.as_deref() {
-            Some("") => (format!("once {:032x}", u128::from_le_bytes(random_bytes()?)), Retention::None),
-            Some(key) => (key.to_owned(), lasting),
-            None => (current_dir()?.display().to_string(), lasting),
+            Some("") => (format!("once {}", random_hex()?), Retention::None),
+            Some(key) => (key.to_owned(), keep),
+            None => (current_dir()?.display().to_string(), keep),
         };
         Ok(Self { key: SessionKey::new(key), keep })
     }
 }
 
-/// The places of this home.
+/// The environments of this home.
 pub fn places(context: &ConfigContext, config: &Config) -> Places {
-    // Before the first one was made there is no directory: a name that anybody could guess is not looked at.
-    let run = match known_install(context) {
+    // Without an install id no environment exists, and a guessable run directory is not trusted.
+    let run_dir = match known_install(context) {
         Some(install) => run_dir(context, &install),
         None => install_path(context),
     };
-    let kept = persistent_files_dir(context, config);
-    Places {
-        run_dir: run,
-        kept_dirs: [backend::sandbox::KEPT_SUBDIR, backend::docker::KEPT_SUBDIR]
-            .map(|word| kept.join(word))
-            .to_vec(),
+    let persistent = persistent_files_dir(context, config);
+    let kept_dirs = [backend::sandbox::KEPT_SUBDIR, backend::docker::KEPT_SUBDIR];
+    Places { run_dir, kept_dirs: kept_dirs.map(|subdir| persistent.join(subdir)).to_vec() }
+}
+
+impl From<hermes_exec::Error> for Failure {
+    fn from(error: hermes_exec::Error) -> Self {
+        place_failure(error)
     }
 }
 
-/// Something about a place did not work.
+/// The failure of an environment, with hints.
 pub fn place_failure(error: hermes_exec::Error) -> Failure {
-    let failure = Failure::new(FailureKind::Unavailable, error.to_string());
+    let failure = Failure::unavailable(error.to_string());
     match &error {
-        hermes_exec::Error::Engine(fault) => engine::engine_failure(fault),
+        hermes_exec::Error::Engine(error) => engine::engine_failure(error),
         hermes_exec::Error::TooManyPlaces { .. } => failure
             .hint("Run `hermes sandbox prune` to remove idle environments.")
             .hint("Set `terminal.max_places` to change the limit."),
@@ -147,142 +152,137 @@ pub fn place_failure(error: hermes_exec::Error) -> Failure {
             .hint(format!(
                 "Run `hermes sandbox show {name}` to see what uses it; it is recreated once that has ended."
             ))
-            .hint(format!("`hermes sandbox rm --force {name}` ends it, with its files")),
-        hermes_exec::Error::InUseElsewhere { .. } => {
-            failure.hint("XDG_RUNTIME_DIR was another one when it was made; use that, or end it from there")
-        }
-        hermes_exec::Error::ImageMissing { image } => image::advise(failure, image, None),
+            .hint(format!("Run `hermes sandbox rm --force {name}` to remove it with its files.")),
+        hermes_exec::Error::InUseElsewhere { .. } => failure.hint(
+            "It was created under a different XDG_RUNTIME_DIR; use that one, or remove the environment there.",
+        ),
+        hermes_exec::Error::ImageMissing { image } => add_image_hints(failure, image, None),
         hermes_exec::Error::WrongPlatform { image, .. } => {
-            image::advise(failure, image, Some(&PullError::WrongPlatform))
+            add_image_hints(failure, image, Some(&PullError::WrongPlatform))
         }
-        hermes_exec::Error::Pull { image, error: fault } => image::advise(failure, image, Some(fault)),
+        hermes_exec::Error::Pull { image, error } => add_image_hints(failure, image, Some(error)),
         _ => failure,
     }
 }
 
-/// The place of a session, ready to be judged and opened. A backend that cannot be used is an error, never another one.
+/// The environment of a session. An unusable backend is an error; no other backend replaces it.
 pub fn resolve_place(
     context: &ConfigContext,
     config: &Config,
     request: &PlaceRequest,
     session: &SessionChoice,
-    making: ResolveMode,
+    mode: ResolveMode,
 ) -> Result<ResolvedPlace, Failure> {
     let backend = request.backend.unwrap_or(config.terminal.backend);
-    if let (Some(_), BackendName::Local | BackendName::Sandbox | BackendName::Ssh) = (&request.image, backend)
-    {
-        return Err(Failure::new(FailureKind::Usage, format!("the {backend} backend uses no image"))
-            .hint("leave `--image` out, or choose a backend that runs images, such as docker"));
+    let uses_image = !matches!(backend, BackendName::Local | BackendName::Sandbox | BackendName::Ssh);
+    if request.image.is_some() && !uses_image {
+        return Err(Failure::usage(format!("the {backend} backend uses no image"))
+            .hint("Omit `--image`, or choose a backend that uses images, such as docker."));
     }
+    let owner_home = local::owner_home(context);
+    let spec = match backend {
+        BackendName::Local => local_spec(context, config, owner_home)?,
+        BackendName::Sandbox => {
+            let jail = sandbox_backend(context, config, &owner_home)?;
+            let cwd = initial_cwd_inside(&config.terminal.cwd, &owner_home, &jail.binds);
+            let jail = SandboxBackend { audience: request.audience, ..jail };
+            isolated_spec(Backend::Sandbox(jail), cwd, HOME_DIR, Vec::new())
+        }
+        BackendName::Docker => {
+            let docker = docker(context, config, request.image.as_deref(), &owner_home, mode)?;
+            let cwd = docker::mounted_directory(config)
+                .unwrap_or_else(|| initial_cwd_inside(&config.terminal.cwd, &owner_home, &docker.binds));
+            let options = docker.run_args.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
+            let env = options.chain(docker::variables(context, config)).collect();
+            isolated_spec(Backend::Docker(docker), cwd, backend::docker::HOME_DIR, env)
+        }
+        other => {
+            return Err(Failure::unavailable(format!("the {other} backend is not part of this version"))
+                .hint("Nothing ran. Use `--backend local` to run on this machine, with approvals."));
+        }
+    };
+    let install_id = match (mode, known_install(context)) {
+        (_, Some(install)) => install,
+        (ResolveMode::Create, None) => create_install_id(context)?,
+        (ResolveMode::Inspect | ResolveMode::Judge, None) => PLACEHOLDER_INSTALL_ID.to_owned(),
+    };
+    let host = Installation {
+        run_dir: run_dir(context, &install_id),
+        cache_dir: context.home.path().join("cache").join("guest"),
+        home: context.home.path().to_owned(),
+        max_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
+        install_id,
+    };
+    let passthrough =
+        config.terminal.env_passthrough.0.iter().filter_map(|name| {
+            Some((name.as_str().to_owned(), context.loaded.layers.variable(name.as_str())?))
+        });
+    let env = passthrough.chain(spec.env).collect();
     let lifetime = match session.keep {
         Retention::All | Retention::FilesOnly => Duration::from_secs(config.terminal.lifetime_seconds),
         Retention::None => ONE_SHOT_LIFETIME,
     };
-    let variable = |name: &str| context.variable(name).map(str::to_owned);
-    let owner_home = local::owner_home(context);
+    Ok(ResolvedPlace::new(host, Spec { env, lifetime, ..spec }, session.key.clone())?)
+}
+
+fn isolated_spec(backend: Backend, cwd: String, home: &str, env: Vec<(String, String)>) -> Spec {
+    Spec { backend, cwd, home: home.to_owned(), env, init: Vec::new(), lifetime: Duration::ZERO }
+}
+
+fn local_spec(context: &ConfigContext, config: &Config, owner_home: String) -> Result<Spec, Failure> {
     let terminal = &config.terminal;
-    let passthrough =
-        terminal.env_passthrough.0.iter().filter_map(|name| {
-            Some((name.as_str().to_owned(), context.loaded.layers.variable(name.as_str())?))
-        });
-    let mut env: Vec<_> = passthrough.collect();
-    let (kind, cwd, home, init) = match backend {
-        BackendName::Local => {
-            if let Some(network @ (Network::None | Network::Proxy)) = terminal.network {
-                return Err(network_not_confinable(network));
-            }
-            let names = ["LANG", "TERM", "TZ", "USER", "SHELL"];
-            let path = local::search_path(context.variable("PATH").unwrap_or_default());
-            let told = names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?)));
-            let base_env = [("PATH".to_owned(), path)].into_iter().chain(told).collect();
-            let home = local::command_home(context, terminal.home_mode);
-            match &home {
-                CommandHome::Owner(_) => {}
-                CommandHome::Profile(_) => env.push(("HERMES_REAL_HOME".to_owned(), owner_home.clone())),
-                CommandHome::Missing(_) => {
-                    let missing = context.home.path().join("home");
-                    context.warn(&format!(
-                        "terminal.home_mode: {} does not exist; commands use your own HOME",
-                        missing.display()
-                    ));
-                }
-            }
-            let cwd = local::initial_cwd(&terminal.cwd, &owner_home)?;
-            let init = local::init_files(terminal, &owner_home);
-            (Backend::Local(LocalBackend { base_env }), cwd, home.path().to_owned(), init)
+    if let Some(network @ (Network::None | Network::Proxy)) = terminal.network {
+        let message = "but the local backend cannot confine the network";
+        return Err(Failure::configuration(format!("terminal.network is {}, {message}", network.as_str()))
+            .hint("Nothing ran. Use `--backend sandbox`, or set terminal.network to `full`."));
+    }
+    let path = local::search_path(context.variable("PATH").unwrap_or_default());
+    let variables = host_variables(context, &["LANG", "TERM", "TZ", "USER", "SHELL"]);
+    let base_env = [("PATH".to_owned(), path)].into_iter().chain(variables).collect();
+    let cwd = local::initial_cwd(&terminal.cwd, &owner_home)?;
+    let init = local::init_files(terminal, &owner_home);
+    let home = local::command_home(context, terminal.home_mode);
+    let mut env = Vec::new();
+    match &home {
+        CommandHome::Owner(_) => {}
+        CommandHome::Profile(_) => env.push(("HERMES_REAL_HOME".to_owned(), owner_home)),
+        CommandHome::Missing(_) => {
+            let missing = context.home.path().join("home");
+            context.warn(&format!(
+                "terminal.home_mode: {} does not exist; commands use your own HOME",
+                missing.display()
+            ));
         }
-        BackendName::Sandbox => {
-            let jail = sandbox_backend(context, config, &owner_home)?;
-            let sandboxed = SandboxBackend { audience: request.audience, ..jail };
-            let cwd = initial_cwd_inside(&terminal.cwd, &owner_home, &sandboxed.binds);
-            (Backend::Sandbox(sandboxed), cwd, HOME_DIR.to_owned(), Vec::new())
-        }
-        BackendName::Docker => {
-            let docker = docker(context, config, request.image.as_deref(), &owner_home, making)?;
-            let cwd = docker::mounted_directory(config)
-                .unwrap_or_else(|| initial_cwd_inside(&terminal.cwd, &owner_home, &docker.binds));
-            let given = docker.run_args.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
-            env.extend(given);
-            env.extend(docker::variables(context, config));
-            (Backend::Docker(docker), cwd, backend::docker::HOME_DIR.to_owned(), Vec::new())
-        }
-        other => {
-            return Err(Failure::new(
-                FailureKind::Unavailable,
-                format!("the {other} backend is not part of this version"),
-            )
-            .hint("nothing was run; `--backend local` runs on this machine, with the gate asking"));
-        }
-    };
-    let install = match making {
-        ResolveMode::Create => install_id(context)?,
-        ResolveMode::Inspect | ResolveMode::Judge => {
-            known_install(context).unwrap_or_else(|| PLACEHOLDER_INSTALL_ID.to_owned())
-        }
-    };
-    let host = Installation {
-        run_dir: run_dir(context, &install),
-        cache_dir: context.home.path().join("cache").join("guest"),
-        home: context.home.path().to_owned(),
-        max_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
-        install_id: install,
-    };
-    let spec = Spec { backend: kind, cwd, home, env, init, lifetime };
-    ResolvedPlace::new(host, spec, session.key.clone()).map_err(place_failure)
+    }
+    let backend = Backend::Local(LocalBackend { base_env });
+    Ok(Spec { backend, cwd, home: home.path().to_owned(), env, init, lifetime: Duration::ZERO })
 }
 
-/// A confinement that cannot be given is refused.
-fn network_not_confinable(network: Network) -> Failure {
-    let word = network.as_str();
-    Failure::new(
-        FailureKind::Configuration,
-        format!("terminal.network is {word}, but the local backend cannot confine the network"),
-    )
-    .hint("nothing was run; `--backend sandbox` can, and `full` is what local has")
+/// The variables of this process that have a value.
+fn host_variables(context: &ConfigContext, names: &[&str]) -> impl Iterator<Item = (String, String)> {
+    names.iter().filter_map(|name| Some(((*name).to_owned(), context.variable(name)?.to_owned())))
 }
 
-/// The directory a session in a jail starts in. One of the owner's own is not there, unless it was mounted.
+/// The directory in which a session starts inside an isolated environment. A directory in the owner's home
+/// does not exist there unless it is mounted.
 fn initial_cwd_inside(chosen: &str, owner_home: &str, binds: &[BindMount]) -> String {
     let path = Path::new(chosen);
     let homes = ["/home", "/Users", owner_home].into_iter().filter(|home| *home != "/");
-    let mounted = binds.iter().any(|bind| path.starts_with(&bind.target));
-    if path.is_absolute() && (mounted || !homes.into_iter().any(|home| path.starts_with(home))) {
+    let is_mounted = binds.iter().any(|bind| path.starts_with(&bind.target));
+    if path.is_absolute() && (is_mounted || !homes.into_iter().any(|home| path.starts_with(home))) {
         chosen.to_owned()
     } else {
         WORKSPACE_DIR.to_owned()
     }
 }
 
-/// The jail's settings.
+/// The settings of the sandbox backend.
 pub fn sandbox_backend(
     context: &ConfigContext,
     config: &Config,
     home: &str,
 ) -> Result<SandboxBackend, Failure> {
     let terminal = &config.terminal;
-    let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
-    let names = ["PATH", "LANG", "TERM", "TZ"];
-    let variable = |name: &str| context.variable(name).map(str::to_owned);
     Ok(SandboxBackend {
         helper: std::env::current_exe()?,
         files: terminal.container_persistent.then(|| persistent_files_dir(context, config)),
@@ -298,54 +298,57 @@ pub fn sandbox_backend(
             scratch: Some(512 << 20),
             open_files: None,
         },
-        base_env: names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect(),
+        base_env: host_variables(context, &["PATH", "LANG", "TERM", "TZ"]).collect(),
     })
 }
 
-/// Where the kept files of places are.
+/// The directory for persistent files of environments.
 fn persistent_files_dir(context: &ConfigContext, config: &Config) -> PathBuf {
     let chosen = config.terminal.sandbox_dir.as_deref().unwrap_or("sandboxes");
     context.home.path().join(local::expand_tilde(chosen, &local::owner_home(context)))
 }
 
-/// Thousandths of a processor, rounded up; none for 0.
+/// A number of MB in bytes; `None` for 0.
+fn megabytes(number: u64) -> Option<u64> {
+    (number > 0).then(|| number.saturating_mul(1 << 20))
+}
+
+/// Thousandths of a processor, rounded up; `None` for 0.
 fn millicpus(cpus: f64) -> Option<u32> {
     let text = format!("{:.0}", (cpus * 1000.0).ceil());
     text.parse().ok().filter(|millis| *millis > 0)
 }
 
-/// Processes and threads; none for 0.
+/// The limit of processes and threads; `None` for 0.
 fn max_processes(config: &Config) -> Option<u32> {
     let number = config.terminal.container_pids;
     (number > 0).then(|| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// What tells this home from others, made on first use.
-fn install_id(context: &ConfigContext) -> Result<String, Failure> {
-    if let Some(id) = known_install(context) {
-        return Ok(id);
-    }
+/// Creates the install id, which distinguishes this home from others.
+fn create_install_id(context: &ConfigContext) -> Result<String, Failure> {
     let home = context.home.path();
-    let unwritable = |error: std::io::Error| {
-        Failure::new(FailureKind::Failed, format!("{} cannot be written: {error}", home.display()))
+    let write_failure = |error: std::io::Error| {
+        Failure::failed(format!("cannot write {}: {error}", home.display()))
             .hint("Run `hermes doctor`, or choose another home with `--home DIR`.")
     };
-    let lock = ConfigLock::acquire(home).map_err(unwritable)?;
+    let lock = ConfigLock::acquire(home).map_err(write_failure)?;
+    // Another process may have been faster.
     if let Some(id) = known_install(context) {
         return Ok(id);
     }
-    let id: String = random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
-    lock.write(&install_path(context), id.as_bytes(), FileMode::Private).map_err(unwritable)?;
+    let id = random_hex()?;
+    lock.write(&install_path(context), id.as_bytes(), FileMode::Private).map_err(write_failure)?;
     Ok(id)
 }
 
-/// The same, unless it was never made.
+/// The install id, unless it was never created.
 fn known_install(context: &ConfigContext) -> Option<String> {
     let text = std::fs::read_to_string(install_path(context)).ok()?;
     Some(text.trim().to_owned()).filter(|id| id.len() == 32)
 }
 
-/// Whether something was made for this home before.
+/// Whether this home has an install id.
 pub fn has_identity(context: &ConfigContext) -> bool {
     known_install(context).is_some()
 }
@@ -354,7 +357,7 @@ fn install_path(context: &ConfigContext) -> PathBuf {
     context.home.path().join(".install-id")
 }
 
-/// Where sockets are: a short path, since theirs has room for about 100 bytes.
+/// The directory of sockets. It is short, because the path of a socket has at most about 100 bytes.
 fn run_dir(context: &ConfigContext, install: &str) -> PathBuf {
     let short: String = install.chars().take(8).collect();
     match context.variable("XDG_RUNTIME_DIR") {
@@ -366,7 +369,7 @@ fn run_dir(context: &ConfigContext, install: &str) -> PathBuf {
     }
 }
 
-/// The owner's directories and files that places of this machine see.
+/// The mounts of a sandbox.
 fn binds(volumes: &[Volume], home: &str) -> Result<Vec<BindMount>, Failure> {
     if volumes.is_empty() {
         return Ok(Vec::new());
@@ -380,7 +383,7 @@ fn binds(volumes: &[Volume], home: &str) -> Result<Vec<BindMount>, Failure> {
     Ok(volumes.iter().filter_map(bind).collect())
 }
 
-/// The place and the initial directory by which the gate would judge a command on this backend.
+/// The environment and initial directory by which the gate would judge a command on this backend.
 pub fn judged_place(
     context: &ConfigContext,
     config: &Config,
@@ -395,7 +398,7 @@ pub fn judged_place(
     Ok((place.place(), place.initial_cwd().to_owned()))
 }
 
-/// The reach that a backend of a later version is going to have.
+/// The environment of a backend that this version does not have.
 fn unsupported_place(context: &ConfigContext, backend: BackendName) -> (Place, String) {
     let (reach, home, cwd) = match backend {
         BackendName::Ssh => {
@@ -408,9 +411,9 @@ fn unsupported_place(context: &ConfigContext, backend: BackendName) -> (Place, S
     (Place { id: PlaceId::new("test"), backend, reach, home, hermes_home }, cwd)
 }
 
-/// Sixteen random bytes.
-pub fn random_bytes() -> Result<[u8; 16], Failure> {
+/// 128 random bits as 32 hexadecimal digits.
+pub fn random_hex() -> Result<String, Failure> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(FailureKind::Failed, error.to_string()))?;
-    Ok(bytes)
+    getrandom::fill(&mut bytes).map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }

@@ -1,6 +1,6 @@
-//! The reference page and the JSON Schema, both made from the definitions of the keys.
+//! The reference page and the JSON Schema, generated from the definitions of the keys.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::define::{ConfigKey, Visibility};
 use super::keys;
@@ -31,27 +31,26 @@ pub fn json_schema() -> Value {
 }
 
 fn property(key: &ConfigKey) -> Value {
-    let mut property = Map::new();
-    property.insert("description".into(), sentence(key).into());
-    if let Value::Object(schema) = (key.schema)() {
+    let mut property = json!({"description": sentence(key)});
+    if let (Value::Object(property), Value::Object(schema)) = (&mut property, key.accepted().schema) {
         property.extend(schema);
     }
     let default = (key.default)();
     if !default.is_null() {
-        property.insert("default".into(), default);
+        property["default"] = default;
     }
-    Value::Object(property)
+    property
 }
 
 /// The reference page.
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Configuration\n\n\
-         Made from the definitions in `crates/config/src/keys.rs`; change them there, then run `cargo xtask docs`.\n\n\
-         For every key alike the first of these that has a value counts: command-line flag, process environment, \
-         `.env` in the home, `config.yaml` in the home, default. `hermes config explain KEY` shows which one it was and \
-         what it hides. Lists and maps in variables are JSON text. `${NAME}` in a text of `config.yaml` is replaced by \
-         that variable. Secrets belong into `.env`; `hermes config set` puts them there.\n",
+         Generated from the definitions in `crates/config/src/keys.rs`; change them there, then run `cargo xtask docs`.\n\n\
+         For every key, the first of these that has a value counts: command-line flag, process environment, \
+         `.env` in the home, `config.yaml` in the home, default. `hermes config explain KEY` shows the source of the value \
+         and the values that it hides. Lists and maps in variables are JSON text. `${NAME}` in a text of `config.yaml` is \
+         replaced by that variable. Secrets belong in `.env`; `hermes config set` writes them there.\n",
     );
     let mut section = None;
     for key in keys::all() {
@@ -76,7 +75,7 @@ pub fn markdown() -> String {
             "| `{}` | `{}` | {} | {default} | {}{older} |\n",
             key.path,
             key.variable,
-            (key.expected)(),
+            key.accepted().description,
             sentence(key)
         ));
     }

@@ -1,4 +1,4 @@
-//! The secrets that the configuration holds, for redaction.
+//! The secrets of the configuration, for redaction.
 
 use hermes_types::Secret;
 
@@ -8,32 +8,30 @@ use crate::keys;
 use crate::layers::lookup;
 use crate::yaml::NodeKind;
 
-/// Every secret the configuration holds; `None` when the owner switched redaction off.
+/// All secrets of the configuration; `None` if redaction is disabled.
 pub fn secrets(loaded: &LoadedConfig) -> Option<Vec<Secret>> {
     if loaded.config.as_ref().is_some_and(|config| !config.security.redact_secrets) {
         return None;
     }
-    let secret_name = |name: &str| {
-        let known = keys::find(name).is_some_and(|key| key.visibility == Visibility::Secret);
-        known
+    let is_secret = |name: &str| {
+        keys::find(name).is_some_and(|key| key.visibility == Visibility::Secret)
             || ["KEY", "TOKEN", "SECRET", "PASSWORD"]
                 .iter()
                 .any(|end| name.to_ascii_uppercase().ends_with(end))
     };
-    let dotenv = loaded.layers.dotenv.entries.iter().map(|entry| (entry.name.as_str(), entry.value.as_str()));
-    let process = loaded.layers.process.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let dotenv = loaded.layers.dotenv.entries.iter().map(|entry| (&entry.name, &entry.value));
     let mut secrets: Vec<Secret> = dotenv
-        .chain(process)
-        .filter(|(name, _)| secret_name(name))
-        .map(|(_, value)| Secret::new(value))
+        .chain(&loaded.layers.process)
+        .filter(|(name, _)| is_secret(name))
+        .map(|(_, value)| Secret::new(value.as_str()))
         .collect();
     if let Some(config) = &loaded.config {
-        let kept = [&config.discord.bot_token, &config.discord.proxy, &config.model.api_key];
+        let single = [&config.discord.bot_token, &config.discord.proxy, &config.model.api_key];
         let servers = config.general.providers.0.values().map(|server| &server.api_key);
         let fallbacks = config.general.fallback_providers.0.iter().map(|entry| &entry.api_key);
-        secrets.extend(kept.into_iter().chain(servers).chain(fallbacks).flatten().cloned());
+        secrets.extend(single.into_iter().chain(servers).chain(fallbacks).flatten().cloned());
     }
-    // The key is not used by this version, but a file written for the Python program may hold the password.
+    // This version does not use the key, but a file written for the Python program may hold the password.
     if let Some(NodeKind::Scalar { text, .. }) =
         lookup(&loaded.layers.file, "terminal.sudo_password").map(|node| &node.kind)
     {

@@ -1,4 +1,4 @@
-//! The types a setting can have, and how each is read from YAML or from the text of a variable.
+//! The types of settings, and how each is read from YAML or from the text of a variable.
 
 mod channels;
 mod container;
@@ -13,55 +13,70 @@ use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use serde_json::{Map, Value, json};
 
 use super::define::Visibility;
-use super::yaml::{self, Node, NodeKind, Position, Style};
-pub use channels::{ChannelMap, ChannelRules};
+use super::yaml::{self, MapEntry, Node, NodeKind, Position, Style};
+pub use channels::ChannelMap;
 pub use container::{ByteSize, ExtraArgs, TmpfsMap};
 pub use model::{Fallbacks, Servers};
 
 /// A type that a key of the configuration can have.
 pub trait Setting: Sized {
-    /// Whether values of this type may be shown.
     const VISIBILITY: Visibility = Visibility::Public;
 
-    /// Reads a value. What can be dropped without changing the rest is reported in `notes` and dropped.
+    /// Reads a value. Parts that can be dropped without changing the rest are dropped with a note.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue>;
 
-    /// The value as it is shown.
-    fn show(&self) -> Value;
+    /// The value as it is displayed.
+    fn to_value(&self) -> Value;
 
-    /// What is accepted, as a JSON Schema.
-    fn schema() -> Value;
-
-    /// What is accepted, in words.
-    fn expected() -> String;
+    fn accepted() -> Accepted;
 }
 
-/// A value that is not what its key wants.
+/// The values that a setting accepts.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Completes the sentence "expected …".
+    pub description: String,
+    /// A JSON Schema.
+    pub schema: Value,
+}
+
+impl Accepted {
+    fn new(description: impl Into<String>, schema: Value) -> Self {
+        Self { description: description.into(), schema }
+    }
+
+    pub(crate) fn keywords(words: &[&str]) -> Self {
+        Self::new(format!("one of {}", words.join(", ")), json!({"enum": words}))
+    }
+}
+
+/// A value that its key does not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidValue {
-    /// Where the value stands.
     pub at: Position,
-    /// What was expected.
     pub expected: String,
-    /// What was found.
     pub found: String,
 }
 
-/// Something that was dropped from a value.
+impl InvalidValue {
+    pub(crate) fn new(node: &Node, expected: String) -> Self {
+        let found = match scalar(node) {
+            Some(text) if text.chars().count() <= 60 => format!("`{}`", text.escape_debug()),
+            _ => node.describe().to_owned(),
+        };
+        Self { at: node.at, expected, found }
+    }
+}
+
+/// A part of a value that was dropped, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingNote {
-    /// Where it stands.
     pub at: Position,
-    /// What and why.
     pub text: String,
 }
 
-fn invalid<T: Setting>(node: &Node) -> InvalidValue {
-    let found = match &node.kind {
-        NodeKind::Scalar { text, .. } if text.chars().count() <= 60 => format!("`{}`", text.escape_debug()),
-        _ => node.describe().to_owned(),
-    };
-    InvalidValue { at: node.at, expected: T::expected(), found }
+pub(crate) fn invalid<T: Setting>(node: &Node) -> InvalidValue {
+    InvalidValue::new(node, T::accepted().description)
 }
 
 fn scalar(node: &Node) -> Option<&str> {
@@ -71,55 +86,66 @@ fn scalar(node: &Node) -> Option<&str> {
     }
 }
 
-/// A variable carries a list or a map as JSON text; in a file it is the value itself.
-fn unfolded(node: &Node) -> Option<Node> {
+fn parse_scalar<T: Setting, V>(
+    node: &Node,
+    parse: impl FnOnce(&str) -> Option<V>,
+) -> Result<V, InvalidValue> {
+    scalar(node).and_then(parse).ok_or_else(|| invalid::<T>(node))
+}
+
+/// The value itself. A variable holds a list or a map as JSON text.
+fn parse_json_text(node: &Node) -> Node {
     match &node.kind {
         NodeKind::Scalar { text, style: Style::Plain } if text.trim_start().starts_with(['[', '{']) => {
-            yaml::parse(text.trim()).ok()
+            yaml::parse(text.trim()).unwrap_or_else(|_| node.clone())
         }
-        _ => None,
+        _ => node.clone(),
+    }
+}
+
+fn list_items<T: Setting>(node: &Node) -> Result<Vec<Node>, InvalidValue> {
+    match parse_json_text(node).kind {
+        NodeKind::List(items) => Ok(items),
+        _ => Err(invalid::<T>(node)),
+    }
+}
+
+fn map_entries<T: Setting>(node: &Node) -> Result<Vec<MapEntry>, InvalidValue> {
+    match parse_json_text(node).kind {
+        NodeKind::Map(entries) => Ok(entries),
+        _ => Err(invalid::<T>(node)),
     }
 }
 
 impl Setting for bool {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let text = scalar(node).ok_or_else(|| invalid::<Self>(node))?;
-        match text.trim().to_ascii_lowercase().as_str() {
-            "true" | "yes" | "on" | "1" => Ok(true),
-            "false" | "no" | "off" | "0" => Ok(false),
+        match keyword(node).as_deref() {
+            Some("true" | "yes" | "on" | "1") => Ok(true),
+            Some("false" | "no" | "off" | "0") => Ok(false),
             _ => Err(invalid::<Self>(node)),
         }
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::Bool(*self)
     }
 
-    fn schema() -> Value {
-        json!({"type": "boolean"})
-    }
-
-    fn expected() -> String {
-        "true or false".into()
+    fn accepted() -> Accepted {
+        Accepted::new("true or false", json!({"type": "boolean"}))
     }
 }
 
 impl Setting for u64 {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let number = scalar(node).and_then(|text| text.trim().parse::<i64>().ok());
-        number.and_then(|number| number.try_into().ok()).ok_or_else(|| invalid::<Self>(node))
+        parse_scalar::<Self, _>(node, |text| text.trim().parse::<i64>().ok()?.try_into().ok())
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::from(*self)
     }
 
-    fn schema() -> Value {
-        json!({"type": "integer", "minimum": 0})
-    }
-
-    fn expected() -> String {
-        "a whole number from 0 up".into()
+    fn accepted() -> Accepted {
+        Accepted::new("a whole number from 0 up", json!({"type": "integer", "minimum": 0}))
     }
 }
 
@@ -129,30 +155,26 @@ pub struct Hour(pub u32);
 
 impl Setting for Hour {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let number = scalar(node).and_then(|text| text.trim().parse().ok());
-        number.filter(|&hour: &u32| hour < 24).map(Self).ok_or_else(|| invalid::<Self>(node))
+        parse_scalar::<Self, _>(node, |text| text.trim().parse().ok().filter(|hour| *hour < 24).map(Self))
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::from(self.0)
     }
 
-    fn schema() -> Value {
-        json!({"type": "integer", "minimum": 0, "maximum": 23, "examples": [0, 4, 12, 23]})
-    }
-
-    fn expected() -> String {
-        "an hour, 0 to 23".into()
+    fn accepted() -> Accepted {
+        let schema = json!({"type": "integer", "minimum": 0, "maximum": 23, "examples": [0, 4, 12, 23]});
+        Accepted::new("an hour, 0 to 23", schema)
     }
 }
 
 impl Setting for f64 {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let number = scalar(node).and_then(|text| text.trim().parse::<f64>().ok());
-        number.filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(|| invalid::<Self>(node))
+        let is_valid = |number: &f64| number.is_finite() && *number >= 0.0;
+        parse_scalar::<Self, _>(node, |text| text.trim().parse().ok().filter(is_valid))
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         if self.fract() == 0.0 && *self < 1e15 {
             format!("{self:.0}").parse::<u64>().map_or(Value::from(*self), Value::from)
         } else {
@@ -160,17 +182,13 @@ impl Setting for f64 {
         }
     }
 
-    fn schema() -> Value {
-        json!({"type": "number", "minimum": 0})
-    }
-
-    fn expected() -> String {
-        "a number from 0 up".into()
+    fn accepted() -> Accepted {
+        Accepted::new("a number from 0 up", json!({"type": "number", "minimum": 0}))
     }
 }
 
 impl Setting for String {
-    /// Numbers are text as they were written (ids of channels are). A bare `true` is more likely a slip.
+    /// Numbers are text as written, such as channel ids. A bare `true` in a file is probably a mistake.
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         match &node.kind {
             NodeKind::Scalar { text, style: Style::Plain }
@@ -183,16 +201,12 @@ impl Setting for String {
         }
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::String(self.clone())
     }
 
-    fn schema() -> Value {
-        json!({"type": "string"})
-    }
-
-    fn expected() -> String {
-        "text".into()
+    fn accepted() -> Accepted {
+        Accepted::new("text", json!({"type": "string"}))
     }
 }
 
@@ -200,22 +214,18 @@ impl Setting for Secret {
     const VISIBILITY: Visibility = Visibility::Secret;
 
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        // The value itself must not end up in a message.
+        // The value must not appear in a message.
         String::read(node, notes)
             .map(Self::new)
-            .map_err(|wrong| InvalidValue { found: node.describe().to_owned(), ..wrong })
+            .map_err(|invalid| InvalidValue { found: node.describe().to_owned(), ..invalid })
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::String(self.to_string())
     }
 
-    fn schema() -> Value {
-        json!({"type": "string", "writeOnly": true})
-    }
-
-    fn expected() -> String {
-        "text".into()
+    fn accepted() -> Accepted {
+        Accepted::new("text", json!({"type": "string", "writeOnly": true}))
     }
 }
 
@@ -226,69 +236,60 @@ impl<T: Setting> Setting for Option<T> {
         T::read(node, notes).map(Some)
     }
 
-    fn show(&self) -> Value {
-        self.as_ref().map_or(Value::Null, T::show)
+    fn to_value(&self) -> Value {
+        self.as_ref().map_or(Value::Null, T::to_value)
     }
 
-    fn schema() -> Value {
-        T::schema()
-    }
-
-    fn expected() -> String {
-        T::expected()
+    fn accepted() -> Accepted {
+        T::accepted()
     }
 }
 
 impl Setting for BackendName {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        scalar(node).and_then(|text| text.parse().ok()).ok_or_else(|| invalid::<Self>(node))
+        parse_scalar::<Self, _>(node, |text| text.parse().ok())
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::from(self.as_str())
     }
 
-    fn schema() -> Value {
-        let words: Vec<&str> = Self::ALL.iter().map(|name| name.as_str()).chain(["apptainer"]).collect();
-        json!({"type": "string", "enum": words})
-    }
-
-    fn expected() -> String {
-        format!("one of {}", Self::ALL.map(Self::as_str).join(", "))
+    fn accepted() -> Accepted {
+        let names = Self::ALL.map(Self::as_str);
+        let words: Vec<&str> = names.into_iter().chain(["apptainer"]).collect();
+        Accepted::new(format!("one of {}", names.join(", ")), json!({"type": "string", "enum": words}))
     }
 }
 
-/// Makes an enum of the words a setting accepts.
+/// Implements [`Setting`] for a type whose values are keywords, and optionally defines the enum.
 macro_rules! choice {
     ($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $item_doc:literal])* $item:ident = $word:literal $(| $alias:literal)*),+ $(,)? }) => {
         $(#[doc = $doc])+
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $name { $($(#[doc = $item_doc])* $item),+ }
 
-        choice!(for $name { $($item = $word $(| $alias)*),+ });
+        choice!(for $name { $($name::$item => $word $(| $alias)*),+ });
     };
-    (for $name:ident { $($item:ident = $word:literal $(| $alias:literal)*),+ }) => {
+    (for $name:ty { $($value:expr => $word:literal $(| $alias:literal)*),+ $(,)? }) => {
         impl $crate::setting::Setting for $name {
             fn read(
                 node: &$crate::yaml::Node,
                 _: &mut Vec<$crate::setting::SettingNote>,
             ) -> Result<Self, $crate::setting::InvalidValue> {
                 match $crate::setting::keyword(node).as_deref() {
-                    $(Some($word $(| $alias)*) => Ok(Self::$item),)+
-                    _ => Err($crate::setting::invalid_keyword::<Self>(node)),
+                    $(Some($word $(| $alias)*) => Ok($value),)+
+                    _ => Err($crate::setting::invalid::<Self>(node)),
                 }
             }
 
-            fn show(&self) -> serde_json::Value {
-                serde_json::Value::from(match self { $(Self::$item => $word),+ })
+            fn to_value(&self) -> serde_json::Value {
+                let words = [$(($value, $word)),+];
+                let found = words.iter().find(|(value, _)| value == self);
+                found.map_or(serde_json::Value::Null, |(_, word)| serde_json::Value::from(*word))
             }
 
-            fn schema() -> serde_json::Value {
-                serde_json::json!({"enum": [$($word),+]})
-            }
-
-            fn expected() -> String {
-                format!("one of {}", [$($word),+].join(", "))
+            fn accepted() -> $crate::setting::Accepted {
+                $crate::setting::Accepted::keywords(&[$($word),+])
             }
         }
     };
@@ -299,11 +300,7 @@ pub(crate) fn keyword(node: &Node) -> Option<String> {
     scalar(node).map(|text| text.trim().to_ascii_lowercase())
 }
 
-pub(crate) fn invalid_keyword<T: Setting>(node: &Node) -> InvalidValue {
-    invalid::<T>(node)
-}
-
-/// `smart` of the Python program asks a model first. This version does not: it asks a person, as `manual` does.
+/// `smart` of the Python program asks a model first. This version asks a person instead, as `manual` does.
 impl Setting for ApprovalMode {
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         match keyword(node).as_deref() {
@@ -318,199 +315,163 @@ impl Setting for ApprovalMode {
         }
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::from(match self {
             Self::Off => "off",
             Self::Manual => "manual",
         })
     }
 
-    fn schema() -> Value {
-        json!({"enum": ["manual", "off"]})
-    }
-
-    fn expected() -> String {
-        "one of manual, off".into()
+    fn accepted() -> Accepted {
+        Accepted::keywords(&["manual", "off"])
     }
 }
 
-choice!(for Network { Full = "full", None = "none", Proxy = "proxy" });
+choice!(for Network { Self::Full => "full", Self::None => "none", Self::Proxy => "proxy" });
 
 impl Setting for Vec<String> {
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        entries::<Self>(node)?
-            .into_iter()
-            .map(|item| {
-                String::read(&item, notes).map_err(|_| InvalidValue { at: item.at, ..invalid::<Self>(&item) })
-            })
-            .collect()
+        let items = list_items::<Self>(node)?;
+        items.iter().map(|item| String::read(item, notes).map_err(|_| invalid::<Self>(item))).collect()
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         json!(self)
     }
 
-    fn schema() -> Value {
-        json!({"type": "array", "items": {"type": "string"}})
-    }
-
-    fn expected() -> String {
-        "a list of texts".into()
+    fn accepted() -> Accepted {
+        Accepted::new("a list of texts", json!({"type": "array", "items": {"type": "string"}}))
     }
 }
 
-fn entries<T: Setting>(node: &Node) -> Result<Vec<Node>, InvalidValue> {
-    match unfolded(node).map(|inner| inner.kind).as_ref().unwrap_or(&node.kind) {
-        NodeKind::List(items) => Ok(items.clone()),
-        _ => Err(invalid::<T>(node)),
+/// Reads variable names, each once. An entry that is not a name, or that `rejection` gives a reason
+/// against, is dropped with a note.
+fn read_names(
+    node: &Node,
+    notes: &mut Vec<SettingNote>,
+    rejection: impl Fn(&EnvName) -> Option<String>,
+) -> Result<Vec<EnvName>, InvalidValue> {
+    let mut names = Vec::new();
+    for (index, item) in list_items::<Vec<EnvName>>(node)?.iter().enumerate() {
+        let reason = match scalar(item).map(str::parse::<EnvName>) {
+            Some(Ok(name)) if names.contains(&name) => continue,
+            Some(Ok(name)) => match rejection(&name) {
+                Some(reason) => reason,
+                None => {
+                    names.push(name);
+                    continue;
+                }
+            },
+            Some(Err(error)) => format!("entry {index}: {error}"),
+            None => format!("entry {index}: {} is not a variable name", item.describe()),
+        };
+        notes.push(SettingNote { at: item.at, text: format!("{reason}; ignored") });
     }
+    Ok(names)
 }
 
 impl Setting for Vec<EnvName> {
-    /// Names are trimmed and kept once each; an entry that cannot be a name is dropped with a note.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let mut names = Vec::new();
-        for (index, item) in entries::<Self>(node)?.iter().enumerate() {
-            match scalar(item).map(str::parse::<EnvName>) {
-                Some(Ok(name)) if names.contains(&name) => {}
-                Some(Ok(name)) => names.push(name),
-                Some(Err(bad)) => {
-                    notes.push(SettingNote { at: item.at, text: format!("entry {index}: {bad}; ignored") })
-                }
-                None => notes.push(SettingNote {
-                    at: item.at,
-                    text: format!("entry {index}: {} is not a variable name; ignored", item.describe()),
-                }),
-            }
-        }
-        Ok(names)
+        read_names(node, notes, |_| None)
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         self.iter().map(EnvName::as_str).collect()
     }
 
-    fn schema() -> Value {
-        json!({"type": "array", "items": {"type": "string", "pattern": r"^\s*[A-Za-z_][A-Za-z0-9_]*\s*$"}})
-    }
-
-    fn expected() -> String {
-        "a list of variable names".into()
+    fn accepted() -> Accepted {
+        let name = json!({"type": "string", "pattern": r"^\s*[A-Za-z_][A-Za-z0-9_]*\s*$"});
+        Accepted::new("a list of variable names", json!({"type": "array", "items": name}))
     }
 }
 
-/// Variables that every command may see. What hermes itself lives on is not let through in bulk.
+/// Variables that every command can read. Secrets of Hermes itself are refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Passthrough(pub Vec<EnvName>);
 
 impl Setting for Passthrough {
-    /// A name that is withheld is dropped with a note.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let mut names = Vec::<EnvName>::read(node, notes)?;
-        let items = entries::<Self>(node)?;
-        let at = |name: &EnvName| {
-            let same = |item: &&Node| scalar(item).is_some_and(|text| text.trim() == name.as_str());
-            items.iter().find(same).map_or(node.at, |item| item.at)
+        let rejection = |name: &EnvName| {
+            let family = secret_env::secret_family(name.as_str())?;
+            Some(format!("`{name}` is {} and cannot be passed to every command", family.description))
         };
-        names.retain(|name| {
-            let family = secret_env::secret_family(name.as_str());
-            notes.extend(family.map(|family| SettingNote {
-                at: at(name),
-                text: format!(
-                    "`{name}` is {}, which is not let through in bulk; ignored",
-                    family.description
-                ),
-            }));
-            family.is_none()
-        });
-        Ok(Self(names))
+        read_names(node, notes, rejection).map(Self)
     }
 
-    fn show(&self) -> Value {
-        self.0.show()
+    fn to_value(&self) -> Value {
+        self.0.to_value()
     }
 
-    fn schema() -> Value {
-        Vec::<EnvName>::schema()
-    }
-
-    fn expected() -> String {
-        Vec::<EnvName>::expected()
+    fn accepted() -> Accepted {
+        Vec::<EnvName>::accepted()
     }
 }
 
 impl Setting for Vec<Volume> {
-    /// An entry that is no mount, or mounts over another one, is dropped with a note.
+    /// An entry that is not a mount, or whose target is already mounted, is dropped with a note.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let mut volumes: Self = Vec::new();
-        for (index, item) in entries::<Self>(node)?.iter().enumerate() {
-            let mut drop = |why: String| {
-                let shown = scalar(item).map_or_else(|| item.describe().into(), |text| format!("`{text}`"));
-                notes.push(SettingNote {
-                    at: item.at,
-                    text: format!("entry {index} ({shown}): {why}; ignored"),
-                });
-            };
-            match scalar(item).map(Volume::parse) {
+        for (index, item) in list_items::<Self>(node)?.iter().enumerate() {
+            let reason = match scalar(item).map(Volume::parse) {
                 Some(Ok(volume)) if volumes.iter().any(|known| known.target == volume.target) => {
-                    drop(format!("`{}` is mounted by an earlier entry", volume.target));
+                    format!("`{}` is mounted by an earlier entry", volume.target)
                 }
-                Some(Ok(volume)) => volumes.push(volume),
-                Some(Err(bad)) => drop(bad.to_string()),
-                None => drop("not text".into()),
-            }
+                Some(Ok(volume)) => {
+                    volumes.push(volume);
+                    continue;
+                }
+                Some(Err(error)) => error.to_string(),
+                None => "not text".to_owned(),
+            };
+            let entry = scalar(item).map_or_else(|| item.describe().into(), |text| format!("`{text}`"));
+            let text = format!("entry {index} ({entry}): {reason}; ignored");
+            notes.push(SettingNote { at: item.at, text });
         }
         Ok(volumes)
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         self.iter().map(|volume| Value::from(volume.to_string())).collect()
     }
 
-    fn schema() -> Value {
-        json!({"type": "array", "items": {"type": "string", "pattern": "^[^:]+:/[^:]+(:[^:]*)?$"}})
-    }
-
-    fn expected() -> String {
-        "a list of `source:target[:options]`".into()
+    fn accepted() -> Accepted {
+        let volume = json!({"type": "string", "pattern": "^[^:]+:/[^:]+(:[^:]*)?$"});
+        Accepted::new("a list of `source:target[:options]`", json!({"type": "array", "items": volume}))
     }
 }
 
 impl Setting for Vec<CommandPattern> {
-    /// A rule that cannot be read is an error: the owner counts on it.
+    /// An invalid rule is an error: the owner relies on it.
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        entries::<Self>(node)?
-            .iter()
-            .map(|item| scalar(item).and_then(|text| text.parse().ok()).ok_or_else(|| invalid::<Self>(item)))
-            .collect()
+        let items = list_items::<Self>(node)?;
+        items.iter().map(|item| parse_scalar::<Self, _>(item, |text| text.parse().ok())).collect()
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         self.iter().map(|pattern| Value::from(pattern.to_string())).collect()
     }
 
-    fn schema() -> Value {
-        json!({"type": "array", "items": {"type": "string", "examples": ["git push --force *"]}})
-    }
-
-    fn expected() -> String {
-        "a list of commands such as `git push --force *`".into()
+    fn accepted() -> Accepted {
+        let pattern = json!({"type": "string", "examples": ["git push --force *"]});
+        let description = "a list of commands such as `git push --force *`";
+        Accepted::new(description, json!({"type": "array", "items": pattern}))
     }
 }
 
-/// Variables with literal values, in the order of their names.
+/// The schema of a map from names to texts.
+fn text_map_schema() -> Value {
+    json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+}
+
+/// Variables with literal values, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EnvMap(pub BTreeMap<EnvName, String>);
 
 impl Setting for EnvMap {
-    /// Numbers and booleans become the text they were written as; other values are dropped with a note.
+    /// Numbers and booleans are text as written; other values are dropped with a note.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let inner = unfolded(node);
-        let NodeKind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
-            return Err(invalid::<Self>(node));
-        };
         let mut map = BTreeMap::new();
-        for entry in entries {
+        for entry in map_entries::<Self>(node)? {
             match (entry.key.parse::<EnvName>(), scalar(&entry.value)) {
                 (Ok(name), Some(text)) => {
                     map.insert(name, text.to_owned());
@@ -519,26 +480,20 @@ impl Setting for EnvMap {
                     at: entry.value.at,
                     text: format!("`{name}`: {} is not text; ignored", entry.value.describe()),
                 }),
-                (Err(bad), _) => notes.push(SettingNote { at: entry.at, text: format!("{bad}; ignored") }),
+                (Err(error), _) => {
+                    notes.push(SettingNote { at: entry.at, text: format!("{error}; ignored") });
+                }
             }
         }
         Ok(Self(map))
     }
 
-    fn show(&self) -> Value {
-        self.0
-            .iter()
-            .map(|(name, text)| (name.to_string(), Value::from(text.as_str())))
-            .collect::<Map<_, _>>()
-            .into()
+    fn to_value(&self) -> Value {
+        json!(self.0.iter().map(|(name, text)| (name.as_str(), text)).collect::<BTreeMap<_, _>>())
     }
 
-    fn schema() -> Value {
-        json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
-    }
-
-    fn expected() -> String {
-        "a map from variable names to texts".into()
+    fn accepted() -> Accepted {
+        Accepted::new("a map from variable names to texts", text_map_schema())
     }
 }
 
@@ -548,46 +503,33 @@ pub struct TextMap(pub Vec<(String, String)>);
 
 impl Setting for TextMap {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let inner = unfolded(node);
-        let NodeKind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
-            return Err(invalid::<Self>(node));
+        let text = |entry: MapEntry| {
+            parse_scalar::<Self, _>(&entry.value, |text| Some((entry.key.clone(), text.to_owned())))
         };
-        let pair = |entry: &yaml::MapEntry| match scalar(&entry.value) {
-            Some(text) => Ok((entry.key.clone(), text.to_owned())),
-            None => Err(invalid::<Self>(&entry.value)),
-        };
-        entries.iter().map(pair).collect::<Result<_, _>>().map(Self)
+        map_entries::<Self>(node)?.into_iter().map(text).collect::<Result<_, _>>().map(Self)
     }
 
-    fn show(&self) -> Value {
-        self.0
-            .iter()
-            .map(|(name, text)| (name.clone(), Value::from(text.as_str())))
-            .collect::<Map<_, _>>()
-            .into()
+    fn to_value(&self) -> Value {
+        let entries = self.0.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
+        entries.collect::<Map<_, _>>().into()
     }
 
-    fn schema() -> Value {
-        json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
-    }
-
-    fn expected() -> String {
-        "a map from names to texts".into()
+    fn accepted() -> Accepted {
+        Accepted::new("a map from names to texts", text_map_schema())
     }
 }
 
-/// Words between commas, or a YAML list of them.
+/// Words separated by commas, or a YAML list of words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommaList(pub Vec<String>);
 
 impl Setting for CommaList {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let inner = unfolded(node);
-        let words: Vec<String> = match &inner.as_ref().unwrap_or(node).kind {
+        let words: Vec<String> = match parse_json_text(node).kind {
             NodeKind::Scalar { text, .. } => text.split(',').map(str::to_owned).collect(),
             NodeKind::List(items) => items
                 .iter()
-                .map(|item| scalar(item).map(str::to_owned).ok_or_else(|| invalid::<Self>(item)))
+                .map(|item| parse_scalar::<Self, _>(item, |text| Some(text.to_owned())))
                 .collect::<Result<_, _>>()?,
             _ => return Err(invalid::<Self>(node)),
         };
@@ -595,15 +537,13 @@ impl Setting for CommaList {
         Ok(Self(trimmed.map(str::to_owned).collect()))
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::String(self.0.join(","))
     }
 
-    fn schema() -> Value {
-        json!({"anyOf": [{"type": ["string", "integer"]}, {"type": "array", "items": {"type": ["string", "integer"]}}]})
-    }
-
-    fn expected() -> String {
-        "words between commas, or a list".into()
+    fn accepted() -> Accepted {
+        let word = json!({"type": ["string", "integer"]});
+        let schema = json!({"anyOf": [word, {"type": "array", "items": word}]});
+        Accepted::new("words between commas, or a list", schema)
     }
 }

@@ -1,9 +1,8 @@
-//! A YAML document as a tree that remembers where everything stands.
+//! A YAML document as a tree that records the position of every value.
 //!
-//! A scalar keeps its text and its quoting: what `off` or `0644` means is decided by the setting that reads
-//! it, not by the file. Anchors, aliases and merge keys (`<<`) are followed within limits; a key that is there
-//! twice, a second document or a key that is not text is an error, since a guess could pick the wrong place
-//! to run commands.
+//! A scalar keeps its text and its quoting: the setting that reads it decides what `off` or `0644` means.
+//! Anchors, aliases and merge keys (`<<`) are followed within limits. A duplicate key, a second document
+//! or a key that is not text is an error, because a guess could select the wrong environment for commands.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,111 +12,92 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// Larger files are refused.
 const MAX_BYTES: usize = 4 << 20;
-/// Deeper nesting is refused.
 const MAX_DEPTH: usize = 64;
-/// More nodes, counted after aliases are followed, are refused.
+/// Counted after aliases are followed.
 const MAX_NODES: usize = 100_000;
 
-/// Where something stands in its file, both counted from 1.
+/// A position in a file; line and column start at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
-    /// The line.
     pub line: usize,
-    /// The column, in characters.
+    /// In characters.
     pub column: usize,
 }
 
-/// Why a text is not a document we read.
+/// A syntax error, or an unsupported document.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct YamlError {
-    /// Where it was noticed.
     pub at: Position,
-    /// What is wrong.
     pub message: String,
 }
 
-/// How a scalar was written.
+/// The notation of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// Without quotes.
     Plain,
-    /// In single quotes.
     Single,
-    /// In double quotes.
     Double,
-    /// As a block, with `|` or `>`.
+    /// A block, with `|` or `>`.
     Block,
 }
 
-/// One value of a document.
+/// A value of a document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// What it is.
     pub kind: NodeKind,
-    /// Where it starts.
     pub at: Position,
-    /// Its bytes in the text. For a block scalar, the content without its header.
+    /// Its bytes in the text. For a block scalar, the content without the header.
     pub span: Range<usize>,
-    /// Whether the text at `span` is this value and nobody else's.
     pub origin: NodeOrigin,
 }
 
-/// Whether a value can be edited where it stands.
+/// Whether a value can be edited in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeOrigin {
-    /// It is written right there.
+    /// The text at `span` is this value only.
     Own,
     /// It has an anchor or a tag, or comes from an alias or a merge key.
     Shared,
 }
 
-/// The shape of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeKind {
-    /// Nothing, `~` or `null`.
+    /// Empty, `~` or `null`.
     Null,
-    /// A single value.
     Scalar {
-        /// Its text, unquoted.
+        /// Unquoted.
         text: String,
-        /// How it was written.
         style: Style,
     },
-    /// A sequence.
     List(Vec<Node>),
-    /// A mapping, in file order.
+    /// In file order.
     Map(Vec<MapEntry>),
 }
 
-/// How a mapping came by a key.
+/// The origin of a key of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryOrigin {
-    /// It is written in the mapping.
     Here,
-    /// A merge key (`<<`) brought it.
+    /// A merge key (`<<`).
     Merge,
 }
 
-/// One key of a mapping.
+/// A key of a mapping with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MapEntry {
-    /// The key.
     pub key: String,
-    /// Where the key stands.
+    /// The position of the key.
     pub at: Position,
-    /// The key's bytes in the text.
+    /// The bytes of the key in the text.
     pub span: Range<usize>,
-    /// Whether it is written here or comes from a merge key.
     pub from: EntryOrigin,
-    /// Its value.
     pub value: Node,
 }
 
 impl Node {
-    /// A node that stands in no file, read from a variable or the command line.
+    /// A node from a variable or the command line, without a position.
     pub fn from_text(text: &str) -> Self {
         Self {
             kind: NodeKind::Scalar { text: text.to_owned(), style: Style::Plain },
@@ -127,12 +107,17 @@ impl Node {
         }
     }
 
-    /// The value under a key, if this is a mapping that has it.
+    /// An empty node without a position.
+    pub(crate) fn null() -> Self {
+        Self { kind: NodeKind::Null, at: Position::default(), span: 0..0, origin: NodeOrigin::Own }
+    }
+
+    /// The value of a key, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// The entry under a key, if this is a mapping that has it.
+    /// The entry of a key, if this is a mapping that has it.
     pub fn entry(&self, key: &str) -> Option<&MapEntry> {
         match &self.kind {
             NodeKind::Map(entries) => entries.iter().find(|entry| entry.key == key),
@@ -140,7 +125,7 @@ impl Node {
         }
     }
 
-    /// What this is, in words for a person.
+    /// The type of the value, for messages.
     pub fn describe(&self) -> &'static str {
         match &self.kind {
             NodeKind::Null => "nothing",
@@ -169,7 +154,7 @@ impl Node {
     }
 }
 
-/// What an unquoted scalar means in YAML 1.1, the dialect of PyYAML.
+/// The meaning of an unquoted scalar in YAML 1.1, the dialect of PyYAML.
 pub(crate) fn plain_meaning(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -196,21 +181,21 @@ pub(crate) fn plain_meaning(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-/// A document and what stands beside its values.
+/// A document with its comments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The value of the whole text; `Null` when there is nothing but comments.
+    /// The value of the whole text; `Null` if there are only comments.
     pub root: Node,
     /// The bytes of every comment, in order, from its `#` to the end of its line.
     pub comments: Vec<Range<usize>>,
 }
 
-/// Reads the value of a text. A text with nothing but comments is `Null`.
+/// Parses a text. A text with only comments is `Null`.
 pub fn parse(text: &str) -> Result<Node, YamlError> {
     parse_document(text).map(|document| document.root)
 }
 
-/// Reads a text with its comments.
+/// Parses a text with its comments.
 pub fn parse_document(text: &str) -> Result<Document, YamlError> {
     if text.len() > MAX_BYTES {
         return Err(YamlError { at: Position::default(), message: format!("larger than {MAX_BYTES} bytes") });
@@ -223,7 +208,7 @@ pub fn parse_document(text: &str) -> Result<Document, YamlError> {
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
     let reader = YamlReader {
         parser: Parser::new_from_str(body),
-        skipped: text.len() - body.len(),
+        bom_bytes: text.len() - body.len(),
         text,
         anchors: HashMap::new(),
         comments: Vec::new(),
@@ -234,8 +219,8 @@ pub fn parse_document(text: &str) -> Result<Document, YamlError> {
 
 struct YamlReader<'a> {
     parser: Parser<'a, StrInput<'a>>,
-    /// The bytes of a byte order mark, which the parser never sees.
-    skipped: usize,
+    /// The length of the byte order mark, which is cut off before parsing.
+    bom_bytes: usize,
     text: &'a str,
     anchors: HashMap<usize, Node>,
     comments: Vec<Range<usize>>,
@@ -258,8 +243,8 @@ impl<'a> YamlReader<'a> {
         }
         let at = Position { line: 1, column: 1 };
         let end = self.text.len();
-        let nothing = Node { kind: NodeKind::Null, at, span: end..end, origin: NodeOrigin::Own };
-        Ok(Document { root: root.unwrap_or(nothing), comments: self.comments })
+        let empty = Node { at, span: end..end, ..Node::null() };
+        Ok(Document { root: root.unwrap_or(empty), comments: self.comments })
     }
 
     /// The next event that is not a comment.
@@ -279,7 +264,7 @@ impl<'a> YamlReader<'a> {
 
     fn bytes(&self, span: Span) -> Range<usize> {
         let Range { start, end } = span.byte_range().unwrap_or_default();
-        start + self.skipped..end + self.skipped
+        start + self.bom_bytes..end + self.bom_bytes
     }
 
     fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, YamlError> {
@@ -317,8 +302,8 @@ impl<'a> YamlReader<'a> {
             }
             _ => return Err(error(span, "an unexpected end")),
         };
-        let hold = if anchor != 0 || tagged { NodeOrigin::Shared } else { NodeOrigin::Own };
-        let node = Node { kind, at, span: start..end.max(start), origin: hold };
+        let origin = if anchor != 0 || tagged { NodeOrigin::Shared } else { NodeOrigin::Own };
+        let node = Node { kind, at, span: start..end.max(start), origin };
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -333,10 +318,7 @@ impl<'a> YamlReader<'a> {
                     let last = items.last().map(|item| item.span.end);
                     return Ok((items, self.collection_end(span, last, start)));
                 }
-                (event, span) => {
-                    let item = self.node(event, span, depth + 1)?;
-                    items.push(item);
-                }
+                (event, span) => items.push(self.node(event, span, depth + 1)?),
             }
         }
     }
@@ -383,13 +365,14 @@ impl<'a> YamlReader<'a> {
         if self.nodes > MAX_NODES { Err(error(span, "too many values")) } else { Ok(()) }
     }
 
-    /// The parser looks for the end of a block scalar up to the first character of the next line.
+    /// The parser ends a block scalar only at the first character of the next line.
     fn block_end(&self, start: usize, end: usize) -> usize {
         let content = self.text.get(start..end).unwrap_or_default();
         start + content.trim_end_matches([' ', '\t']).len()
     }
 
-    /// A flow collection ends at its bracket, a block one, whose end has no width, at the end of its last value.
+    /// The end of a flow collection is its bracket. The end of a block collection has no width; the end of
+    /// its last value is used.
     fn collection_end(&self, span: Span, last: Option<usize>, start: usize) -> usize {
         let Range { start: bracket, end } = self.bytes(span);
         if end > bracket { end } else { last.unwrap_or(start) }
@@ -411,15 +394,13 @@ fn merge(value: &Node, span: Span, into: &mut Vec<MapEntry>) -> Result<(), YamlE
         NodeKind::Map(entries) => {
             for entry in entries {
                 if !into.iter().any(|known| known.key == entry.key) {
-                    let mut entry = entry.clone();
-                    entry.from = EntryOrigin::Merge;
-                    into.push(entry);
+                    into.push(MapEntry { from: EntryOrigin::Merge, ..entry.clone() });
                 }
             }
             Ok(())
         }
         NodeKind::List(items) => items.iter().try_for_each(|item| merge(item, span, into)),
-        _ => Err(error(span, "`<<` wants a map")),
+        _ => Err(error(span, "`<<` requires a map")),
     }
 }
 
@@ -446,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_words_mean_what_pyyaml_makes_of_them() {
+    fn plain_scalars_have_the_meaning_of_pyyaml() {
         let cases = [
             ("yes", json!(true)),
             ("Off", json!(false)),

@@ -175,12 +175,12 @@ fn report(context: &Context, changed: &KeyChange, verb: &str) -> Result<ExitCode
         .map(|resolved| &resolved.source);
     if context.screen.format == OutputFormat::Json {
         context.screen.json(&json!({
-            "key": changed.name, "value": changed.shown, "file": changed.file, "hidden_by": hidden_by,
+            "key": changed.name, "value": changed.value, "file": changed.file, "hidden_by": hidden_by,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let value =
-        changed.shown.as_ref().map_or_else(String::new, |value| format!(" to {}", format_value(value)));
+        changed.value.as_ref().map_or_else(String::new, |value| format!(" to {}", format_value(value)));
     context.screen.line(&format!("{verb} {}{value} in {}", changed.name, changed.file.display()))?;
     if let Some(source) = hidden_by {
         let warning = context.screen.paint(Tone::Warning, "warning");
@@ -193,17 +193,17 @@ fn change_failure(error: ChangeError) -> Failure {
     let message = error.to_string();
     match error {
         ChangeError::Unknown(name) => unknown_key(&name),
-        ChangeError::Wrong { expected, .. } if expected.starts_with("a list") => {
+        ChangeError::Invalid { expected, .. } if expected.starts_with("a list") => {
             Failure::new(FailureKind::Usage, message).hint("write a list as JSON: '[\"first\", \"second\"]'")
         }
-        ChangeError::Wrong { expected, .. } if expected.starts_with("a map") => {
+        ChangeError::Invalid { expected, .. } if expected.starts_with("a map") => {
             Failure::new(FailureKind::Usage, message).hint("write a map as JSON: '{\"NAME\": \"value\"}'")
         }
-        ChangeError::Wrong { .. } | ChangeError::Partly { .. } => Failure::new(FailureKind::Usage, message),
-        ChangeError::Edit { .. } | ChangeError::NotText { .. } => {
-            Failure::new(FailureKind::Configuration, message)
-                .hint("change it by hand with `hermes config edit`")
+        ChangeError::Invalid { .. } | ChangeError::PartlyInvalid { .. } => {
+            Failure::new(FailureKind::Usage, message)
         }
+        ChangeError::Edit { .. } => Failure::new(FailureKind::Configuration, message)
+            .hint("change it by hand with `hermes config edit`"),
         ChangeError::Io { .. } => Failure::new(FailureKind::Failed, message),
     }
 }
@@ -252,7 +252,7 @@ fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
             .collect();
         context.screen.json(&json!({
             "key": key.path, "value": resolved.value, "source": resolved.source, "shadows": shadows,
-            "default": (key.default)(), "variable": key.variable, "type": (key.expected)(),
+            "default": (key.default)(), "variable": key.variable, "type": key.accepted().description,
             "secret": key.visibility == Visibility::Secret, "description": schema::sentence(key), "problems": problems,
         }))?;
         return Ok(code);
@@ -270,7 +270,7 @@ fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
         ));
     }
     text.push_str(&row("variable", key.variable));
-    text.push_str(&row("type", &(key.expected)()));
+    text.push_str(&row("type", &key.accepted().description));
     screen.text(&text)?;
     problems.iter().for_each(|problem| screen.print_problem(problem));
     Ok(code)

@@ -17,7 +17,7 @@ use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
 use hermes_config::resolve;
 use hermes_config::resolve::chat::{self, HomeChannel};
-use hermes_config::resolve::random_bytes;
+use hermes_config::resolve::random_hex;
 
 /// The longest message in bytes. What is longer is refused, not cut.
 const MAX_MESSAGE_BYTES: u64 = 256 << 10;
@@ -35,8 +35,8 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
         let homes = chat::home_channels(config, Some(&store)).await?;
         let chats = resolve_targets(args.to.as_ref(), &homes)?;
         check_served(context, config, &chats)?;
-        let random = u128::from_ne_bytes(random_bytes()?);
-        let mark = |address: &ChatAddress| format!("send:{random:x}:{}", address.chat);
+        let random = random_hex()?;
+        let mark = |address: &ChatAddress| format!("send:{random}:{}", address.chat);
         let parts: Vec<_> =
             chats.iter().flat_map(|address| address.outbox_parts(&text, &mark(address))).collect();
         let queued = parts.len();

@@ -21,7 +21,7 @@ use crate::turn_view::TurnView;
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
 use hermes_config::resolve::agent::{self, Actor, SharedResources};
-use hermes_config::resolve::random_bytes;
+use hermes_config::resolve::random_hex;
 use hermes_config::resolve::{self, ResolveMode, SessionChoice};
 
 /// The most that is read from standard input.
@@ -148,7 +148,7 @@ async fn call_tool(
     arguments: Map<String, Value>,
     watch: TurnObserver<'_>,
 ) -> Result<ToolResult, Failure> {
-    let id = CallId::new(format!("call_{:032x}", u128::from_le_bytes(random_bytes()?)));
+    let id = CallId::new(format!("call_{}", random_hex()?));
     let stop = CancellationToken::new();
     let called = hands.call_tool(
         tool,

@@ -9,7 +9,7 @@ use crate::Home;
 
 /// Four different texts that a key accepts.
 fn four_values(key: &ConfigKey) -> [String; 4] {
-    let schema = (key.schema)();
+    let schema = key.accepted().schema;
     if let Some(words) = schema["enum"].as_array() {
         return [0, 1, 2, 0].map(|index| words[index % words.len()].as_str().unwrap().to_owned());
     }
@@ -36,7 +36,7 @@ fn the_order_is_the_same_for_every_key() {
         let [flag, process, dotenv, file] = four_values(key);
         let shown = |text: &str| {
             let node = hermes_config::yaml::Node::from_text(text);
-            (key.check)(&node, &mut Vec::new()).unwrap_or_else(|wrong| panic!("{}: {wrong:?}", key.path))
+            key.check(&node, &mut Vec::new()).unwrap_or_else(|wrong| panic!("{}: {wrong:?}", key.path))
         };
         let home = Home::new();
         home.write(".env", format!("{}='{dotenv}'\n", key.variable));

@@ -1,10 +1,10 @@
-//! Values as YAML text.
+//! Renders values as YAML text.
 
 use serde_json::{Map, Value};
 
 use crate::yaml::{self, Node, NodeKind, Style};
 
-/// Whether a text stands among brackets and commas.
+/// Whether a scalar is inside brackets, where commas and colons end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScalarContext {
     Block,
@@ -49,7 +49,7 @@ fn flow_inner(value: &Value) -> String {
     }
 }
 
-/// A map or list as indented lines, each with its line break.
+/// A map or list as indented lines.
 pub(super) fn block(value: &Value, indent: usize, nl: &str) -> String {
     let mut lines = String::new();
     match value {
@@ -73,13 +73,13 @@ pub(super) fn block(value: &Value, indent: usize, nl: &str) -> String {
     lines
 }
 
-/// A text as a scalar: in the quotes asked for where they can hold it, without quotes where nobody could take
-/// it for something else.
-pub(super) fn scalar(text: &str, style: Style, among: ScalarContext) -> String {
+/// Renders a text as a scalar: in the requested quotes if they can hold it, and without quotes only if it
+/// cannot be mistaken for another type.
+pub(super) fn scalar(text: &str, style: Style, context: ScalarContext) -> String {
     let one_line = text.chars().all(|c| !needs_escape(c));
     match style {
         Style::Single if one_line => format!("'{}'", text.replace('\'', "''")),
-        Style::Plain | Style::Block if is_plain(text, among) => text.to_owned(),
+        Style::Plain | Style::Block if is_plain(text, context) => text.to_owned(),
         _ => {
             let mut quoted = String::from("\"");
             for c in text.chars() {
@@ -102,13 +102,13 @@ fn needs_escape(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-fn is_plain(text: &str, among: ScalarContext) -> bool {
-    let first_fits = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '/'));
-    let fits = |c: char| {
+fn is_plain(text: &str, context: ScalarContext) -> bool {
+    let starts_plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '/'));
+    let is_allowed = |c: char| {
         c.is_ascii_alphanumeric()
             || matches!(c, '_' | '.' | '/' | '@' | '+' | '=' | '-')
-            || among != ScalarContext::Flow && matches!(c, ':' | ' ')
+            || context != ScalarContext::Flow && matches!(c, ':' | ' ')
     };
-    let unclear = text.contains(": ") || text.ends_with([':', ' ']) || text.contains("  ");
-    first_fits && text.chars().all(fits) && !unclear && yaml::plain_meaning(text).is_string()
+    let is_ambiguous = text.contains(": ") || text.ends_with([':', ' ']) || text.contains("  ");
+    starts_plain && text.chars().all(is_allowed) && !is_ambiguous && yaml::plain_meaning(text).is_string()
 }

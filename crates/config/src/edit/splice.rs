@@ -1,25 +1,25 @@
-//! Finding the bytes to change, and changing them.
+//! Finds the bytes of a value in a YAML text and replaces them.
 
 use std::ops::Range;
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::render::{ScalarContext, block, flow, is_empty, is_nested, scalar, style_of};
 use super::{EditError, PathStep, dotted_path, set, unset};
 use crate::yaml::{Document, EntryOrigin, MapEntry, Node, NodeKind, NodeOrigin, Style};
 
-/// Where a value hangs: behind the `:` of a key or the `-` of an item.
+/// The position of a value, after the `:` of a key or the `-` of an item.
 #[derive(Clone, Copy)]
 struct EditSlot<'a> {
     value: &'a Node,
-    /// The byte behind the `:` or `-`.
+    /// The byte after the `:` or `-`.
     after: usize,
     /// Spaces before the key or the dash.
     indent: usize,
     layout: SlotLayout,
 }
 
-/// How the surroundings of a value are written.
+/// The notation of the collection that holds a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SlotLayout {
     Block,
@@ -58,10 +58,10 @@ impl<'a> YamlEditor<'a> {
                     }
                 }
                 (PathStep::Key(key), NodeKind::Null) => {
-                    let inner = Value::Object(Map::from_iter([(key.clone(), nest(rest, value))]));
+                    let inner = json!({ key: nest(rest, value) });
                     return match slot {
                         Some(slot) => self.replace(slot, &inner),
-                        None => Ok(self.append_at_end(key, &nest(rest, value))),
+                        None => Ok(self.insert_lines(self.text.len(), &block(&inner, 0, self.newline()))),
                     };
                 }
                 (PathStep::Index(index), NodeKind::List(items)) => match items.get(*index) {
@@ -81,15 +81,15 @@ impl<'a> YamlEditor<'a> {
         if node.origin == NodeOrigin::Shared {
             return Err(EditError::Shared(dotted_path(path)));
         }
-        match self.piecemeal(path, node, value)? {
+        match self.set_items(path, node, value)? {
             Some(text) => Ok(text),
             None => self.replace(slot, value),
         }
     }
 
-    /// Changes a block collection item by item where it has something in common with the new one, so that
-    /// the comments beside the parts that stay also stay beside them.
-    fn piecemeal(&self, path: &[PathStep], node: &Node, value: &Value) -> Result<Option<String>, EditError> {
+    /// Changes a block collection item by item if it shares items with the new one, so that the comments of
+    /// shared items stay with them.
+    fn set_items(&self, path: &[PathStep], node: &Node, value: &Value) -> Result<Option<String>, EditError> {
         if self.is_flow(node) {
             return Ok(None);
         }
@@ -152,7 +152,7 @@ impl<'a> YamlEditor<'a> {
             }
             (NodeKind::List(items), PathStep::Index(_)) if items.len() == 1 => {
                 let list = path.get(..path.len() - 1).unwrap_or_default();
-                self.set(list, &Value::Array(Vec::new()))
+                self.set(list, &json!([]))
             }
             (NodeKind::Map(entries), PathStep::Key(key)) => {
                 let index = entries.iter().position(|e| e.key == *key).ok_or(EditError::Unsafe)?;
@@ -172,20 +172,20 @@ impl<'a> YamlEditor<'a> {
     fn cut(&self, parent: &Node, parts: &[Range<usize>], index: usize) -> Result<String, EditError> {
         let part = parts.get(index).cloned().ok_or(EditError::Unsafe)?;
         if self.is_flow(parent) {
-            let gone = match (index.checked_sub(1).and_then(|i| parts.get(i)), parts.get(index + 1)) {
+            let removed = match (index.checked_sub(1).and_then(|i| parts.get(i)), parts.get(index + 1)) {
                 (_, Some(next)) => part.start..next.start,
                 (Some(before), None) => before.end..part.end,
                 (None, None) => part,
             };
-            return Ok(self.splice(gone, ""));
+            return Ok(self.splice(removed, ""));
         }
         let start = self.line_start(part.start);
         if !self.piece(start..part.start).trim().is_empty() {
             return Err(EditError::Unsafe);
         }
         let end = self.after_line(part.end);
-        let kept = self.comment_lines(start..end, part.start - start);
-        Ok(self.splice(start..end, &kept))
+        let comments = self.comment_lines(start..end, part.start - start);
+        Ok(self.splice(start..end, &comments))
     }
 
     fn entry_slot(&self, map: &Node, entry: &'a MapEntry) -> Result<EditSlot<'a>, EditError> {
@@ -210,7 +210,7 @@ impl<'a> YamlEditor<'a> {
         })
     }
 
-    /// Writes a new value where another stands.
+    /// Replaces a value.
     fn replace(&self, slot: EditSlot<'a>, value: &Value) -> Result<String, EditError> {
         let old = slot.value;
         let end = self.old_end(slot);
@@ -239,23 +239,20 @@ impl<'a> YamlEditor<'a> {
             let line = format!("{space}{rendered}{}{nl}{inner}", rest);
             return Ok(self.splice(start..next, &line));
         }
-        // The comment behind the key stays there; the others go above the new lines.
+        // The comment after the key stays there; the others go above the new lines.
         let region = slot.after..if end > first_line_end { end } else { first_line_end };
         let mut found = self.comments_in(&region);
-        let beside = match found.first() {
+        let same_line = match found.first() {
             Some(first) if first.start < first_line_end => {
                 format!(" {}", self.piece(found.remove(0)).trim_end())
             }
             _ => String::new(),
         };
-        let above: String = found
-            .into_iter()
-            .map(|span| format!("{:child$}{}{nl}", "", self.piece(span).trim_end()))
-            .collect();
+        let above = self.render_comments(&found, child);
         let body = block(value, child, nl);
         let tail = if self.byte(region.end.wrapping_sub(1)) == Some(b'\n') { nl } else { "" };
         let body = body.trim_end_matches(['\r', '\n']);
-        Ok(self.splice(region, &format!("{beside}{nl}{above}{body}{tail}")))
+        Ok(self.splice(region, &format!("{same_line}{nl}{above}{body}{tail}")))
     }
 
     /// Adds a key to a mapping that has others.
@@ -280,15 +277,8 @@ impl<'a> YamlEditor<'a> {
         }
         let (Some(first), Some(last)) = (own.first(), own.last()) else { return Err(EditError::Unsafe) };
         let indent = first.at.column.saturating_sub(1);
-        let lines =
-            block(&Value::Object(Map::from_iter([(key.to_owned(), value.clone())])), indent, self.newline());
+        let lines = block(&json!({ key: value }), indent, self.newline());
         Ok(self.insert_lines(self.value_end(&last.value, last), &lines))
-    }
-
-    fn append_at_end(&self, key: &str, value: &Value) -> String {
-        let lines =
-            block(&Value::Object(Map::from_iter([(key.to_owned(), value.clone())])), 0, self.newline());
-        self.insert_lines(self.text.len(), &lines)
     }
 
     /// Adds an item to a list.
@@ -300,7 +290,7 @@ impl<'a> YamlEditor<'a> {
         value: &Value,
     ) -> Result<String, EditError> {
         let Some(last) = items.last() else {
-            return self.replace(slot, &Value::Array(vec![value.clone()]));
+            return self.replace(slot, &json!([value]));
         };
         if self.is_flow(list) {
             return Ok(self.splice(last.span.end..last.span.end, &format!(", {}", flow(value, Style::Plain))));
@@ -311,7 +301,7 @@ impl<'a> YamlEditor<'a> {
         Ok(self.insert_lines(last.span.end, &lines))
     }
 
-    /// Puts whole lines behind the line that holds `at`.
+    /// Inserts lines after the line that holds `at`.
     fn insert_lines(&self, at: usize, lines: &str) -> String {
         let at = self.after_line(at);
         let unfinished = at == self.text.len() && !self.text.is_empty() && !self.text.ends_with('\n');
@@ -319,7 +309,7 @@ impl<'a> YamlEditor<'a> {
         self.splice(at..at, &format!("{break_first}{lines}"))
     }
 
-    /// The end of the old value, the header of a block scalar included.
+    /// The end of the old value, including the header of a block scalar.
     fn old_end(&self, slot: EditSlot<'_>) -> usize {
         if slot.value.span.is_empty() { slot.after.max(slot.value.span.end) } else { slot.value.span.end }
     }
@@ -333,12 +323,16 @@ impl<'a> YamlEditor<'a> {
         self.comments.iter().filter(|comment| region.contains(&comment.start)).cloned().collect()
     }
 
-    /// The comments of a region, one a line.
+    /// The comments of a region, one per line.
     fn comment_lines(&self, region: Range<usize>, indent: usize) -> String {
-        self.comments_in(&region)
-            .into_iter()
-            .map(|span| format!("{:indent$}{}{}", "", self.piece(span).trim_end(), self.newline()))
-            .collect()
+        self.render_comments(&self.comments_in(&region), indent)
+    }
+
+    fn render_comments(&self, spans: &[Range<usize>], indent: usize) -> String {
+        let line = |span: &Range<usize>| {
+            format!("{:indent$}{}{}", "", self.piece(span.clone()).trim_end(), self.newline())
+        };
+        spans.iter().map(line).collect()
     }
 
     fn is_flow(&self, node: &Node) -> bool {
@@ -346,7 +340,7 @@ impl<'a> YamlEditor<'a> {
         nested && matches!(self.byte(node.span.start), Some(b'[' | b'{'))
     }
 
-    /// The dash before a block list's item.
+    /// The dash before an item of a block list.
     fn dash(&self, item: &Node) -> usize {
         let before = self.text.as_bytes().get(..item.span.start).unwrap_or_default();
         before.iter().rposition(|&byte| byte == b'-').unwrap_or(item.span.start)
@@ -372,7 +366,7 @@ impl<'a> YamlEditor<'a> {
         if end > at && self.byte(end - 1) == Some(b'\r') { end - 1 } else { end }
     }
 
-    /// The start of the line behind a value that ends at `at`. A block scalar ends there itself.
+    /// The start of the line after a value that ends at `at`. A block scalar already ends there.
     fn after_line(&self, at: usize) -> usize {
         if at == 0 || self.byte(at - 1) == Some(b'\n') {
             return at;
@@ -400,7 +394,7 @@ impl<'a> YamlEditor<'a> {
 
 fn nest(path: &[PathStep], value: &Value) -> Value {
     path.iter().rev().fold(value.clone(), |inner, step| match step {
-        PathStep::Key(key) => Value::Object(Map::from_iter([(key.clone(), inner)])),
-        PathStep::Index(_) => Value::Array(vec![inner]),
+        PathStep::Key(key) => json!({ key: inner }),
+        PathStep::Index(_) => json!([inner]),
     })
 }

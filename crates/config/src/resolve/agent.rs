@@ -1,4 +1,4 @@
-//! What an agent works with, from settings. Every door makes its sessions here.
+//! The configuration of agent sessions. Every entry point creates its sessions here.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,22 +21,18 @@ use crate::keys::Config;
 use crate::secrets::secrets;
 use crate::{ConfigContext, Warn};
 
-/// The most that is read of the owner's words about who the model is.
+/// The most that is read of SOUL.md.
 const MAX_SOUL_BYTES: u64 = 64 << 10;
 
-/// Who opens a session, and how they are asked.
+/// The person a session runs for, and how its questions are asked.
 pub struct Actor {
-    /// Who it is.
     pub person: Person,
-    /// By which door.
     pub entry_point: EntryPoint,
-    /// Who may answer questions.
     pub attendance: Attendance,
-    /// How they are asked.
     pub approver: Arc<dyn Approver>,
 }
 
-/// What all sessions of a process share.
+/// Resources that all sessions of a process share.
 pub struct SharedResources {
     gate: Arc<Gate>,
     redactor: Redactor,
@@ -57,26 +53,26 @@ impl SharedResources {
     }
 }
 
-/// What the hands of a session are made of.
+/// The configuration of a session.
 pub fn session_config(
-    stock: &SharedResources,
+    shared: &SharedResources,
     config: &Config,
-    plan: ResolvedPlace,
-    visitor: Actor,
+    place: ResolvedPlace,
+    actor: Actor,
     store: Store,
 ) -> SessionConfig {
-    let Actor { person, entry_point: door, attendance, approver: ask } = visitor;
-    let (pulls, warn) = (stock.pulls.clone(), Arc::clone(&stock.warn));
+    let Actor { person, entry_point, attendance, approver } = actor;
+    let (pulls, warn) = (shared.pulls.clone(), Arc::clone(&shared.warn));
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     SessionConfig {
-        session: plan.session().clone(),
-        place: plan,
-        gate: Arc::clone(&stock.gate),
+        session: place.session().clone(),
+        place,
+        gate: Arc::clone(&shared.gate),
         attendance,
         person,
-        entry_point: door,
-        approver: ask,
-        redactor: stock.redactor.clone(),
+        entry_point,
+        approver,
+        redactor: shared.redactor.clone(),
         limits: ToolLimits {
             timeout: Duration::from_secs(config.terminal.timeout),
             max_foreground: Duration::from_secs(config.terminal.max_foreground_timeout),
@@ -96,11 +92,11 @@ pub fn session_config(
             let (pulls, warn) = (pulls.clone(), Arc::clone(&warn));
             Box::pin(async move { pull_options(&pulls, &image, |message| warn(message)).await })
         }),
-        web: Arc::clone(&stock.web),
+        web: Arc::clone(&shared.web),
     }
 }
 
-/// Takes out of what a model sees every secret that the configuration holds or that goes into places.
+/// Masks the secrets of the configuration and of forwarded variables in text for a model.
 fn redactor(context: &ConfigContext, config: &Config) -> Redactor {
     let Some(mut secrets) = secrets(&context.loaded) else { return Redactor::disabled() };
     let forwarded = config.terminal.docker_forward_env.iter();
@@ -109,7 +105,7 @@ fn redactor(context: &ConfigContext, config: &Config) -> Redactor {
     Redactor::new(&secrets)
 }
 
-/// What the model is told first.
+/// The system prompt of a session.
 pub fn system_prompt(context: &ConfigContext, setup: &SessionConfig, model: &str) -> SystemPrompt {
     let mut soul = String::new();
     if let Ok(file) = File::open(context.home.path().join("SOUL.md"))

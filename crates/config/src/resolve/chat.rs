@@ -1,4 +1,4 @@
-//! The accounts of chat platforms, from settings.
+//! The accounts of chat platforms.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,14 +11,12 @@ use hermes_gateway::{
 use hermes_store::Store;
 use hermes_types::Secret;
 
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::keys::Config;
-use crate::resolve::store::store_failure;
-use crate::setting::{ChannelRules, CommaList};
+use crate::setting::CommaList;
 
-/// One account on one platform.
+/// An account on a chat platform.
 pub enum ChatAccount {
-    /// A bot on Discord.
     Discord(Box<discord::DiscordSettings>),
 }
 
@@ -41,19 +39,17 @@ pub async fn home_channels(config: &Config, store: Option<&Store>) -> Result<Vec
             }
         };
         let chosen = match store {
-            Some(store) => store.home_chat(platform.as_str()).await.map_err(store_failure)?,
+            Some(store) => store.home_chat(platform.as_str()).await?,
             None => None,
         };
-        match chosen {
-            Some(chat) => {
-                homes.push(HomeChannel { address: ChatAddress { platform, chat }, name: String::new() })
-            }
-            None if chat.is_empty() => {}
+        homes.extend(match chosen {
+            Some(chat) => Some(HomeChannel { address: ChatAddress { platform, chat }, name: String::new() }),
+            None if chat.is_empty() => None,
             None => {
                 let address = ChatAddress::new(platform, chat, Some(thread));
-                homes.push(HomeChannel { address, name: name.clone() });
+                Some(HomeChannel { address, name: name.clone() })
             }
-        }
+        });
     }
     Ok(homes)
 }
@@ -69,8 +65,8 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
     let chosen = &config.discord;
     let channels = |list: &CommaList| list.0.iter().collect();
     let proxy = chosen.proxy.as_ref().map(|proxy| proxy.expose().trim()).filter(|proxy| !proxy.is_empty());
-    let proxy = proxy.map(hermes_net::ProxyServer::parse).transpose().map_err(|why| {
-        Failure::new(FailureKind::Configuration, format!("cannot use discord.proxy: {why}"))
+    let proxy = proxy.map(hermes_net::ProxyServer::parse).transpose().map_err(|error| {
+        Failure::configuration(format!("cannot use discord.proxy: {error}"))
             .hint("Use `http://host:port` or `socks5://host:port`.")
     })?;
     Ok(discord::DiscordSettings {
@@ -84,12 +80,7 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
         no_thread_channels: channels(&chosen.no_thread_channels),
         allowed_channels: channels(&chosen.allowed_channels),
         ignored_channels: channels(&chosen.ignored_channels),
-        overrides: chosen
-            .channels
-            .0
-            .iter()
-            .map(|(id, rules)| (id.clone(), channel_override(*rules)))
-            .collect(),
+        overrides: chosen.channels.0.clone().into_iter().collect(),
         ignore_no_mention: chosen.ignore_no_mention,
         dm_role_guild: Some(chosen.dm_role_auth_guild.trim().to_owned())
             .filter(|guild| !guild.is_empty() && !chosen.allowed_roles.0.is_empty()),
@@ -105,20 +96,13 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
         },
         max_attachment_bytes: chosen.max_attachment_bytes,
         command_sync: chosen.command_sync_policy,
-        command_visibility: match chosen.hide_slash_commands {
-            true => discord::CommandVisibility::Admins,
-            false => discord::CommandVisibility::Everyone,
+        command_visibility: if chosen.hide_slash_commands {
+            discord::CommandVisibility::Admins
+        } else {
+            discord::CommandVisibility::Everyone
         },
         ..discord::DiscordSettings::new(token)
     })
-}
-
-fn channel_override(rules: ChannelRules) -> discord::ChannelOverride {
-    discord::ChannelOverride {
-        require_mention: rules.require_mention,
-        auto_thread: rules.auto_thread,
-        thread_require_mention: rules.thread_require_mention,
-    }
 }
 
 impl ChatAccount {
@@ -162,16 +146,16 @@ impl ChatAccount {
         AccessControl::new(settings, store.clone())
     }
 
-    /// The account, ready to be connected.
+    /// The channel of the account, with its stored position.
     pub async fn channel(self, store: &Store) -> Result<Arc<dyn Channel>, Failure> {
         let word = self.platform().as_str();
-        let threads = store.joined_threads(word).await.map_err(store_failure)?;
-        let last = store.last_inbox_messages(word).await.map_err(store_failure)?;
-        let bookmark = store.bookmark(word).await.map_err(store_failure)?.map(|(place, _)| place);
+        let resume = ResumeState {
+            threads: store.joined_threads(word).await?,
+            last_messages: store.last_inbox_messages(word).await?,
+            bookmark: store.bookmark(word).await?.map(|(bookmark, _)| bookmark),
+        };
         match self {
-            Self::Discord(settings) => {
-                Ok(Arc::new(Discord::new(*settings, ResumeState { threads, last_messages: last, bookmark })))
-            }
+            Self::Discord(settings) => Ok(Arc::new(Discord::new(*settings, resume))),
         }
     }
 }

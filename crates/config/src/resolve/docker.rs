@@ -1,4 +1,4 @@
-//! The settings of containers.
+//! The docker backend.
 
 mod mounts;
 
@@ -9,23 +9,22 @@ use hermes_exec::backend::docker::run_args::RunArgs;
 use hermes_exec::backend::docker::{ContainerLimits, RunAs};
 use hermes_types::{Network, Volume};
 
-use super::{ResolveMode, engine, max_processes, millicpus, persistent_files_dir};
+use super::{ResolveMode, engine, max_processes, megabytes, millicpus, persistent_files_dir};
 use crate::ConfigContext;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::keys::Config;
 use crate::setting::ByteSize;
 
-/// A container, as the configuration wants it.
+/// The settings of containers.
 pub fn docker(
     context: &ConfigContext,
     config: &Config,
     image: Option<&str>,
     home: &str,
-    making: ResolveMode,
+    mode: ResolveMode,
 ) -> Result<DockerBackend, Failure> {
     let terminal = &config.terminal;
-    let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
-    let mut extra = terminal.docker_extra_args.meaning.clone();
+    let mut extra = terminal.docker_extra_args.parsed.clone();
     extra.gpus = extra.gpus.or_else(|| terminal.docker_gpus.clone());
     let mut limits = ContainerLimits {
         millicpus: millicpus(terminal.container_cpu),
@@ -39,8 +38,8 @@ pub fn docker(
     let engine = match engine::find(context, config) {
         Ok(found) => found.address,
         // The gate judges by the mounts and options; no engine needs to exist for that.
-        Err(_missing) if making == ResolveMode::Judge => EngineAddress::Unix("/var/run/docker.sock".into()),
-        Err(fault) => return Err(engine::engine_failure(&fault)),
+        Err(_missing) if mode == ResolveMode::Judge => EngineAddress::Unix("/var/run/docker.sock".into()),
+        Err(error) => return Err(engine::engine_failure(&error)),
     };
     let ResolvedMounts { binds, volumes, .. } = mounts::mounts(context, config, home, &engine)?;
     let allowed = if terminal.docker_network { terminal.network } else { Some(Network::None) };
@@ -59,8 +58,7 @@ pub fn docker(
     })
 }
 
-/// The variables of commands in a container, besides those of every place: what the owner gave a value for, and then
-/// what is forwarded by name.
+/// The variables of commands in a container: those with literal values, then those forwarded by name.
 pub(super) fn variables(context: &ConfigContext, config: &Config) -> Vec<(String, String)> {
     let terminal = &config.terminal;
     let literal = terminal.docker_env.0.iter().map(|(name, value)| (name.as_str().to_owned(), value.clone()));
@@ -70,27 +68,26 @@ pub(super) fn variables(context: &ConfigContext, config: &Config) -> Vec<(String
     literal.chain(forwarded).collect()
 }
 
-/// The directory that sessions start in, if it is the one that hermes was started in.
+/// The directory in which sessions start, if the current directory is mounted there.
 pub(super) fn mounted_directory(config: &Config) -> Option<String> {
     let is_mounted = config.terminal.docker_mount_cwd_to_workspace;
     is_mounted.then(|| hermes_exec::backend::docker::WORKSPACE_DIR.to_owned())
 }
 
-/// Everything that the owner mounts.
+/// The configured mounts.
 fn volumes(config: &Config) -> Result<Vec<Volume>, Failure> {
     let mut volumes = config.terminal.docker_volumes.clone();
-    for volume in &config.terminal.docker_extra_args.meaning.volumes {
+    for volume in &config.terminal.docker_extra_args.parsed.volumes {
         if volumes.iter().any(|known| known.target == volume.target) {
             let message = format!("terminal.docker_extra_args mounts `{}` a second time", volume.target);
-            return Err(Failure::new(FailureKind::Configuration, message)
-                .hint("nothing was run; leave out this mount or the other one"));
+            return Err(Failure::configuration(message).hint("Nothing ran. Remove one of the two mounts."));
         }
         volumes.push(volume.clone());
     }
     Ok(volumes)
 }
 
-/// What commands reach over the network. An option that gives more than the key allows is refused.
+/// The network access of commands. An option that gives more than the key allows is an error.
 fn network(allowed: Option<Network>, extra: &RunArgs) -> Result<Network, Failure> {
     let mode = extra.network.as_deref();
     let option = match (mode, extra.ports.first()) {
@@ -104,11 +101,11 @@ fn network(allowed: Option<Network>, extra: &RunArgs) -> Result<Network, Failure
         (allowed, _) => allowed.unwrap_or(Network::Full),
     };
     match option {
-        Some(option) if network != Network::Full => Err(Failure::new(
-            FailureKind::Configuration,
-            format!("terminal.docker_extra_args has `{option}`, but the network is {}", network.as_str()),
-        )
-        .hint("nothing was run; leave the option out, or set terminal.network to full")),
+        Some(option) if network != Network::Full => Err(Failure::configuration(format!(
+            "terminal.docker_extra_args has `{option}`, but the network is {}",
+            network.as_str()
+        ))
+        .hint("Nothing ran. Remove the option, or set terminal.network to full.")),
         _ => Ok(network),
     }
 }

@@ -11,7 +11,6 @@ use crate::ConfigContext;
 use crate::failure::Failure;
 use crate::keys::Config;
 
-/// How this configuration pulls images.
 pub fn pull_settings(context: &ConfigContext, config: &Config) -> PullSettings {
     let home = local::owner_home(context);
     let docker_config =
@@ -33,33 +32,30 @@ pub fn credentials_warning(error: &CredentialsError) -> String {
     format!("pulling without registry credentials: {error}")
 }
 
-/// What to do about an image that could not be had.
-pub(super) fn advise(failure: Failure, image: &str, fault: Option<&PullError>) -> Failure {
-    let pull = format!("`hermes sandbox pull {image}` gets it from its registry");
-    let load = "`docker load -i FILE` brings in one that was saved to a file";
-    let other = "`terminal.docker_image` chooses another one";
-    match fault {
+/// Adds hints about an image that is missing, or whose pull failed.
+pub(super) fn add_image_hints(failure: Failure, image: &str, error: Option<&PullError>) -> Failure {
+    let pull = format!("Run `hermes sandbox pull {image}` to pull it from its registry.");
+    let retry = format!("Run `hermes sandbox pull {image}` to try again.");
+    let load = "Run `docker load -i FILE` to load an image from a file.";
+    let other = "Set `terminal.docker_image` to use another image.";
+    match error {
         None => failure.hint(pull).hint(load).hint(other),
         Some(PullError::InvalidName) => {
-            failure.hint("a name is like registry.example/owner/image:tag, in small letters").hint(other)
+            failure.hint("Use a name such as registry.example/owner/image:tag, in lower case.").hint(other)
         }
-        Some(PullError::NotFound) => {
-            failure.hint("see whether name and tag are right").hint(load).hint(other)
-        }
+        Some(PullError::NotFound) => failure.hint("Check the name and the tag.").hint(load).hint(other),
         Some(PullError::Denied) => {
             let host = pull::registry_host(image);
-            failure.hint(format!("`docker login {host}` lets you in, if name and tag are right")).hint(other)
+            failure.hint(format!("Check the name and the tag, then run `docker login {host}`.")).hint(other)
         }
         Some(PullError::UnsendableSecret) => {
-            failure.hint(format!("`docker pull {image}` can send it")).hint(other)
+            failure.hint(format!("Run `docker pull {image}`, which can send it.")).hint(other)
         }
         Some(PullError::WrongPlatform) => failure.hint(other),
-        Some(PullError::DiskFull) => failure.hint("`docker image prune` removes images that nothing uses"),
-        Some(PullError::TimedOut(_) | PullError::Stalled(_)) => failure
-            .hint(format!("`hermes sandbox pull {image}` tries again; what was fetched may be used again"))
-            .hint("Set `terminal.docker_pull_timeout` to allow more seconds."),
-        Some(PullError::Unreachable(_) | PullError::Other(_)) => {
-            failure.hint(format!("`hermes sandbox pull {image}` tries again")).hint(load).hint(other)
+        Some(PullError::DiskFull) => failure.hint("Run `docker image prune` to remove unused images."),
+        Some(PullError::TimedOut(_) | PullError::Stalled(_)) => {
+            failure.hint(retry).hint("Set `terminal.docker_pull_timeout` to allow more seconds.")
         }
+        Some(PullError::Unreachable(_) | PullError::Other(_)) => failure.hint(retry).hint(load).hint(other),
     }
 }

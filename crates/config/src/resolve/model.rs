@@ -1,11 +1,10 @@
-//! Turns the settings of models into a chain of endpoints. The settings and keys are read here;
-//! [`hermes_model::provider`] chooses the servers.
+//! The chain of model endpoints. [`hermes_model::provider`] chooses the servers.
 
 use std::path::{Path, PathBuf};
 
 use hermes_agent::{LoopGuardConfig, ModelConfig};
 use hermes_model::provider::{ModelChoice, ProviderSettings};
-use hermes_model::{Client, Effort, Endpoint, EnvProxies, ImageMode, Url, claude_code};
+use hermes_model::{Client, Effort, Endpoint, EnvProxies, Url, claude_code};
 use hermes_store::ImageStore;
 use hermes_types::Secret;
 use serde_json::{Map, Value, json};
@@ -13,15 +12,15 @@ use serde_json::{Map, Value, json};
 use super::local;
 use crate::ConfigContext;
 use crate::failure::{Failure, FailureKind};
-use crate::keys::{self, Config};
+use crate::keys::Config;
 
-/// The models to be asked, in their order, and how.
+/// The models in the order in which they are tried.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Models {
     pub chain: Vec<Endpoint>,
     pub effort: Option<Effort>,
     pub max_output: Option<u32>,
-    /// Where the key of the first one is from; none if it has none.
+    /// The source of the key of the first model, if it has a key.
     pub key_source: Option<String>,
 }
 
@@ -29,7 +28,7 @@ pub struct Models {
 pub fn client(context: &ConfigContext) -> Client {
     let first = |names: &[&str]| names.iter().find_map(|name| context.variable(name)?.parse::<Url>().ok());
     let proxy = EnvProxies {
-        // A program that serves web pages gets this one from strangers, in capitals.
+        // A CGI server sets HTTP_PROXY from a header of the request, so only lower case counts.
         http: first(&["http_proxy", "ALL_PROXY", "all_proxy"]),
         https: first(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]),
         exceptions: ["NO_PROXY", "no_proxy"]
@@ -42,7 +41,7 @@ pub fn client(context: &ConfigContext) -> Client {
     Client::new(proxy, move |image| images.load(image))
 }
 
-/// The models of the configuration. `chosen` is what the command line says, which goes before everything.
+/// The models of the configuration. `chosen`, from the command line, replaces the first one.
 pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) -> Result<Models, Failure> {
     let settings = &config.model;
     let choice = ModelChoice {
@@ -62,7 +61,7 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
         openrouter_routing: routing(config),
     };
     let selected = providers.select(&choice).map_err(|error| model_failure(&error))?;
-    let (mut first, key_from) = (selected.endpoint, selected.key_source);
+    let (mut first, key_source) = (selected.endpoint, selected.key_source);
     let headers = settings.default_headers.0.iter().map(|(name, value)| (name.clone(), Secret::new(value)));
     first.headers.extend(headers);
     first.context_window = settings.context_length.or(first.context_window);
@@ -76,20 +75,11 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
             Err(error) => tracing::warn!(%error, "skipping a fallback model"),
         }
     }
-    let effort = match config.agent.reasoning_effort {
-        keys::Effort::Auto => None,
-        keys::Effort::None => Some(Effort::None),
-        keys::Effort::Minimal => Some(Effort::Minimal),
-        keys::Effort::Low => Some(Effort::Low),
-        keys::Effort::Medium => Some(Effort::Medium),
-        keys::Effort::High => Some(Effort::High),
-        keys::Effort::Xhigh => Some(Effort::Xhigh),
-    };
     let max_output = settings.max_tokens.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
-    Ok(Models { chain, effort, max_output, key_source: key_from })
+    Ok(Models { chain, effort: config.agent.reasoning_effort, max_output, key_source })
 }
 
-/// Something about a model did not work.
+/// The failure of a model request, with hints.
 pub fn model_failure(error: &hermes_model::Error) -> Failure {
     let kind = match error.class() {
         None | Some(hermes_model::FailureClass::Auth | hermes_model::FailureClass::ModelNotFound) => {
@@ -97,8 +87,7 @@ pub fn model_failure(error: &hermes_model::Error) -> Failure {
         }
         Some(_) => FailureKind::Unavailable,
     };
-    let failure = Failure::new(kind, error.to_string());
-    error.hints().into_iter().fold(failure, Failure::hint)
+    Failure { kind, message: error.to_string(), hints: error.hints() }
 }
 
 /// The credentials file of Claude Code, if it has a valid token.
@@ -127,7 +116,7 @@ fn routing(config: &Config) -> Map<String, Value> {
     fields
 }
 
-/// Who answers.
+/// The configuration of the models of a session.
 pub fn model_config(
     context: &ConfigContext,
     config: &Config,
@@ -140,11 +129,7 @@ pub fn model_config(
         endpoints: models.chain,
         max_output: models.max_output,
         effort: models.effort,
-        image_mode: match config.agent.image_input_mode {
-            keys::ImageInput::Auto => ImageMode::Auto,
-            keys::ImageInput::Native => ImageMode::Native,
-            keys::ImageInput::Text => ImageMode::Text,
-        },
+        image_mode: config.agent.image_input_mode,
         max_model_calls: u32::try_from(config.agent.max_turns).unwrap_or(u32::MAX),
         loop_guard: LoopGuardConfig::default(),
     })

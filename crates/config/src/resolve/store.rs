@@ -6,29 +6,30 @@ use crate::ConfigContext;
 use crate::failure::{Failure, FailureKind};
 use crate::file::create_private_dir;
 
-/// The database, if there is one: nothing that only looks makes it.
+/// Opens the database if it exists. Read-only commands do not create it.
 pub async fn find(context: &ConfigContext) -> Result<Option<Store>, Failure> {
-    Store::open_existing(context.home.path().join(FILE_NAME)).await.map_err(store_failure)
+    Ok(Store::open_existing(context.home.path().join(FILE_NAME)).await?)
 }
 
-/// The database, made where there is none.
+/// Opens the database and creates it if it does not exist.
 pub async fn open(context: &ConfigContext) -> Result<Store, Failure> {
     let home = context.home.path();
-    create_private_dir(home)
-        .map_err(|error| Failure::new(FailureKind::Failed, format!("{}: {error}", home.display())))?;
-    Store::open(home.join(FILE_NAME)).await.map_err(store_failure)
+    create_private_dir(home).map_err(|error| Failure::failed(format!("{}: {error}", home.display())))?;
+    Ok(Store::open(home.join(FILE_NAME)).await?)
 }
 
-/// What a person is told when the store does not do something.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        store_failure(error)
+    }
+}
+
+/// The failure of the store, with a hint.
 pub fn store_failure(error: Error) -> Failure {
     let kind = match &error {
         Error::Ambiguous { .. } => FailureKind::Usage,
         Error::Busy { .. } => FailureKind::Unavailable,
         _ => FailureKind::Failed,
     };
-    let failure = Failure::new(kind, error.to_string());
-    match error.hint() {
-        Some(remedy) => failure.hint(remedy),
-        None => failure,
-    }
+    Failure { kind, message: error.to_string(), hints: error.hint().into_iter().collect() }
 }

@@ -1,89 +1,76 @@
-//! What is different in single channels of a chat platform.
+//! Settings of single channels of a chat platform.
 
 use std::collections::BTreeMap;
 
+use hermes_gateway::discord::ChannelOverride;
 use serde_json::{Map, Value, json};
 
-use super::{InvalidValue, Setting, SettingNote, invalid, unfolded};
+use super::{Accepted, InvalidValue, Setting, SettingNote, invalid, map_entries};
 use crate::yaml::{Node, NodeKind};
 
-/// Channels by id, with what is different there.
+/// Overrides by channel id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChannelMap(pub BTreeMap<String, ChannelRules>);
+pub struct ChannelMap(pub BTreeMap<String, ChannelOverride>);
 
-/// What is different in one of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ChannelRules {
-    /// Whether the bot must be mentioned.
-    pub require_mention: Option<bool>,
-    /// Whether an answer gets a thread of its own.
-    pub auto_thread: Option<bool>,
-    /// Whether the bot must be mentioned in threads it takes part in.
-    pub thread_require_mention: Option<bool>,
+const RULES: [&str; 3] = ["require_mention", "auto_thread", "thread_require_mention"];
+
+fn rule<'o>(channel: &'o mut ChannelOverride, name: &str) -> Option<&'o mut Option<bool>> {
+    match name {
+        "require_mention" => Some(&mut channel.require_mention),
+        "auto_thread" => Some(&mut channel.auto_thread),
+        "thread_require_mention" => Some(&mut channel.thread_require_mention),
+        _ => None,
+    }
 }
 
 impl Setting for ChannelMap {
-    /// A word that is not known is an error: the owner counts on what it says.
+    /// An unknown rule is an error: the owner relies on it.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let inner = unfolded(node);
-        let NodeKind::Map(channels) = &inner.as_ref().unwrap_or(node).kind else {
-            return Err(invalid::<Self>(node));
-        };
         let mut map = BTreeMap::new();
-        for channel in channels {
+        for channel in map_entries::<Self>(node)? {
             let NodeKind::Map(entries) = &channel.value.kind else {
                 return Err(invalid::<Self>(&channel.value));
             };
-            let mut rules = ChannelRules::default();
+            let mut rules = ChannelOverride::default();
             for entry in entries {
-                let rule = match entry.key.as_str() {
-                    "require_mention" => &mut rules.require_mention,
-                    "auto_thread" => &mut rules.auto_thread,
-                    "thread_require_mention" => &mut rules.thread_require_mention,
-                    other => {
-                        return Err(InvalidValue {
-                            found: format!("`{other}`"),
-                            at: entry.at,
-                            ..invalid::<Self>(node)
-                        });
-                    }
+                let unknown = || InvalidValue {
+                    found: format!("`{}`", entry.key),
+                    at: entry.at,
+                    ..invalid::<Self>(node)
                 };
-                *rule = Some(bool::read(&entry.value, notes)?);
+                *rule(&mut rules, &entry.key).ok_or_else(unknown)? = Some(bool::read(&entry.value, notes)?);
             }
-            map.insert(channel.key.clone(), rules);
+            map.insert(channel.key, rules);
         }
         Ok(Self(map))
     }
 
-    fn show(&self) -> Value {
-        let rules = |rules: &ChannelRules| {
-            let all = [
-                ("require_mention", rules.require_mention),
-                ("auto_thread", rules.auto_thread),
-                ("thread_require_mention", rules.thread_require_mention),
-            ];
-            let set = all.into_iter().filter_map(|(word, rule)| Some((word.to_owned(), Value::from(rule?))));
+    fn to_value(&self) -> Value {
+        let rules = |mut channel: ChannelOverride| {
+            let set = RULES.iter().filter_map(|name| {
+                let value = (*rule(&mut channel, name)?)?;
+                Some(((*name).to_owned(), Value::from(value)))
+            });
             Value::from(set.collect::<Map<_, _>>())
         };
-        self.0.iter().map(|(id, set)| (id.clone(), rules(set))).collect::<Map<_, _>>().into()
+        self.0.iter().map(|(id, channel)| (id.clone(), rules(*channel))).collect::<Map<_, _>>().into()
     }
 
-    fn schema() -> Value {
-        let rule = json!({"type": "boolean"});
-        let rules = json!({"require_mention": rule, "auto_thread": rule, "thread_require_mention": rule});
+    fn accepted() -> Accepted {
+        let rules: Map<_, _> =
+            RULES.iter().map(|name| ((*name).to_owned(), json!({"type": "boolean"}))).collect();
         let channel = json!({"type": "object", "properties": rules, "additionalProperties": false});
-        let example = |rule: &str, is: bool| json!({"123456789012345678": {rule: is}});
+        let example = |rule: &str, value: bool| json!({"123456789012345678": {rule: value}});
         let examples = [
             example("require_mention", false),
             example("require_mention", true),
             example("auto_thread", false),
             example("thread_require_mention", true),
         ];
-        json!({"type": "object", "additionalProperties": channel, "examples": examples})
-    }
-
-    fn expected() -> String {
-        "a map from channels to `require_mention`, `auto_thread`, `thread_require_mention`".into()
+        Accepted::new(
+            "a map from channels to `require_mention`, `auto_thread`, `thread_require_mention`",
+            json!({"type": "object", "additionalProperties": channel, "examples": examples}),
+        )
     }
 }
 
@@ -96,23 +83,23 @@ mod tests {
     }
 
     #[test]
-    fn each_channel_has_rules_of_its_own() {
+    fn each_channel_has_its_own_rules() {
         let text = r#"{"100": {"require_mention": false, "auto_thread": true}, "200": {}}"#;
         let map = read(text).unwrap();
-        let first = ChannelRules {
+        let first = ChannelOverride {
             require_mention: Some(false),
             auto_thread: Some(true),
             thread_require_mention: None,
         };
         let expected =
-            [("100".to_owned(), first), ("200".to_owned(), ChannelRules::default())].into_iter().collect();
+            [("100".to_owned(), first), ("200".to_owned(), ChannelOverride::default())].into_iter().collect();
         assert_eq!(map, ChannelMap(expected));
-        let shown = json!({"100": {"require_mention": false, "auto_thread": true}, "200": {}});
-        assert_eq!(map.show(), shown);
+        let value = json!({"100": {"require_mention": false, "auto_thread": true}, "200": {}});
+        assert_eq!(map.to_value(), value);
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_rules_and_values_are_invalid() {
         for text in
             ["[]", "word", r#"{"1": true}"#, r#"{"1": {"mention": true}}"#, r#"{"1": {"auto_thread": 5}}"#]
         {

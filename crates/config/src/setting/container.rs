@@ -1,4 +1,4 @@
-//! Settings in the words of `docker run`.
+//! Settings in the syntax of `docker run`.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,38 @@ use hermes_exec::backend::docker::run_args::RunArgs;
 use hermes_exec::backend::docker::run_args::value::{Gpus, format_size, parse_size};
 use serde_json::{Map, Value, json};
 
-use super::{InvalidValue, Setting, SettingNote, entries, invalid, scalar, unfolded};
-use crate::yaml::{Node, NodeKind};
+use super::{Accepted, InvalidValue, Setting, SettingNote, list_items, map_entries, parse_scalar};
+use crate::yaml::Node;
 
 /// Options of `docker run`, each with a known meaning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtraArgs {
-    /// As they were written.
+    /// As written.
     words: Vec<String>,
-    /// What they mean.
-    pub meaning: RunArgs,
+    pub parsed: RunArgs,
 }
 
 impl Setting for ExtraArgs {
-    /// An option that is unknown, or has a wrong value, is an error: the owner counts on it.
+    /// An unknown option or an invalid value is an error: the owner relies on it.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let words = Vec::<String>::read(node, notes)?;
-        let meaning = RunArgs::parse(&words).map_err(|bad| {
-            let items = entries::<Self>(node).unwrap_or_default();
-            let at = items.get(bad.item).map_or(node.at, |item| item.at);
-            InvalidValue { at, expected: bad.expected, found: bad.found }
+        let parsed = RunArgs::parse(&words).map_err(|error| {
+            let items = list_items::<Self>(node).unwrap_or_default();
+            let at = items.get(error.item).map_or(node.at, |item| item.at);
+            InvalidValue { at, expected: error.expected, found: error.found }
         })?;
-        Ok(Self { words, meaning })
+        Ok(Self { words, parsed })
     }
 
-    fn show(&self) -> Value {
-        self.words.show()
+    fn to_value(&self) -> Value {
+        self.words.to_value()
     }
 
-    fn schema() -> Value {
-        let mut schema = Vec::<String>::schema();
+    fn accepted() -> Accepted {
+        let mut schema = Vec::<String>::accepted().schema;
         let words = ["--cap-add=NET_RAW", "--ulimit=nofile=1024", "--add-host=db:10.0.0.1", "--read-only"];
         schema["examples"] = words.iter().map(|word| json!([word])).collect();
-        schema
-    }
-
-    fn expected() -> String {
-        "a list of options of `docker run`".into()
+        Accepted::new("a list of options of `docker run`", schema)
     }
 }
 
@@ -52,79 +47,68 @@ pub struct ByteSize(pub u64);
 
 impl Setting for ByteSize {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let bytes = scalar(node).and_then(parse_size).filter(|bytes| *bytes > 0);
-        bytes.map(Self).ok_or_else(|| invalid::<Self>(node))
+        parse_scalar::<Self, _>(node, |text| parse_size(text).filter(|bytes| *bytes > 0).map(Self))
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::from(format_size(self.0))
     }
 
-    fn schema() -> Value {
-        json!({"type": ["string", "integer"], "examples": ["64m", "512m", "1g", "2g"]})
-    }
-
-    fn expected() -> String {
-        "a size such as 512m".into()
+    fn accepted() -> Accepted {
+        let schema = json!({"type": ["string", "integer"], "examples": ["64m", "512m", "1g", "2g"]});
+        Accepted::new("a size such as 512m", schema)
     }
 }
 
 impl Setting for Gpus {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        scalar(node).and_then(|text| text.parse().ok()).ok_or_else(|| invalid::<Self>(node))
+        parse_scalar::<Self, _>(node, |text| text.parse().ok())
     }
 
-    fn show(&self) -> Value {
+    fn to_value(&self) -> Value {
         Value::from(self.to_string())
     }
 
-    fn schema() -> Value {
-        json!({"type": ["string", "integer"], "examples": ["all", "device=0", "device=1", "device=0,1"]})
-    }
-
-    fn expected() -> String {
-        "all, a number from 1 up, or device= and the ids between commas".into()
+    fn accepted() -> Accepted {
+        let examples = ["all", "device=0", "device=1", "device=0,1"];
+        let schema = json!({"type": ["string", "integer"], "examples": examples});
+        Accepted::new("all, a number from 1 up, or device= and the ids between commas", schema)
     }
 }
 
-/// The directories of a container that are in memory and whose size can be chosen.
-const IN_MEMORY: [&str; 6] = ["/tmp", "/var/tmp", "/run", "/workspace", "/root", "/home"];
+/// The in-memory directories of a container whose size can be set.
+const TMPFS_DIRS: [&str; 6] = ["/tmp", "/var/tmp", "/run", "/workspace", "/root", "/home"];
 
-/// Sizes of directories that are in memory.
+/// Sizes in bytes of in-memory directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TmpfsMap(pub BTreeMap<String, u64>);
 
 impl Setting for TmpfsMap {
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let inner = unfolded(node);
-        let NodeKind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
-            return Err(invalid::<Self>(node));
-        };
         let mut sizes = BTreeMap::new();
-        for entry in entries {
-            if !IN_MEMORY.contains(&entry.key.as_str()) {
+        for entry in map_entries::<Self>(node)? {
+            if !TMPFS_DIRS.contains(&entry.key.as_str()) {
                 let found = format!("`{}`", entry.key.escape_debug());
-                return Err(InvalidValue { at: entry.at, expected: Self::expected(), found });
+                return Err(InvalidValue { at: entry.at, expected: Self::accepted().description, found });
             }
-            sizes.insert(entry.key.clone(), ByteSize::read(&entry.value, notes)?.0);
+            sizes.insert(entry.key, ByteSize::read(&entry.value, notes)?.0);
         }
         Ok(Self(sizes))
     }
 
-    fn show(&self) -> Value {
-        let shown = self.0.iter().map(|(path, bytes)| (path.clone(), ByteSize(*bytes).show()));
-        shown.collect::<Map<_, _>>().into()
+    fn to_value(&self) -> Value {
+        let sizes = self.0.iter().map(|(path, bytes)| (path.clone(), ByteSize(*bytes).to_value()));
+        sizes.collect::<Map<_, _>>().into()
     }
 
-    fn schema() -> Value {
-        let paths: Map<_, _> =
-            IN_MEMORY.iter().map(|path| ((*path).to_owned(), ByteSize::schema())).collect();
+    fn accepted() -> Accepted {
+        let size = ByteSize::accepted().schema;
+        let paths: Map<_, _> = TMPFS_DIRS.iter().map(|path| ((*path).to_owned(), size.clone())).collect();
         let examples =
             json!([{"/tmp": "1g"}, {"/tmp": "2g"}, {"/run": "128m"}, {"/workspace": "20g", "/root": "2g"}]);
-        json!({"type": "object", "properties": paths, "additionalProperties": false, "examples": examples})
-    }
-
-    fn expected() -> String {
-        format!("a map from some of {} to sizes such as 512m", IN_MEMORY.join(", "))
+        Accepted::new(
+            format!("a map from some of {} to sizes such as 512m", TMPFS_DIRS.join(", ")),
+            json!({"type": "object", "properties": paths, "additionalProperties": false, "examples": examples}),
+        )
     }
 }

@@ -27,7 +27,7 @@ use crate::approval::{Consent, Decision, approve};
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::resolve::PlaceRequest;
-use hermes_config::resolve::random_bytes;
+use hermes_config::resolve::random_hex;
 use hermes_config::resolve::{self, ResolveMode, SessionChoice};
 
 /// How long one attempt may take.
@@ -284,7 +284,7 @@ impl LiveCheck<'_> {
 
     async fn reach_abstract(&self) -> Result<DoctorFinding, Failure> {
         let what = "reach an abstract socket of this machine";
-        let name = format!("hermes-doctor-{:032x}", u128::from_le_bytes(random_bytes()?));
+        let name = format!("hermes-doctor-{}", random_hex()?);
         let address = SocketAddr::from_abstract_name(&name)?;
         let listener = UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;

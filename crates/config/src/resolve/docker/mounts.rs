@@ -1,4 +1,4 @@
-//! The mounts of containers, from settings.
+//! The mounts of containers.
 
 mod skills;
 
@@ -9,7 +9,7 @@ use hermes_exec::backend::docker::engine::EngineAddress;
 use hermes_exec::backend::docker::mount_policy::{HomeFiles, MountPolicy, MountSettings, ResolvedMounts};
 
 use crate::ConfigContext;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::keys::Config;
 use crate::resolve::{current_dir, install_path, known_install, local, persistent_files_dir, run_dir};
 
@@ -30,10 +30,8 @@ pub(super) fn mounts(
         layers.file_path.clone(),
         layers.dotenv_path.clone(),
     ];
-    let workspace = match terminal.docker_mount_cwd_to_workspace {
-        true => Some(start_directory(config, owner_home)?),
-        false => None,
-    };
+    let is_cwd_mounted = terminal.docker_mount_cwd_to_workspace;
+    let workspace = is_cwd_mounted.then(|| start_directory(config, owner_home)).transpose()?;
     let external_skills = config.skills.external_dirs.iter();
     let external_skills =
         external_skills.map(|text| (text.as_str(), local::expand_tilde(text, &local::owner_home(context))));
@@ -52,17 +50,15 @@ pub(super) fn mounts(
         cwd: &current_dir()?,
     };
     let mounts = MountPolicy::new(context.home.path(), &protected).resolve(&settings).map_err(|error| {
-        let failure = Failure::new(FailureKind::Configuration, error.to_string());
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        let hints = error.hint().into_iter().map(Into::into).collect();
+        Failure { hints, ..Failure::configuration(error.to_string()) }
     })?;
     mounts.warnings.iter().for_each(|warning| context.warn(warning));
     Ok(mounts)
 }
 
-/// The host directory that sessions work in. A directory that exists only inside is not meant.
+/// The host directory that sessions work in. A configured directory that exists only in the container
+/// stands for the current directory.
 fn start_directory(config: &Config, owner_home: &str) -> Result<PathBuf, Failure> {
     let chosen = PathBuf::from(local::initial_cwd(&config.terminal.cwd, owner_home)?);
     let is_inside = chosen.starts_with(WORKSPACE_DIR) || !chosen.is_dir();

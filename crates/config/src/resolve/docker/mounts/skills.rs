@@ -1,4 +1,4 @@
-//! The files that skills say they need, in the words at the head of their `SKILL.md`.
+//! The credential files that skills declare in the front matter of their `SKILL.md`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,73 +8,62 @@ use hermes_exec::backend::docker::mount_policy::DeclaredFile;
 
 use crate::yaml::{self, Node, NodeKind};
 
-/// What describes a skill.
-const SKILL: &str = "SKILL.md";
-/// What it has a list of files under.
-const KEY: &str = "required_credential_files";
-/// What stands before and after its head.
+const SKILL_FILE: &str = "SKILL.md";
+const FILES_KEY: &str = "required_credential_files";
+/// Starts and ends the front matter.
 const FENCE: &str = "---";
-/// How many bytes of a skill are read; its head is a small part of that.
-const MOST_BYTES: u64 = 400_000;
-/// How much of all trees is looked through, how deep, and how many files are given.
-const MOST_ENTRIES: usize = 100_000;
-const DEEPEST: usize = 8;
-const MOST_FILES: usize = 256;
+const MAX_SKILL_BYTES: u64 = 400_000;
+const MAX_ENTRIES: usize = 100_000;
+const MAX_DEPTH: usize = 8;
+const MAX_FILES: usize = 256;
 
-/// What the skills in these trees need, in a fixed order. A skill that cannot be read needs nothing.
+/// The files that the skills in these directories declare, sorted. An unreadable skill declares none.
 pub(super) fn declared(trees: &[PathBuf]) -> Vec<DeclaredFile> {
     let mut directories: Vec<(PathBuf, usize)> = trees.iter().map(|tree| (tree.clone(), 0)).collect();
     let (mut skills, mut seen) = (Vec::new(), 0);
     while let Some((directory, depth)) = directories.pop() {
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             seen += 1;
-            if seen > MOST_ENTRIES {
+            if seen > MAX_ENTRIES {
                 break;
             }
             let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && depth < DEEPEST {
+            if kind.is_dir() && depth < MAX_DEPTH {
                 directories.push((entry.path(), depth + 1));
-            } else if kind.is_file() && entry.file_name() == SKILL {
+            } else if kind.is_file() && entry.file_name() == SKILL_FILE {
                 skills.push(entry.path());
             }
         }
     }
     skills.sort();
     let all = skills.into_iter().flat_map(|skill| {
-        let names = names(&head(&skill).unwrap_or_default());
+        let names = names(&front_matter(&skill).unwrap_or_default());
         names.into_iter().map(move |name| DeclaredFile { skill: skill.clone(), name })
     });
-    all.take(MOST_FILES).collect()
+    all.take(MAX_FILES).collect()
 }
 
-/// The part of a skill that is for programs.
-fn head(skill: &Path) -> Option<String> {
+fn front_matter(skill: &Path) -> Option<String> {
     let mut bytes = Vec::new();
-    File::open(skill).ok()?.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    File::open(skill).ok()?.take(MAX_SKILL_BYTES).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    // Some editors put a mark before everything.
+    // Some editors write a byte order mark.
     let mut lines = text.trim_start_matches('\u{feff}').lines();
     if lines.next()?.trim_end() != FENCE {
         return None;
     }
-    let mut head = String::new();
-    for line in lines {
-        if line.trim_end() == FENCE {
-            return Some(head);
-        }
-        head.push_str(line);
-        head.push('\n');
-    }
-    None
+    let lines: Vec<&str> = lines.collect();
+    let end = lines.iter().position(|line| line.trim_end() == FENCE)?;
+    Some(lines.get(..end)?.join("\n"))
 }
 
-/// The names of the files: each is a text, or has one as its path or name.
-fn names(head: &str) -> Vec<String> {
-    let Ok(root) = yaml::parse(head) else { return Vec::new() };
+/// The declared files. Each is a text, or a map with a `path` or `name`.
+fn names(front_matter: &str) -> Vec<String> {
+    let Ok(root) = yaml::parse(front_matter) else { return Vec::new() };
     let text = |node: &Node| node.to_json().as_str().map(|text| text.trim().to_owned());
     let name =
         |node: &Node| text(node).or_else(|| ["path", "name"].iter().find_map(|key| text(node.get(key)?)));
-    let names: Vec<String> = match root.get(KEY) {
+    let names: Vec<String> = match root.get(FILES_KEY) {
         Some(Node { kind: NodeKind::List(items), .. }) => items.iter().filter_map(name).collect(),
         Some(node) => name(node).into_iter().collect(),
         None => Vec::new(),
@@ -87,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_skills_need_is_read_from_their_heads() {
+    fn declared_files_are_read_from_the_front_matter() {
         let cases: [(&str, &[&str]); 9] = [
             ("---\nname: x\nrequired_credential_files: [a.json, b/c]\n---\nbody", &["a.json", "b/c"]),
             (
@@ -104,7 +93,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             let folder = tempfile::tempdir().unwrap();
-            let skill = folder.path().join("category/one").join(SKILL);
+            let skill = folder.path().join("category/one").join(SKILL_FILE);
             fs::create_dir_all(skill.parent().unwrap()).unwrap();
             fs::write(&skill, text).unwrap();
             let named =
@@ -114,17 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn skills_without_end_are_read_to_an_end() {
+    fn the_search_for_skills_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
-        let many: Vec<String> = (0..2 * MOST_FILES).map(|number| format!("f{number}")).collect();
+        let many: Vec<String> = (0..2 * MAX_FILES).map(|number| format!("f{number}")).collect();
         let text = format!("---\nrequired_credential_files: [{}]\n---\n", many.join(", "));
-        fs::write(folder.path().join(SKILL), text).unwrap();
-        let deep = folder.path().join("d/".repeat(DEEPEST + 1));
+        fs::write(folder.path().join(SKILL_FILE), text).unwrap();
+        let deep = folder.path().join("d/".repeat(MAX_DEPTH + 1));
         fs::create_dir_all(&deep).unwrap();
-        fs::write(deep.join(SKILL), "---\nrequired_credential_files: [deep]\n---\n").unwrap();
+        fs::write(deep.join(SKILL_FILE), "---\nrequired_credential_files: [deep]\n---\n").unwrap();
         std::os::unix::fs::symlink(folder.path(), folder.path().join("again")).unwrap();
         let found = declared(&[folder.path().to_owned()]);
-        assert_eq!(found.len(), MOST_FILES);
-        assert!(found.iter().all(|one| one.name != "deep"), "{found:?}");
+        assert_eq!(found.len(), MAX_FILES);
+        assert!(found.iter().all(|file| file.name != "deep"), "{found:?}");
     }
 }
