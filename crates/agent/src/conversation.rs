@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_model::{Client, Effort, Endpoint, ImageMode};
-use hermes_store::{InboxId, NewOutboxRow, NewSession, Prompt, SessionId, Store, TitleConflict, TurnId};
+use hermes_store::{
+    InboxId, NewOutboxRow, NewSession, SessionId, SessionPrompt, Store, TitleConflict, TurnId,
+};
 use hermes_types::{CallId, EntryPoint, Image, Message, Timestamp, Usage};
 use tokio_util::sync::CancellationToken;
 
@@ -357,7 +359,7 @@ fn session_source(config: &SessionConfig) -> String {
     }
 }
 
-fn stored_prompt(prompt: &SystemPrompt) -> Result<Prompt, Error> {
+fn stored_prompt(prompt: &SystemPrompt) -> Result<SessionPrompt, Error> {
     let tools = serde_json::to_string(&*prompt.tools).map_err(Error::StoredTools)?;
-    Ok(Prompt { text: prompt.text.clone(), tools })
+    Ok(SessionPrompt { text: prompt.text.clone(), tools })
 }

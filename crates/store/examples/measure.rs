@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use hermes_store::{NewSession, Prompt, SearchQuery, SessionId, Store, TurnStep, Viewer};
+use hermes_store::{NewSession, SearchQuery, SessionId, SessionPrompt, Store, TurnStep, Viewer};
 use hermes_types::{Message, Person, SessionKey, Timestamp};
 
 fn at(seconds: u64) -> Timestamp {
@@ -46,7 +46,7 @@ async fn create(store: &Store) -> SessionId {
         person: Person::new("cli"),
         model: "m".to_owned(),
         provider: "p".to_owned(),
-        prompt: Prompt { text: "You are Hermes. ".repeat(1_000), tools: "{}".repeat(8_000) },
+        prompt: SessionPrompt { text: "You are Hermes. ".repeat(1_000), tools: "{}".repeat(8_000) },
         cwd: None,
         parent: None,
     };

@@ -172,10 +172,6 @@ impl QueryError {
             Self::Sql(error) => Error::Bug { path, detail: error.to_string() },
         }
     }
-
-    pub(crate) fn is_constraint_violation(error: &rusqlite::Error) -> bool {
-        error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
-    }
 }
 
 fn classify(error: ffi::Error, path: PathBuf, detail: String) -> Error {

@@ -1,15 +1,16 @@
 //! Standing grants: commands a user allowed to run again without a question.
 
 use hermes_types::{GrantScope, Person, SessionKey, Timestamp};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::{Error, QueryError};
 use crate::message::check_size;
+use crate::sql;
 use crate::store::Store;
 
-const MAX_ROWS: usize = 10_000;
+const MAX_ROWS: u32 = 10_000;
 
 /// A stored grant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,13 +37,8 @@ impl Store {
                     GrantScope::Session(key) => Some(key.as_str()),
                     GrantScope::Always => None,
                 };
-                statement.execute(params![
-                    grant.id,
-                    key,
-                    json,
-                    grant.given_by.as_str(),
-                    grant.given_at.seconds()
-                ])?;
+                let (by, at) = (grant.given_by.as_str(), grant.given_at.seconds());
+                statement.execute(params![grant.id, key, json, by, at])?;
             }
             Ok(())
         })
@@ -51,32 +47,16 @@ impl Store {
 
     /// All active grants, oldest first.
     pub async fn grants(&self) -> Result<Vec<GrantRow>, Error> {
-        self.select_grants("TRUE", None).await
+        let sql = "SELECT id, key, json, given_by, given_at FROM grants
+                   WHERE revoked_at IS NULL ORDER BY given_at, id LIMIT ?1";
+        self.rows(sql, (MAX_ROWS,), read_row).await
     }
 
     /// The active grants that apply to a session, oldest first.
     pub async fn session_grants(&self, key: &SessionKey) -> Result<Vec<GrantRow>, Error> {
-        self.select_grants("(key IS NULL OR key = ?1)", Some(key.as_str().to_owned())).await
-    }
-
-    async fn select_grants(&self, which: &'static str, key: Option<String>) -> Result<Vec<GrantRow>, Error> {
-        self.read(move |connection| {
-            let sql = format!(
-                "SELECT id, key, json, given_by, given_at FROM grants
-                 WHERE revoked_at IS NULL AND {which} ORDER BY given_at, id LIMIT {MAX_ROWS}"
-            );
-            let mut statement = connection.prepare_cached(&sql)?;
-            let mut rows = match &key {
-                Some(key) => statement.query([key])?,
-                None => statement.query([])?,
-            };
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(read_row(row)?);
-            }
-            Ok(found)
-        })
-        .await
+        let sql = "SELECT id, key, json, given_by, given_at FROM grants
+                   WHERE revoked_at IS NULL AND (key IS NULL OR key = ?2) ORDER BY given_at, id LIMIT ?1";
+        self.rows(sql, (MAX_ROWS, key.as_str().to_owned()), read_row).await
     }
 
     /// Revokes a grant and returns it, if it was active.
@@ -86,16 +66,12 @@ impl Store {
         by: &Person,
         at: Timestamp,
     ) -> Result<Option<GrantRow>, Error> {
-        let (id, by) = (id.to_owned(), by.clone());
+        let values = (id.to_owned(), by.as_str().to_owned(), at.seconds());
         self.write(move |transaction| {
             let sql =
                 "UPDATE grants SET revoked_by = ?2, revoked_at = ?3 WHERE id = ?1 AND revoked_at IS NULL
                        RETURNING id, key, json, given_by, given_at";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let revoked = statement
-                .query_row(params![id, by.as_str(), at.seconds()], |row| Ok(read_row(row)))
-                .optional()?;
-            revoked.transpose()
+            sql::first(transaction, sql, values, read_row)
         })
         .await
     }
@@ -107,13 +83,9 @@ impl Store {
         by: &Person,
         at: Timestamp,
     ) -> Result<usize, Error> {
-        let (key, by) = (key.clone(), by.clone());
-        self.write(move |transaction| {
-            let sql =
-                "UPDATE grants SET revoked_by = ?2, revoked_at = ?3 WHERE key = ?1 AND revoked_at IS NULL";
-            Ok(transaction.prepare_cached(sql)?.execute(params![key.as_str(), by.as_str(), at.seconds()])?)
-        })
-        .await
+        let sql = "UPDATE grants SET revoked_by = ?2, revoked_at = ?3 WHERE key = ?1 AND revoked_at IS NULL";
+        let values = (key.as_str().to_owned(), by.as_str().to_owned(), at.seconds());
+        self.execute(sql, values).await
     }
 }
 

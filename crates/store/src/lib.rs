@@ -13,8 +13,8 @@
 //! repairs a file it cannot use.
 //!
 //! *A turn* is [`Store::open_turn`] with the user's message, [`Store::append_step`] for each step
-//! before its side effects, and [`Store::close_turn`]. After a crash, [`Store::open_turns`] lists
-//! the turns without a live worker, [`Store::take_over_turn`] assigns one to this process, and
+//! before its side effects, and [`Store::close_turn`]. After a crash,
+//! [`Store::take_over_turn`] assigns the turn of a dead worker to this process, and
 //! [`Store::open_calls`] lists the tool calls without a result.
 //!
 //! *Where to start reading.* `schema/` for the tables, `store.rs` for the connections, `file.rs`
@@ -37,6 +37,7 @@ mod remove;
 mod search;
 mod session;
 mod spending;
+mod sql;
 mod store;
 mod threads_joined;
 mod turn;
@@ -58,10 +59,10 @@ pub use question::{AnswerResult, NewQuestion, QuestionRow, QuestionState, Waitin
 pub use remove::PruneResult;
 pub use search::{SearchHit, SearchQuery, Snippet};
 pub use session::{
-    HIDDEN_SOURCES, Lineage, ListFilter, NewSession, Parent, Prompt, SessionId, SessionQuery, SessionRow,
+    Lineage, ListFilter, NewSession, Parent, SessionId, SessionPrompt, SessionQuery, SessionRow,
     TitleConflict, Viewer,
 };
-pub use spending::{Cost, CostStatus, DailySpending, ModelCall};
+pub use spending::{Cost, CostStatus, ModelCall};
 pub use store::Store;
 pub use turn::{OpenTurn, TurnId, TurnStep};
 pub use worker_lock::TurnOwner;

@@ -2,7 +2,7 @@
 //! about the delivery.
 
 use hermes_types::{SessionKey, Timestamp};
-use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rusqlite::{Row, Transaction, params};
 use serde_json::Value;
 
 use crate::error::{Error, QueryError};
@@ -75,75 +75,55 @@ impl Store {
         platform: &str,
         without: Vec<String>,
     ) -> Result<Vec<OutboxRow>, Error> {
-        let (platform, without) = (platform.to_owned(), Value::from(without).to_string());
-        self.read(move |connection| {
-            let sql = "SELECT n, chat, key, body, created, tries, state, at FROM outbox
-                       WHERE platform = ?1 AND state IN ('waiting', 'trying')
-                       AND chat NOT IN (SELECT value FROM json_each(?3)) ORDER BY n LIMIT ?2";
-            let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map(params![platform, MAX_ROWS, without], read_row)?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
-        .await
+        let sql = "SELECT n, chat, key, body, created, tries, state, at FROM outbox
+                   WHERE platform = ?1 AND state IN ('waiting', 'trying')
+                   AND chat NOT IN (SELECT value FROM json_each(?3)) ORDER BY n LIMIT ?2";
+        self.rows(sql, (platform.to_owned(), MAX_ROWS, Value::from(without).to_string()), read_row).await
     }
 
     /// Whether an undelivered message contains `text`, such as the path of a file to send.
     pub async fn references_file(&self, platform: &str, text: &str) -> Result<bool, Error> {
-        let (platform, text) = (platform.to_owned(), text.to_owned());
-        self.read(move |connection| {
-            let sql = "SELECT EXISTS (SELECT 1 FROM outbox
-                       WHERE platform = ?1 AND state IN ('waiting', 'trying') AND instr(body, ?2) > 0)";
-            Ok(connection.prepare_cached(sql)?.query_row(params![platform, text], |row| row.get(0))?)
-        })
-        .await
+        let sql = "SELECT 1 FROM outbox
+                   WHERE platform = ?1 AND state IN ('waiting', 'trying') AND instr(body, ?2) > 0 LIMIT 1";
+        self.exists(sql, (platform.to_owned(), text.to_owned())).await
     }
 
     /// Records the start of an attempt. Until [`Store::record_delivery`] its result is unknown.
-    pub async fn mark_sending(&self, part: OutboxId, at: Timestamp) -> Result<(), Error> {
-        self.write(move |transaction| {
-            let sql = "UPDATE outbox SET state = 'trying', tries = tries + 1, at = ?2 WHERE n = ?1";
-            transaction.prepare_cached(sql)?.execute(params![part.0, at.seconds()])?;
-            Ok(())
-        })
-        .await
+    pub async fn mark_sending(&self, id: OutboxId, at: Timestamp) -> Result<(), Error> {
+        let sql = "UPDATE outbox SET state = 'trying', tries = tries + 1, at = ?2 WHERE n = ?1";
+        self.execute(sql, (id.0, at.seconds())).await?;
+        Ok(())
     }
 
     /// Records the result of an attempt.
     pub async fn record_delivery(
         &self,
-        part: OutboxId,
-        delivery: DeliveryOutcome,
+        id: OutboxId,
+        outcome: DeliveryOutcome,
         at: Timestamp,
     ) -> Result<(), Error> {
-        self.write(move |transaction| {
-            let (state, message, error) = match &delivery {
-                DeliveryOutcome::Sent(message) => ("sent", Some(message), None),
-                DeliveryOutcome::Retry(error) => ("waiting", None, Some(error)),
-                DeliveryOutcome::Failed(error) => ("failed", None, Some(error)),
-            };
-            let sql = "UPDATE outbox SET state = ?2, message = ?3, error = ?4, at = ?5,
-                       body = CASE ?2 WHEN 'sent' THEN '' ELSE body END WHERE n = ?1";
-            transaction.prepare_cached(sql)?.execute(params![part.0, state, message, error, at.seconds()])?;
-            Ok(())
-        })
-        .await
+        let (state, message, error) = match outcome {
+            DeliveryOutcome::Sent(message) => ("sent", Some(message), None),
+            DeliveryOutcome::Retry(error) => ("waiting", None, Some(error)),
+            DeliveryOutcome::Failed(error) => ("failed", None, Some(error)),
+        };
+        let sql = "UPDATE outbox SET state = ?2, message = ?3, error = ?4, at = ?5,
+                   body = CASE ?2 WHEN 'sent' THEN '' ELSE body END WHERE n = ?1";
+        self.execute(sql, (id.0, state, message, error, at.seconds())).await?;
+        Ok(())
     }
 
     /// The delivery state of the message with a dedup key.
-    pub async fn delivery_state(&self, mark: &str) -> Result<Option<DeliveryState>, Error> {
-        let mark = mark.to_owned();
-        self.read(move |connection| {
-            let sql = "SELECT state, message FROM outbox WHERE mark = ?1";
-            let fate = |row: &Row<'_>| {
-                Ok(match (row.get::<_, String>(0)?.as_str(), row.get(1)?) {
-                    ("sent", Some(message)) => DeliveryState::Sent(message),
-                    ("waiting" | "trying", _) => DeliveryState::Pending,
-                    _ => DeliveryState::Failed,
-                })
-            };
-            Ok(connection.prepare_cached(sql)?.query_row([mark], fate).optional()?)
-        })
-        .await
+    pub async fn delivery_state(&self, dedup_key: &str) -> Result<Option<DeliveryState>, Error> {
+        let sql = "SELECT state, message FROM outbox WHERE mark = ?1";
+        let read = |row: &Row<'_>| {
+            Ok::<_, QueryError>(match (row.get::<_, String>(0)?.as_str(), row.get(1)?) {
+                ("sent", Some(message)) => DeliveryState::Sent(message),
+                ("waiting" | "trying", _) => DeliveryState::Pending,
+                _ => DeliveryState::Failed,
+            })
+        };
+        self.first(sql, (dedup_key.to_owned(),), read).await
     }
 }
 

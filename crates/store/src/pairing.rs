@@ -3,12 +3,13 @@
 //! concurrently.
 
 use hermes_types::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, Row, Transaction, params};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::error::{Error, QueryError};
+use crate::sql;
 use crate::store::Store;
 
 /// Without characters that look alike.
@@ -108,46 +109,36 @@ impl Store {
     }
 
     pub async fn is_paired(&self, platform: &str, user: &str) -> Result<bool, Error> {
-        let (platform, user) = (platform.to_owned(), user.to_owned());
-        self.read(move |connection| is_paired(connection, &platform, &user)).await
+        self.exists(FIND_PAIRING, (platform.to_owned(), user.to_owned())).await
     }
 
     /// The approved users, by platform and time of approval.
     pub async fn paired_users(&self) -> Result<Vec<PairedUser>, Error> {
-        self.read(|connection| {
-            let sql =
-                "SELECT platform, person, name, approved FROM pairings ORDER BY platform, approved, person";
-            let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([], |row| {
-                Ok(PairedUser {
-                    platform: row.get(0)?,
-                    user: row.get(1)?,
-                    name: row.get(2)?,
-                    approved: Timestamp::from_seconds(row.get(3)?),
-                })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
-        .await
+        let sql = "SELECT platform, person, name, approved FROM pairings ORDER BY platform, approved, person";
+        let read = |row: &Row<'_>| {
+            Ok::<_, QueryError>(PairedUser {
+                platform: row.get(0)?,
+                user: row.get(1)?,
+                name: row.get(2)?,
+                approved: Timestamp::from_seconds(row.get(3)?),
+            })
+        };
+        self.rows(sql, (), read).await
     }
 
     pub async fn pending_users(&self, now: Timestamp) -> Result<Vec<PendingUser>, Error> {
-        self.read(move |connection| {
-            let sql = "SELECT platform, person, name, asked, expires FROM pairing_codes WHERE expires > ?1
-                       ORDER BY platform, expires, person";
-            let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([now.seconds()], |row| {
-                Ok(PendingUser {
-                    platform: row.get(0)?,
-                    user: row.get(1)?,
-                    name: row.get(2)?,
-                    asked: Timestamp::from_seconds(row.get(3)?),
-                    expires: Timestamp::from_seconds(row.get(4)?),
-                })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
-        .await
+        let sql = "SELECT platform, person, name, asked, expires FROM pairing_codes WHERE expires > ?1
+                   ORDER BY platform, expires, person";
+        let read = |row: &Row<'_>| {
+            Ok::<_, QueryError>(PendingUser {
+                platform: row.get(0)?,
+                user: row.get(1)?,
+                name: row.get(2)?,
+                asked: Timestamp::from_seconds(row.get(3)?),
+                expires: Timestamp::from_seconds(row.get(4)?),
+            })
+        };
+        self.rows(sql, (now.seconds(),), read).await
     }
 
     /// Revokes the access of a user. Returns whether the user had access.
@@ -183,7 +174,7 @@ fn request_code(
     name: &str,
     now: u64,
 ) -> Result<CodeResponse, QueryError> {
-    if is_paired(transaction, platform, user)? {
+    if transaction.prepare_cached(FIND_PAIRING)?.exists(params![platform, user])? {
         return Ok(CodeResponse::AlreadyPaired);
     }
     if let Some(until) = locked_until(transaction, platform, now)? {
@@ -192,9 +183,8 @@ fn request_code(
     let sql = "DELETE FROM pairing_codes WHERE platform = ?1 AND max(asked, expires) + ?3 <= ?2";
     transaction.execute(sql, params![platform, now, CODE_INTERVAL_SECS])?;
     let sql = "SELECT asked, expires FROM pairing_codes WHERE platform = ?1 AND person = ?2";
-    let before: Option<(u64, u64)> = transaction
-        .query_row(sql, params![platform, user], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
+    let read = |row: &Row<'_>| Ok::<(u64, u64), QueryError>((row.get(0)?, row.get(1)?));
+    let before = sql::first(transaction, sql, params![platform, user], read)?;
     let expires = match before {
         // A repeated request does not extend the time for which a slot is taken.
         Some((asked, expires)) if expires > now && asked + CODE_INTERVAL_SECS <= now => expires,
@@ -205,28 +195,21 @@ fn request_code(
         let sql = format!("SELECT count(*) FROM pairing_codes WHERE platform = ?1 AND {condition}");
         Ok(transaction.query_row(&sql, params![platform, now], |row| row.get(0))?)
     };
+    let save = |salt: &[u8], hash: &[u8], expires: u64| {
+        let sql = "INSERT OR REPLACE INTO pairing_codes (platform, person, name, salt, hash, asked, expires)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        sql::execute(transaction, sql, params![platform, user, name, salt, hash, now, expires])
+    };
     if before.is_none() && count("expires > ?2")? >= MAX_PENDING {
         if count("expires <= ?2")? >= MAX_REJECTED {
             return Ok(CodeResponse::TooSoon);
         }
-        save_request(transaction, (platform, user, name), (&[], &[]), (now, now))?;
+        save(&[], &[], now)?;
         return Ok(CodeResponse::TooManyPending);
     }
     let (code, salt) = new_code()?;
-    save_request(transaction, (platform, user, name), (&salt, &hash(&salt, &code)), (now, expires))?;
+    save(&salt, &hash(&salt, &code), expires)?;
     Ok(CodeResponse::Code { code, expires: Timestamp::from_seconds(expires) })
-}
-
-fn save_request(
-    transaction: &Transaction<'_>,
-    (platform, user, name): (&str, &str, &str),
-    (salt, hash): (&[u8], &[u8]),
-    (asked, expires): (u64, u64),
-) -> Result<(), QueryError> {
-    let sql = "INSERT OR REPLACE INTO pairing_codes (platform, person, name, salt, hash, asked, expires)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    transaction.execute(sql, params![platform, user, name, salt, hash, asked, expires])?;
-    Ok(())
 }
 
 fn approve(
@@ -258,17 +241,13 @@ fn find_by_code(
     now: u64,
 ) -> Result<Option<(String, String)>, QueryError> {
     let sql = "SELECT person, name, salt, hash FROM pairing_codes WHERE platform = ?1 AND expires > ?2";
-    let mut statement = transaction.prepare_cached(sql)?;
-    let mut rows = statement.query(params![platform, now])?;
-    let mut owner = None;
-    while let Some(row) = rows.next()? {
-        let (salt, kept): (Vec<u8>, Vec<u8>) = (row.get(2)?, row.get(3)?);
-        let waits = (row.get(0)?, row.get(1)?);
-        if bool::from(hash(&salt, code).as_slice().ct_eq(kept.as_slice())) {
-            owner = Some(waits);
-        }
-    }
-    Ok(owner)
+    let read = |row: &Row<'_>| {
+        let (salt, stored): (Vec<u8>, Vec<u8>) = (row.get(2)?, row.get(3)?);
+        let is_owner = bool::from(hash(&salt, code).as_slice().ct_eq(stored.as_slice()));
+        Ok::<_, QueryError>((is_owner, (row.get(0)?, row.get(1)?)))
+    };
+    let pending = sql::rows(transaction, sql, params![platform, now], read)?;
+    Ok(pending.into_iter().rfind(|(is_owner, _)| *is_owner).map(|(_, user)| user))
 }
 
 fn count_wrong_code(
@@ -290,23 +269,17 @@ fn count_wrong_code(
 
 fn locked_until(connection: &Connection, platform: &str, now: u64) -> Result<Option<Timestamp>, QueryError> {
     let sql = "SELECT locked_until FROM pairing_faults WHERE platform = ?1 AND locked_until > ?2";
-    let until = connection.query_row(sql, params![platform, now], |row| row.get(0)).optional()?;
-    Ok(until.map(Timestamp::from_seconds))
+    sql::first(connection, sql, params![platform, now], |row| row.get(0).map(Timestamp::from_seconds))
 }
 
-fn is_paired(connection: &Connection, platform: &str, user: &str) -> Result<bool, QueryError> {
-    let sql = "SELECT 1 FROM pairings WHERE platform = ?1 AND person = ?2";
-    Ok(connection.prepare_cached(sql)?.exists(params![platform, user])?)
-}
+const FIND_PAIRING: &str = "SELECT 1 FROM pairings WHERE platform = ?1 AND person = ?2";
 
-fn new_code() -> Result<(String, [u8; 16]), Error> {
-    let mut chance = [0; CODE_LENGTH + 16];
-    getrandom::fill(&mut chance).map_err(|error| Error::NoRandom(error.to_string()))?;
-    let (letters, rest) = chance.split_at(CODE_LENGTH);
-    let letter = |byte: &u8| CODE_ALPHABET.get(usize::from(byte % 32)).copied().map(char::from);
-    let mut salt = [0; 16];
-    salt.copy_from_slice(rest);
-    Ok((letters.iter().filter_map(letter).collect(), salt))
+fn new_code() -> Result<(String, Vec<u8>), Error> {
+    let mut random = [0; CODE_LENGTH + 16];
+    getrandom::fill(&mut random).map_err(|error| Error::NoRandom(error.to_string()))?;
+    let (salt, digits) = random.split_at(16);
+    let digit = |byte: &u8| CODE_ALPHABET.get(usize::from(byte % 32)).copied().map(char::from);
+    Ok((digits.iter().filter_map(digit).collect(), salt.to_vec()))
 }
 
 fn hash(salt: &[u8], code: &str) -> [u8; 32] {

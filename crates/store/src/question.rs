@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::error::{Error, QueryError};
 use crate::message::check_size;
 use crate::session::{self, SessionId};
+use crate::sql;
 use crate::store::Store;
 use crate::turn::TurnId;
 
@@ -89,38 +90,29 @@ impl Store {
         self.read(move |connection| get(connection, &id)).await
     }
 
-    /// The questions whose ids start with `beginning`, newest first.
-    pub async fn questions_by_prefix(&self, beginning: &str) -> Result<Vec<QuestionRow>, Error> {
-        let beginning = beginning.to_owned();
-        self.read(move |connection| {
-            let sql = format!(
-                "{SELECT} WHERE substr(q.id, 1, length(?1)) = ?1 ORDER BY q.created DESC, q.id LIMIT {MAX_ROWS}"
-            );
-            if beginning.is_empty() { Ok(Vec::new()) } else { select(connection, &sql, params![beginning]) }
-        })
-        .await
+    /// The questions whose ids start with `prefix`, newest first.
+    pub async fn questions_by_prefix(&self, prefix: &str) -> Result<Vec<QuestionRow>, Error> {
+        if prefix.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = format!(
+            "{SELECT} WHERE substr(q.id, 1, length(?1)) = ?1 ORDER BY q.created DESC, q.id LIMIT {MAX_ROWS}"
+        );
+        self.rows(sql, (prefix.to_owned(),), read_row).await
     }
 
     /// The open questions, oldest first.
     pub async fn open_questions(&self, now: Timestamp) -> Result<Vec<QuestionRow>, Error> {
-        self.read(move |connection| {
-            let sql = format!(
-                "{SELECT} WHERE q.state = 'open' AND q.expires > ?1 ORDER BY q.created, q.id LIMIT {MAX_ROWS}"
-            );
-            select(connection, &sql, params![now.seconds()])
-        })
-        .await
+        let sql = format!(
+            "{SELECT} WHERE q.state = 'open' AND q.expires > ?1 ORDER BY q.created, q.id LIMIT {MAX_ROWS}"
+        );
+        self.rows(sql, (now.seconds(),), read_row).await
     }
 
     /// All questions of a session, oldest first. A resumed turn finds its answers here.
     pub async fn session_questions(&self, session: &SessionId) -> Result<Vec<QuestionRow>, Error> {
-        let session = session.clone();
-        self.read(move |connection| {
-            let n = session::row_number(connection, &session)?;
-            let sql = format!("{SELECT} WHERE q.session = ?1 ORDER BY q.created, q.id LIMIT {MAX_ROWS}");
-            select(connection, &sql, params![n])
-        })
-        .await
+        let sql = format!("{SELECT} WHERE q.session = ?1 ORDER BY q.created, q.id LIMIT {MAX_ROWS}");
+        self.read_session(session, move |connection, n| sql::rows(connection, &sql, [n], read_row)).await
     }
 
     /// Records an answer, if the person is an approver and the question is open.
@@ -148,26 +140,17 @@ impl Store {
             // Write transactions are exclusive, so no other answer can come in between.
             let sql = "UPDATE questions SET state = 'answered', decided = ?2, decided_by = ?3, choice = ?4, reason = ?5
                        WHERE id = ?1 AND state = 'open'";
-            let counts = transaction.prepare_cached(sql)?.execute(params![
-                id,
-                answer.at.seconds(),
-                answer.by.as_str(),
-                choice,
-                reason
-            ])?;
-            if counts == 1 { Ok(AnswerResult::Accepted) } else { Ok(AnswerResult::TooLate(question.state)) }
+            let (at, by) = (answer.at.seconds(), answer.by.as_str());
+            sql::execute(transaction, sql, params![id, at, by, choice, reason])?;
+            Ok(AnswerResult::Accepted)
         })
         .await
     }
 
     /// Marks an answer as used. Only one caller succeeds, even across restarts.
     pub async fn consume_answer(&self, id: &str, at: Timestamp) -> Result<bool, Error> {
-        let id = id.to_owned();
-        self.write(move |transaction| {
-            let sql = "UPDATE questions SET used = ?2 WHERE id = ?1 AND state = 'answered' AND used IS NULL";
-            Ok(transaction.prepare_cached(sql)?.execute(params![id, at.seconds()])? == 1)
-        })
-        .await
+        let sql = "UPDATE questions SET used = ?2 WHERE id = ?1 AND state = 'answered' AND used IS NULL";
+        Ok(self.execute(sql, (id.to_owned(), at.seconds())).await? == 1)
     }
 
     /// Withdraws a question. Returns its final state; an earlier answer stands. `None` if it does
@@ -215,64 +198,40 @@ const SELECT: &str =
     q.decided, q.decided_by, q.choice, q.reason, q.used FROM questions q LEFT JOIN sessions s ON s.n = q.session";
 
 fn insert(connection: &Connection, question: &NewQuestion) -> Result<(), QueryError> {
-    let session = match &question.waiting_call {
-        Some(asked) => Some(session::row_number(connection, &asked.session)?),
-        None => None,
-    };
+    let call = question.waiting_call.as_ref();
+    let session = call.map(|call| session::row_number(connection, &call.session)).transpose()?;
     let (stored, shown) = (question.stored.to_string(), question.shown.to_string());
     let approvers: Value = question.approvers.iter().map(Person::as_str).collect();
     check_size("a question", stored.len() + shown.len())?;
     let sql =
         "INSERT INTO questions (id, session, key, turn, call, stored, shown, approvers, created, expires)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    let inserted = connection.prepare_cached(sql)?.execute(params![
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
+    let values = params![
         question.id,
         session,
         question.key.as_str(),
-        question.waiting_call.as_ref().map(|asked| asked.turn.number()),
-        question.waiting_call.as_ref().map(|asked| asked.call.as_str()),
+        call.map(|call| call.turn.number()),
+        call.map(|call| call.call.as_str()),
         stored,
         shown,
         approvers.to_string(),
         question.created.seconds(),
         question.expires.seconds(),
-    ]);
-    match inserted {
-        Err(error) if QueryError::is_constraint_violation(&error) => {
-            Err(Error::DuplicateQuestion(question.id.clone()).into())
-        }
-        inserted => {
-            inserted?;
-            Ok(())
-        }
+    ];
+    if sql::execute(connection, sql, values)? == 0 {
+        return Err(Error::DuplicateQuestion(question.id.clone()).into());
     }
+    Ok(())
 }
 
 fn set_state(connection: &Connection, id: &str, state: &str, at: Timestamp) -> Result<(), QueryError> {
     let sql = "UPDATE questions SET state = ?2, decided = ?3 WHERE id = ?1 AND state = 'open'";
-    connection.prepare_cached(sql)?.execute(params![id, state, at.seconds()])?;
+    sql::execute(connection, sql, params![id, state, at.seconds()])?;
     Ok(())
 }
 
 fn get(connection: &Connection, id: &str) -> Result<Option<QuestionRow>, QueryError> {
-    let sql = format!("{SELECT} WHERE q.id = ?1");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([id])?;
-    rows.next()?.map(read_row).transpose()
-}
-
-fn select(
-    connection: &Connection,
-    sql: &str,
-    values: impl rusqlite::Params,
-) -> Result<Vec<QuestionRow>, QueryError> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(values)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read_row(row)?);
-    }
-    Ok(found)
+    sql::first(connection, &format!("{SELECT} WHERE q.id = ?1"), [id], read_row)
 }
 
 fn read_row(row: &Row<'_>) -> Result<QuestionRow, QueryError> {

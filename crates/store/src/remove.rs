@@ -10,12 +10,13 @@ use rusqlite::{Connection, params};
 
 use crate::error::{Error, QueryError};
 use crate::session::{self, SessionId, SessionRow};
+use crate::sql;
 use crate::store::Store;
 use crate::turn;
 use crate::worker_lock::{TurnOwner, WorkerLock};
 
 /// Removed per transaction, so that other writers get their turn.
-const SESSIONS_PER_BATCH: usize = 16;
+const SESSIONS_PER_BATCH: u32 = 16;
 /// Pages freed per transaction.
 const PAGES_PER_BATCH: u32 = 512;
 /// Pages of the search index merged per transaction.
@@ -35,21 +36,13 @@ impl Store {
     /// Removes a session with its messages and delegates. Returns the number of sessions. A session
     /// with a live turn cannot be removed.
     pub async fn remove_session(&self, id: &SessionId) -> Result<usize, Error> {
-        let (id, presence) = (id.clone(), self.worker_lock());
-        self.write(move |transaction| {
-            let n = session::row_number(transaction, &id)?;
-            remove_tree(transaction, &presence, n)
-        })
-        .await
+        let lock = self.worker_lock();
+        self.write_session(id, move |transaction, n| remove_tree(transaction, &lock, n)).await
     }
 
     pub async fn prunable(&self, before: Timestamp) -> Result<Vec<SessionId>, Error> {
-        self.read(move |connection| {
-            let mut found = Vec::new();
-            for n in prunable(connection, before, i64::MAX)? {
-                found.push(session::id_of_row(connection, n)?);
-            }
-            Ok(found)
+        self.rows(select_prunable("id"), (before.seconds(), i64::MAX), |row| {
+            row.get::<_, String>(0).map(SessionId::new)
         })
         .await
     }
@@ -57,10 +50,7 @@ impl Store {
     /// The sessions without activity since `before` that have not ended. Chat sessions end in no
     /// other way unless a user continues them.
     pub async fn idle_sessions(&self, before: Timestamp) -> Result<Vec<SessionRow>, Error> {
-        self.read(move |connection| {
-            session::select_where(connection, IDLE_CONDITION, params![before.seconds()])
-        })
-        .await
+        self.rows(session::select_where(IDLE_CONDITION), (before.seconds(),), session::read_row).await
     }
 
     /// Ends a session without activity since `before`, so that it can be pruned.
@@ -75,11 +65,7 @@ impl Store {
             let sql = format!(
                 "UPDATE sessions AS s SET ended = ?2, end_reason = 'old' WHERE {IDLE_CONDITION} AND s.id = ?3"
             );
-            transaction.prepare_cached(&sql)?.execute(params![
-                before.seconds(),
-                at.seconds(),
-                id.as_str()
-            ])?;
+            sql::execute(transaction, &sql, params![before.seconds(), at.seconds(), id.as_str()])?;
             Ok(())
         })
         .await
@@ -92,15 +78,13 @@ impl Store {
         let size = self.size();
         let mut pruned = PruneResult::default();
         loop {
-            let presence = self.worker_lock();
+            let lock = self.worker_lock();
             let removed = self
                 .write(move |transaction| {
-                    let mut removed = 0;
-                    for n in prunable(transaction, before, i64::try_from(SESSIONS_PER_BATCH).unwrap_or(1))? {
-                        // An older session of the batch may have removed it as a delegate.
-                        removed += remove_tree(transaction, &presence, n)?;
-                    }
-                    Ok(removed)
+                    let values = params![before.seconds(), SESSIONS_PER_BATCH];
+                    let batch = sql::rows(transaction, &select_prunable("n"), values, |row| row.get(0))?;
+                    // An older session of the batch may have removed a later one as a delegate.
+                    batch.into_iter().map(|n| remove_tree(transaction, &lock, n)).sum::<Result<usize, _>>()
                 })
                 .await?;
             if removed == 0 {
@@ -152,7 +136,7 @@ impl Store {
 fn merge_index(connection: &Connection, index: &str, amount: i64) -> Result<bool, QueryError> {
     let before = connection.total_changes();
     let sql = format!("INSERT INTO {index} ({index}, rank) VALUES ('merge', ?1)");
-    connection.prepare_cached(&sql)?.execute([amount])?;
+    sql::execute(connection, &sql, [amount])?;
     // SQLite documentation: fewer than two changes mean that nothing was left to merge.
     Ok(connection.total_changes().saturating_sub(before) >= 2)
 }
@@ -162,30 +146,28 @@ fn delete_settled(connection: &Connection, before: Timestamp) -> Result<(), Quer
     let questions = "DELETE FROM questions WHERE session IS NULL AND expires < ?1 AND created < ?1";
     let grants = "DELETE FROM grants WHERE revoked_at < ?1";
     for sql in [questions, grants] {
-        connection.prepare_cached(sql)?.execute([before.seconds()])?;
+        sql::execute(connection, sql, [before.seconds()])?;
     }
     Ok(())
 }
 
-/// Ended sessions started before `before`, oldest first.
-fn prunable(connection: &Connection, before: Timestamp, limit: i64) -> Result<Vec<i64>, QueryError> {
-    let sql = "SELECT n FROM sessions WHERE ended IS NOT NULL AND started < ?1
-               AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.n AND turns.ended IS NULL)
-               ORDER BY started, n LIMIT ?2";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(params![before.seconds(), limit], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// Selects a column of ended sessions started before `?1`, oldest first, at most `?2`.
+fn select_prunable(column: &str) -> String {
+    format!(
+        "SELECT {column} FROM sessions WHERE ended IS NOT NULL AND started < ?1
+         AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.n AND turns.ended IS NULL)
+         ORDER BY started, n LIMIT ?2"
+    )
 }
 
-fn remove_tree(connection: &Connection, presence: &WorkerLock, n: i64) -> Result<usize, QueryError> {
+fn remove_tree(connection: &Connection, lock: &WorkerLock, n: i64) -> Result<usize, QueryError> {
     let sql = "WITH RECURSIVE family (n) AS (
                    SELECT n FROM sessions WHERE n = ?1
                    UNION SELECT c.n FROM sessions c JOIN family ON c.parent = family.n WHERE c.lineage = 'delegate')
                SELECT n FROM family";
-    let mut statement = connection.prepare_cached(sql)?;
-    let family: Vec<i64> = statement.query_map([n], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let family: Vec<i64> = sql::rows(connection, sql, [n], |row| row.get(0))?;
     for member in &family {
-        if let Some(open) = turn::find_open(connection, presence, *member)?
+        if let Some(open) = turn::find_open(connection, lock, *member)?
             && open.owner != TurnOwner::Exited
         {
             return Err(Error::TurnInProgress(open.session.as_str().to_owned()).into());
@@ -193,9 +175,9 @@ fn remove_tree(connection: &Connection, presence: &WorkerLock, n: i64) -> Result
         for index in ["words", "pairs"] {
             let sql =
                 format!("DELETE FROM {index} WHERE rowid IN (SELECT id FROM messages WHERE session = ?1)");
-            connection.prepare_cached(&sql)?.execute([member])?;
+            sql::execute(connection, &sql, [member])?;
         }
-        connection.prepare_cached("DELETE FROM sessions WHERE n = ?1")?.execute([member])?;
+        sql::execute(connection, "DELETE FROM sessions WHERE n = ?1", [member])?;
     }
     Ok(family.len())
 }

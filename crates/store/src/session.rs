@@ -5,17 +5,17 @@ pub(crate) mod title;
 use std::fmt;
 
 use hermes_types::{Person, SessionKey, Timestamp, Usage};
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, QueryError};
 use crate::message::{Checksum, check_size};
 use crate::spending::CostStatus;
+use crate::sql::{self, keyword_column};
 use crate::store::Store;
 
 /// Sources of internal sessions, which are excluded from lists and searches.
-pub const HIDDEN_SOURCES: [&str; 2] = ["subagent", "tool"];
+pub(crate) const HIDDEN_SOURCES: [&str; 2] = ["subagent", "tool"];
 const MAX_PAGE: usize = 1_000;
 
 /// A session id: its UTC start time and six random hex digits, as in `20261115_190500_3fa91c`.
@@ -66,7 +66,7 @@ pub enum Lineage {
 }
 
 impl Lineage {
-    pub(crate) fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Continuation => "continuation",
             Self::Branch => "branch",
@@ -75,22 +75,7 @@ impl Lineage {
     }
 }
 
-impl FromSql for Lineage {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        match value.as_str()? {
-            "continuation" => Ok(Self::Continuation),
-            "branch" => Ok(Self::Branch),
-            "delegate" => Ok(Self::Delegate),
-            _ => Err(FromSqlError::InvalidType),
-        }
-    }
-}
-
-impl ToSql for Lineage {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.as_str().into())
-    }
-}
+keyword_column!(Lineage);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
@@ -109,7 +94,7 @@ pub struct NewSession {
     pub model: String,
     pub provider: String,
     /// Sent before the first message, unchanged in every request.
-    pub prompt: Prompt,
+    pub prompt: SessionPrompt,
     /// The initial working directory.
     pub cwd: Option<String>,
     pub parent: Option<Parent>,
@@ -117,7 +102,7 @@ pub struct NewSession {
 
 /// The system prompt and tool list. Any changed byte invalidates the provider's prompt cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Prompt {
+pub struct SessionPrompt {
     pub text: String,
     /// The serialized tool list.
     pub tools: String,
@@ -204,40 +189,48 @@ pub enum TitleConflict {
 }
 
 impl Store {
+    /// Runs `work` in one transaction with the row number of a session.
+    pub(crate) async fn write_session<T: Send + 'static>(
+        &self,
+        id: &SessionId,
+        work: impl FnOnce(&Transaction<'_>, i64) -> Result<T, QueryError> + Send + 'static,
+    ) -> Result<T, Error> {
+        let id = id.clone();
+        self.write(move |transaction| work(transaction, row_number(transaction, &id)?)).await
+    }
+
+    /// Runs `work` on a reading connection with the row number of a session.
+    pub(crate) async fn read_session<T: Send + 'static>(
+        &self,
+        id: &SessionId,
+        work: impl FnOnce(&Connection, i64) -> Result<T, QueryError> + Send + 'static,
+    ) -> Result<T, Error> {
+        let id = id.clone();
+        self.read(move |connection| work(connection, row_number(connection, &id)?)).await
+    }
+
     pub async fn create_session(&self, new: NewSession, at: Timestamp) -> Result<SessionId, Error> {
-        self.write(move |transaction| Ok(create(transaction, &new, at)?.1)).await
+        self.write(move |transaction| create(transaction, &new, at)).await
     }
 
     pub async fn session(&self, id: &SessionId) -> Result<SessionRow, Error> {
-        let id = id.clone();
-        self.read(move |connection| get(connection, &id)).await
+        self.read_session(id, by_row).await
     }
 
-    pub async fn session_prompt(&self, id: &SessionId) -> Result<Prompt, Error> {
-        let id = id.clone();
-        self.read(move |connection| {
-            let n = row_number(connection, &id)?;
-            prompt(connection, n)
-        })
-        .await
+    pub async fn session_prompt(&self, id: &SessionId) -> Result<SessionPrompt, Error> {
+        self.read_session(id, prompt).await
     }
 
     /// Replaces the prompt after the owner changed the model or the tools.
-    pub async fn set_prompt(&self, id: &SessionId, prompt: Prompt) -> Result<(), Error> {
-        let id = id.clone();
-        self.write(move |transaction| {
-            let n = row_number(transaction, &id)?;
-            save_prompt(transaction, n, &prompt)
-        })
-        .await
+    pub async fn set_prompt(&self, id: &SessionId, prompt: SessionPrompt) -> Result<(), Error> {
+        self.write_session(id, move |transaction, n| save_prompt(transaction, n, &prompt)).await
     }
 
     pub async fn set_model(&self, id: &SessionId, provider: &str, model: &str) -> Result<(), Error> {
-        let (id, provider, model) = (id.clone(), provider.to_owned(), model.to_owned());
-        self.write(move |transaction| {
+        let (provider, model) = (provider.to_owned(), model.to_owned());
+        self.write_session(id, move |transaction, n| {
             let sql = "UPDATE sessions SET provider = ?2, model = ?3 WHERE n = ?1";
-            let n = row_number(transaction, &id)?;
-            transaction.prepare_cached(sql)?.execute(params![n, provider, model])?;
+            sql::execute(transaction, sql, params![n, provider, model])?;
             Ok(())
         })
         .await
@@ -248,68 +241,59 @@ impl Store {
         &self,
         id: &SessionId,
         title: &str,
-        clash: TitleConflict,
+        on_conflict: TitleConflict,
     ) -> Result<String, Error> {
-        let (id, title) = (id.clone(), title.to_owned());
-        self.write(move |transaction| {
-            let n = row_number(transaction, &id)?;
-            title::set(transaction, n, &title, clash)
-        })
-        .await
+        let title = title.to_owned();
+        self.write_session(id, move |transaction, n| title::set(transaction, n, &title, on_conflict)).await
     }
 
     /// Ends a session. One that has ended stays unchanged.
     pub async fn end_session(&self, id: &SessionId, reason: &str, at: Timestamp) -> Result<(), Error> {
-        let (id, reason) = (id.clone(), reason.to_owned());
-        self.write(move |transaction| {
-            let n = row_number(transaction, &id)?;
-            end(transaction, n, &reason, at)
+        let reason = reason.to_owned();
+        self.write_session(id, move |transaction, n| {
+            let sql = "UPDATE sessions SET ended = ?2, end_reason = ?3 WHERE n = ?1 AND ended IS NULL";
+            sql::execute(transaction, sql, params![n, at.seconds(), reason])?;
+            Ok(())
         })
         .await
     }
 
     /// Reopens an ended session.
     pub async fn reopen_session(&self, id: &SessionId) -> Result<(), Error> {
-        let id = id.clone();
-        self.write(move |transaction| {
-            let n = row_number(transaction, &id)?;
+        self.write_session(id, |transaction, n| {
             let sql = "UPDATE sessions SET ended = NULL, end_reason = NULL WHERE n = ?1";
-            transaction.prepare_cached(sql)?.execute([n])?;
+            sql::execute(transaction, sql, [n])?;
             Ok(())
         })
         .await
     }
 
     /// A page of sessions, last used first.
-    pub async fn sessions(&self, reader: &Viewer, listing: SessionQuery) -> Result<Vec<SessionRow>, Error> {
-        let reader = reader.clone();
-        self.read(move |connection| list(connection, &reader, &listing)).await
+    pub async fn sessions(&self, viewer: &Viewer, query: SessionQuery) -> Result<Vec<SessionRow>, Error> {
+        let viewer = viewer.clone();
+        self.read(move |connection| list(connection, &viewer, &query)).await
     }
 
     /// The newest session of a key that has not ended, where a chat resumes after a restart.
     pub async fn current_session(&self, key: &SessionKey) -> Result<Option<SessionRow>, Error> {
-        let key = key.clone();
-        self.read(move |connection| {
-            let sql = format!(
-                "{SELECT} WHERE s.key = ?1 AND s.ended IS NULL AND s.lineage IS NOT 'delegate'
-                 ORDER BY s.n DESC LIMIT 1"
-            );
-            Ok(connection.prepare_cached(&sql)?.query_row([key.as_str()], read_session).optional()?)
-        })
-        .await
+        let sql = format!(
+            "{SELECT} WHERE s.key = ?1 AND s.ended IS NULL AND s.lineage IS NOT 'delegate'
+             ORDER BY s.n DESC LIMIT 1"
+        );
+        self.first(sql, (key.as_str().to_owned(),), read_row).await
     }
 
     /// Finds a session by id, id prefix, title, or `last`.
-    pub async fn find_session(&self, reader: &Viewer, word: &str) -> Result<SessionRow, Error> {
-        let (reader, word) = (reader.clone(), word.to_owned());
-        self.read(move |connection| by_row(connection, find_row(connection, &reader, &word)?)).await
+    pub async fn find_session(&self, viewer: &Viewer, word: &str) -> Result<SessionRow, Error> {
+        let (viewer, word) = (viewer.clone(), word.to_owned());
+        self.read(move |connection| by_row(connection, find_row(connection, &viewer, &word)?)).await
     }
 
     /// Finds a session like [`Store::find_session`] and follows its continuations to the last one.
-    pub async fn resolve_session(&self, reader: &Viewer, word: &str) -> Result<SessionRow, Error> {
-        let (reader, word) = (reader.clone(), word.to_owned());
+    pub async fn resolve_session(&self, viewer: &Viewer, word: &str) -> Result<SessionRow, Error> {
+        let (viewer, word) = (viewer.clone(), word.to_owned());
         self.read(move |connection| {
-            let n = find_row(connection, &reader, &word)?;
+            let n = find_row(connection, &viewer, &word)?;
             by_row(connection, last_continuation(connection, n)?)
         })
         .await
@@ -322,7 +306,7 @@ const SELECT: &str = "SELECT s.id, s.key, s.source, s.person, s.model, s.provide
     s.output, s.reasoning, s.cost, s.cost_status, s.archived
     FROM sessions s LEFT JOIN sessions p ON p.n = s.parent";
 
-fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let seconds = |at: usize| row.get::<_, u64>(at).map(Timestamp::from_seconds);
     Ok(SessionRow {
         id: SessionId(row.get(0)?),
@@ -354,130 +338,97 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     })
 }
 
-/// The sessions `s` that meet a condition.
-pub(crate) fn select_where(
-    connection: &Connection,
-    condition: &str,
-    values: &[&dyn ToSql],
-) -> Result<Vec<SessionRow>, QueryError> {
-    let mut statement = connection.prepare_cached(&format!("{SELECT} WHERE {condition}"))?;
-    Ok(statement.query_map(values, read_session)?.collect::<Result<_, _>>()?)
-}
-
-pub(crate) fn get(connection: &Connection, id: &SessionId) -> Result<SessionRow, QueryError> {
-    let sql = format!("{SELECT} WHERE s.id = ?1");
-    let found = connection.prepare_cached(&sql)?.query_row([id.as_str()], read_session).optional()?;
-    found.ok_or_else(|| Error::NoSession(id.0.clone()).into())
+/// The sessions `s` that meet a condition with one value.
+pub(crate) fn select_where(condition: &str) -> String {
+    format!("{SELECT} WHERE {condition}")
 }
 
 fn by_row(connection: &Connection, n: i64) -> Result<SessionRow, QueryError> {
     let sql = format!("{SELECT} WHERE s.n = ?1");
-    Ok(connection.prepare_cached(&sql)?.query_row([n], read_session)?)
+    Ok(connection.prepare_cached(&sql)?.query_row([n], read_row)?)
 }
 
 pub(crate) fn row_number(connection: &Connection, id: &SessionId) -> Result<i64, QueryError> {
-    let sql = "SELECT n FROM sessions WHERE id = ?1";
-    let found = connection.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0)).optional()?;
+    let found = sql::first(connection, "SELECT n FROM sessions WHERE id = ?1", [&id.0], |row| row.get(0))?;
     found.ok_or_else(|| Error::NoSession(id.0.clone()).into())
 }
 
-pub(crate) fn id_of_row(connection: &Connection, n: i64) -> Result<SessionId, QueryError> {
-    let sql = "SELECT id FROM sessions WHERE n = ?1";
-    Ok(SessionId(connection.prepare_cached(sql)?.query_row([n], |row| row.get(0))?))
-}
-
-pub(crate) fn create(
-    connection: &Connection,
-    new: &NewSession,
-    at: Timestamp,
-) -> Result<(i64, SessionId), QueryError> {
-    let parent = match &new.parent {
-        Some(parent) => Some(row_number(connection, &parent.session)?),
-        None => None,
-    };
+fn create(connection: &Connection, new: &NewSession, at: Timestamp) -> Result<SessionId, QueryError> {
+    let parent = new.parent.as_ref();
+    let parent_row = parent.map(|parent| row_number(connection, &parent.session)).transpose()?;
     let id = SessionId::generate(at)?;
     let sql = "INSERT INTO sessions (id, key, source, person, model, provider, parent, lineage, cwd, started, touched)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10) ON CONFLICT (id) DO NOTHING";
-    let made = connection.prepare_cached(sql)?.execute(params![
+    let values = params![
         id.as_str(),
         new.key.as_str(),
         new.source,
         new.person.as_str(),
         new.model,
         new.provider,
-        parent,
-        new.parent.as_ref().map(|parent| parent.lineage),
+        parent_row,
+        parent.map(|parent| parent.lineage),
         new.cwd,
         at.seconds(),
-    ])?;
-    if made == 0 {
+    ];
+    if sql::execute(connection, sql, values)? == 0 {
         // The id is taken: sixteen million ids per second. Try another one.
         return create(connection, new, at);
     }
-    let n = connection.last_insert_rowid();
-    save_prompt(connection, n, &new.prompt)?;
-    Ok((n, id))
+    save_prompt(connection, connection.last_insert_rowid(), &new.prompt)?;
+    Ok(id)
 }
 
-pub(crate) fn prompt(connection: &Connection, n: i64) -> Result<Prompt, QueryError> {
+fn prompt(connection: &Connection, n: i64) -> Result<SessionPrompt, QueryError> {
     let sql = "SELECT prompt, tools, sum FROM prompts WHERE session = ?1";
-    let read = |row: &Row<'_>| Ok((Prompt { text: row.get(0)?, tools: row.get(1)? }, row.get(2)?));
-    let found: Option<(Prompt, i64)> = connection.prepare_cached(sql)?.query_row([n], read).optional()?;
-    let (prompt, sum) = found.ok_or_else(|| QueryError::Corrupt("a session has no prompt".to_owned()))?;
-    if prompt.sum() != sum {
-        return Err(QueryError::Corrupt("the checksum of a prompt does not match".to_owned()));
+    let read = |row: &Row<'_>| {
+        Ok::<_, QueryError>((SessionPrompt { text: row.get(0)?, tools: row.get(1)? }, row.get::<_, i64>(2)?))
+    };
+    match sql::first(connection, sql, [n], read)? {
+        Some((prompt, sum)) if prompt.sum() == sum => Ok(prompt),
+        Some(_) => Err(QueryError::Corrupt("the checksum of a prompt does not match".to_owned())),
+        None => Err(QueryError::Corrupt("a session has no prompt".to_owned())),
     }
-    Ok(prompt)
 }
 
-fn save_prompt(connection: &Connection, n: i64, prompt: &Prompt) -> Result<(), QueryError> {
+fn save_prompt(connection: &Connection, n: i64, prompt: &SessionPrompt) -> Result<(), QueryError> {
     check_size("a prompt", prompt.text.len() + prompt.tools.len())?;
     let sql = "INSERT INTO prompts (session, prompt, tools, sum) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (session) DO UPDATE SET prompt = ?2, tools = ?3, sum = ?4";
-    connection.prepare_cached(sql)?.execute(params![n, prompt.text, prompt.tools, prompt.sum()])?;
+    sql::execute(connection, sql, params![n, prompt.text, prompt.tools, prompt.sum()])?;
     Ok(())
 }
 
-impl Prompt {
+impl SessionPrompt {
     fn sum(&self) -> i64 {
         Checksum::default().with(&self.text).with(&self.tools).value()
     }
 }
 
-pub(crate) fn end(connection: &Connection, n: i64, reason: &str, at: Timestamp) -> Result<(), QueryError> {
-    let sql = "UPDATE sessions SET ended = ?2, end_reason = ?3 WHERE n = ?1 AND ended IS NULL";
-    connection.prepare_cached(sql)?.execute(params![n, at.seconds(), reason])?;
-    Ok(())
-}
-
 fn list(
     connection: &Connection,
-    reader: &Viewer,
-    listing: &SessionQuery,
+    viewer: &Viewer,
+    query: &SessionQuery,
 ) -> Result<Vec<SessionRow>, QueryError> {
-    let shelf = match listing.filter {
-        ListFilter::Current => "AND s.archived = 0",
-        ListFilter::Archived => "AND s.archived = 1",
-        ListFilter::All => "",
+    let (archived, listed) = match query.filter {
+        ListFilter::Current => ("AND s.archived = 0", listed_condition()),
+        ListFilter::Archived => ("AND s.archived = 1", listed_condition()),
+        ListFilter::All => ("", String::new()),
     };
-    let shown = if listing.filter == ListFilter::All { String::new() } else { listed_condition() };
-    let (touched, n) = match &listing.after {
+    let (touched, n) = match &query.after {
         Some(id) => {
             let sql = "SELECT touched, n FROM sessions WHERE id = ?1";
-            let found = connection.query_row(sql, [id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)));
-            found.optional()?.ok_or_else(|| Error::NoSession(id.0.clone()))?
+            let read = |row: &Row<'_>| Ok::<_, QueryError>((row.get(0)?, row.get(1)?));
+            sql::first(connection, sql, [&id.0], read)?.ok_or_else(|| Error::NoSession(id.0.clone()))?
         }
         None => (i64::MAX, i64::MAX),
     };
     let sql = format!(
         "{SELECT} WHERE (s.touched, s.n) < (?1, ?2) AND (?3 IS NULL OR s.person = ?3)
-         AND (?4 IS NULL OR s.source = ?4) {shelf} {shown} ORDER BY s.touched DESC, s.n DESC LIMIT ?5"
+         AND (?4 IS NULL OR s.source = ?4) {archived} {listed} ORDER BY s.touched DESC, s.n DESC LIMIT ?5"
     );
-    let limit = i64::try_from(listing.limit.min(MAX_PAGE)).unwrap_or_default();
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows =
-        statement.query_map(params![touched, n, reader.person(), listing.source, limit], read_session)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let limit = i64::try_from(query.limit.min(MAX_PAGE)).unwrap_or_default();
+    sql::rows(connection, &sql, params![touched, n, viewer.person(), query.source, limit], read_row)
 }
 
 /// Excludes delegates, internal sources and sessions that were continued.
@@ -489,50 +440,43 @@ fn listed_condition() -> String {
     )
 }
 
-fn find_row(connection: &Connection, reader: &Viewer, word: &str) -> Result<i64, QueryError> {
-    let person = reader.person();
-    let one = |sql: &str, value: &str| -> Result<Option<i64>, QueryError> {
-        let mut statement = connection.prepare_cached(sql)?;
-        Ok(statement.query_row(params![value, person], |row| row.get(0)).optional()?)
-    };
-    const MINE: &str = "(?2 IS NULL OR person = ?2)";
+fn find_row(connection: &Connection, viewer: &Viewer, word: &str) -> Result<i64, QueryError> {
+    let not_found = || Error::NoSession(word.to_owned());
     if word == "last" {
-        let listing = SessionQuery { limit: 1, ..SessionQuery::default() };
-        let found = list(connection, reader, &listing)?.into_iter().next();
-        return found
-            .ok_or_else(|| Error::NoSession(word.to_owned()).into())
-            .and_then(|s| row_number(connection, &s.id));
+        let query = SessionQuery { limit: 1, ..SessionQuery::default() };
+        let found = list(connection, viewer, &query)?;
+        return row_number(connection, &found.first().ok_or_else(not_found)?.id);
     }
-    if let Some(n) = one(&format!("SELECT n FROM sessions WHERE id = ?1 AND {MINE}"), word)? {
-        return Ok(n);
+    const VISIBLE: &str = "(?2 IS NULL OR person = ?2)";
+    let person = viewer.person();
+    let find = |condition: &str| -> Result<Vec<i64>, QueryError> {
+        let sql = format!("SELECT n FROM sessions WHERE {condition} AND {VISIBLE} LIMIT 100");
+        sql::rows(connection, &sql, params![word, person], |row| row.get(0))
+    };
+    if let [n] = find("id = ?1")?.as_slice() {
+        return Ok(*n);
     }
     if let Some(n) = title::find(connection, word, person)? {
         return Ok(n);
     }
     // Ids consist of digits, an underscore and hex digits, so a prefix cannot contain a pattern.
-    let is_beginning = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_');
-    if is_beginning {
-        let sql = format!("SELECT n FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' AND {MINE} LIMIT 100");
-        let mut statement = connection.prepare_cached(&sql)?;
-        let found: Vec<i64> =
-            statement.query_map(params![word, person], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        match found.as_slice() {
-            [n] => return Ok(*n),
-            [] => {}
-            several => return Err(Error::Ambiguous { word: word.to_owned(), count: several.len() }.into()),
-        }
+    let is_prefix = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_');
+    let found = if is_prefix { find("id >= ?1 AND id < ?1 || 'g'")? } else { Vec::new() };
+    match found.as_slice() {
+        [n] => Ok(*n),
+        [] => Err(not_found().into()),
+        several => Err(Error::Ambiguous { word: word.to_owned(), count: several.len() }.into()),
     }
-    Err(Error::NoSession(word.to_owned()).into())
 }
 
 /// The last session of a chain of continuations.
-pub(crate) fn last_continuation(connection: &Connection, n: i64) -> Result<i64, QueryError> {
+fn last_continuation(connection: &Connection, n: i64) -> Result<i64, QueryError> {
     let sql = "WITH RECURSIVE line (n, depth) AS (
                    VALUES (?1, 0)
                    UNION SELECT c.n, depth + 1 FROM sessions c JOIN line ON c.parent = line.n
                          WHERE c.lineage = 'continuation' AND depth < 10000)
                SELECT n FROM line ORDER BY depth DESC, n DESC LIMIT 1";
-    Ok(connection.prepare_cached(sql)?.query_row([n], |row| row.get(0))?)
+    sql::value(connection, sql, [n])
 }
 
 #[cfg(test)]

@@ -5,20 +5,18 @@
 //! resume after the last step.
 
 use hermes_types::{Call, CallId, Message, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::error::{Error, QueryError};
 use crate::history;
 use crate::inbox::{self, InboxId};
-
 use crate::message::{MessageRow, NewMessage, Seq};
 use crate::outbox::{self, NewOutboxRow};
-use crate::session::{self, SessionId};
+use crate::session::SessionId;
 use crate::spending::{self, ModelCall};
+use crate::sql;
 use crate::store::Store;
 use crate::worker_lock::{TurnOwner, WorkerLock};
-
-const MAX_ROWS: usize = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TurnId(i64);
@@ -69,26 +67,20 @@ impl Store {
         &self,
         session: &SessionId,
         opening: Vec<NewMessage>,
-        letters: Vec<InboxId>,
+        inbox: Vec<InboxId>,
         at: Timestamp,
     ) -> Result<TurnId, Error> {
-        let (session, presence) = (session.clone(), self.worker_lock());
-        self.write(move |transaction| {
-            let n = session::row_number(transaction, &session)?;
+        let (id, lock) = (session.clone(), self.worker_lock());
+        self.write_session(session, move |transaction, n| {
             let sql = "INSERT INTO turns (session, started, first_seq, holder)
-                       SELECT n, ?2, last_seq + 1, ?3 FROM sessions WHERE n = ?1";
-            let begun =
-                transaction.prepare_cached(sql)?.execute(params![n, at.seconds(), presence.worker_id()?]);
-            match begun {
-                Err(error) if QueryError::is_constraint_violation(&error) => {
-                    return Err(Error::TurnInProgress(session.as_str().to_owned()).into());
-                }
-                begun => drop(begun?),
+                       SELECT n, ?2, last_seq + 1, ?3 FROM sessions WHERE n = ?1 ON CONFLICT DO NOTHING";
+            if sql::execute(transaction, sql, params![n, at.seconds(), lock.worker_id()?])? == 0 {
+                return Err(Error::TurnInProgress(id.as_str().to_owned()).into());
             }
-            let turn = transaction.last_insert_rowid();
+            let turn = TurnId(transaction.last_insert_rowid());
             history::append(transaction, n, &opening)?;
-            inbox::assign_to_turn(transaction, &letters, TurnId(turn))?;
-            Ok(TurnId(turn))
+            inbox::assign_to_turn(transaction, &inbox, turn)?;
+            Ok(turn)
         })
         .await
     }
@@ -100,17 +92,15 @@ impl Store {
         session: &SessionId,
         step: TurnStep,
     ) -> Result<std::ops::Range<Seq>, Error> {
-        let (session, presence) = (session.clone(), self.worker_lock());
-        self.write(move |transaction| {
-            let n = session::row_number(transaction, &session)?;
-            if let Some(turn) = find_open(transaction, &presence, n)? {
+        let lock = self.worker_lock();
+        self.write_session(session, move |transaction, n| {
+            if let Some(turn) = find_open(transaction, &lock, n)? {
                 check_owner(&turn)?;
-                let sql = "UPDATE turns SET steps = steps + 1 WHERE n = ?1";
-                transaction.prepare_cached(sql)?.execute([turn.id.0])?;
+                sql::execute(transaction, "UPDATE turns SET steps = steps + 1 WHERE n = ?1", [turn.id.0])?;
                 inbox::assign_to_turn(transaction, &step.inbox, turn.id)?;
             }
-            for spent in &step.model_calls {
-                spending::add_call(transaction, n, spent)?;
+            for call in &step.model_calls {
+                spending::add_call(transaction, n, call)?;
             }
             history::append(transaction, n, &step.messages)
         })
@@ -125,11 +115,9 @@ impl Store {
         call: &CallId,
         text: &str,
     ) -> Result<(), Error> {
-        let (session, presence) = (session.clone(), self.worker_lock());
-        let (call, text) = (call.clone(), text.to_owned());
-        self.write(move |transaction| {
-            let n = session::row_number(transaction, &session)?;
-            check_owner(&find_open(transaction, &presence, n)?.ok_or(Error::NoTurn)?)?;
+        let (lock, call, text) = (self.worker_lock(), call.clone(), text.to_owned());
+        self.write_session(session, move |transaction, n| {
+            check_owner(&find_open(transaction, &lock, n)?.ok_or(Error::NoTurn)?)?;
             history::replace_tool_result(transaction, n, &call, text)
         })
         .await
@@ -147,50 +135,32 @@ impl Store {
         let exit = exit.to_owned();
         self.write(move |transaction| {
             let sql = "UPDATE turns SET ended = ?2, exit = ?3 WHERE n = ?1 AND ended IS NULL";
-            let ended = transaction.prepare_cached(sql)?.execute(params![turn.0, at.seconds(), exit])?;
-            if ended == 0 {
+            if sql::execute(transaction, sql, params![turn.0, at.seconds(), exit])? == 0 {
                 return Err(Error::NoTurn.into());
             }
-            inbox::mark_done(transaction, &inbox::turn_inbox(transaction, turn)?, at)?;
+            inbox::finish_turn(transaction, turn, at)?;
             outbox::add(transaction, &parts, at)?;
             Ok(())
         })
         .await
     }
 
-    /// The open turn of a session.
+    /// The open turn of a session. One of [`TurnOwner::Exited`] can be taken over.
     pub async fn current_turn(&self, session: &SessionId) -> Result<Option<OpenTurn>, Error> {
-        let (session, presence) = (session.clone(), self.worker_lock());
-        self.read(move |connection| {
-            let n = session::row_number(connection, &session)?;
-            find_open(connection, &presence, n)
-        })
-        .await
-    }
-
-    /// All open turns, oldest first. Those of [`TurnOwner::Exited`] can be taken over.
-    pub async fn open_turns(&self) -> Result<Vec<OpenTurn>, Error> {
-        let presence = self.worker_lock();
-        self.read(move |connection| {
-            let sql = format!("{SELECT} WHERE t.ended IS NULL ORDER BY t.n LIMIT {MAX_ROWS}");
-            let mut statement = connection.prepare_cached(&sql)?;
-            let rows = statement.query_map([], |row| read_turn(row, &presence))?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
-        .await
+        let lock = self.worker_lock();
+        self.read_session(session, move |connection, n| find_open(connection, &lock, n)).await
     }
 
     /// Makes a turn this process's, if its owner has exited. Of several callers one succeeds.
     pub async fn take_over_turn(&self, turn: TurnId) -> Result<OpenTurn, Error> {
-        let presence = self.worker_lock();
+        let lock = self.worker_lock();
         self.write(move |transaction| {
             let sql = format!("{SELECT} WHERE t.n = ?1 AND t.ended IS NULL");
-            let mut statement = transaction.prepare_cached(&sql)?;
-            let found = statement.query_row([turn.0], |row| read_turn(row, &presence)).optional()?;
+            let found = sql::first(transaction, &sql, [turn.0], |row| read_turn(row, &lock))?;
             let mut found = found.ok_or(Error::NoTurn)?;
             if found.owner == TurnOwner::Exited {
                 let sql = "UPDATE turns SET holder = ?2 WHERE n = ?1";
-                transaction.prepare_cached(sql)?.execute(params![turn.0, presence.worker_id()?])?;
+                sql::execute(transaction, sql, params![turn.0, lock.worker_id()?])?;
                 found.owner = TurnOwner::ThisStore;
             }
             check_owner(&found)?;
@@ -201,18 +171,11 @@ impl Store {
 
     /// The tool calls of the last assistant message that have no result yet, in order.
     pub async fn open_calls(&self, session: &SessionId) -> Result<Vec<Call>, Error> {
-        let session = session.clone();
-        self.read(move |connection| {
-            let n = session::row_number(connection, &session)?;
+        self.read_session(session, |connection, n| {
             let sql =
                 "SELECT max(seq) FROM messages WHERE session = ?1 AND undone IS NULL AND role = 'assistant'";
-            let Some(last) =
-                connection.prepare_cached(sql)?.query_row([n], |row| row.get::<_, Option<u32>>(0))?
-            else {
-                return Ok(Vec::new());
-            };
-            let since = history::messages_since(connection, n, Seq::new(last))?;
-            Ok(unanswered_calls(&since))
+            let Some(last) = sql::value(connection, sql, [n])? else { return Ok(Vec::new()) };
+            Ok(unanswered_calls(&history::messages_since(connection, n, Seq::new(last))?))
         })
         .await
     }
@@ -220,47 +183,42 @@ impl Store {
 
 /// The calls of the first message without a result in the following ones.
 fn unanswered_calls(messages: &[MessageRow]) -> Vec<Call> {
-    let Some((asked, answers)) = messages.split_first() else { return Vec::new() };
-    let answered: Vec<&CallId> = answers
-        .iter()
-        .filter_map(|kept| match &kept.message {
-            Message::Tool { call, .. } => Some(call),
-            Message::User { .. } | Message::Assistant { .. } => None,
-        })
-        .collect();
-    asked.message.calls().filter(|call| !answered.contains(&&call.id)).cloned().collect()
+    let Some((first, rest)) = messages.split_first() else { return Vec::new() };
+    let is_open = |call: &&Call| {
+        !rest.iter().any(|row| matches!(&row.message, Message::Tool { call: id, .. } if *id == call.id))
+    };
+    first.message.calls().filter(is_open).cloned().collect()
 }
 
 const SELECT: &str = "SELECT t.n, s.id, t.started, t.first_seq, t.steps, t.holder
     FROM turns t JOIN sessions s ON s.n = t.session";
 
-fn read_turn(row: &Row<'_>, presence: &WorkerLock) -> rusqlite::Result<OpenTurn> {
+fn read_turn(row: &Row<'_>, lock: &WorkerLock) -> rusqlite::Result<OpenTurn> {
     Ok(OpenTurn {
         id: TurnId(row.get(0)?),
         session: SessionId::new(row.get::<_, String>(1)?),
         started: Timestamp::from_seconds(row.get(2)?),
         first: Seq::new(row.get(3)?),
         steps: row.get(4)?,
-        owner: presence.owner(&row.get::<_, String>(5)?),
+        owner: lock.owner(&row.get::<_, String>(5)?),
     })
 }
 
 pub(crate) fn find_open(
     connection: &Connection,
-    presence: &WorkerLock,
+    lock: &WorkerLock,
     n: i64,
 ) -> Result<Option<OpenTurn>, QueryError> {
     let sql = format!("{SELECT} WHERE t.session = ?1 AND t.ended IS NULL");
-    let mut statement = connection.prepare_cached(&sql)?;
-    Ok(statement.query_row([n], |row| read_turn(row, presence)).optional()?)
+    sql::first(connection, &sql, [n], |row| read_turn(row, lock))
 }
 
 /// Refuses to change the turn of another owner, even of one that exited: take it over first.
 fn check_owner(turn: &OpenTurn) -> Result<(), Error> {
-    let holder = match &turn.owner {
+    let owner = match &turn.owner {
         TurnOwner::ThisStore => return Ok(()),
-        TurnOwner::OtherProcess(holder) => holder.clone(),
+        TurnOwner::OtherProcess(owner) => owner.clone(),
         TurnOwner::Exited => None,
     };
-    Err(Error::OwnedByOther { session: turn.session.as_str().to_owned(), owner: holder })
+    Err(Error::OwnedByOther { session: turn.session.as_str().to_owned(), owner })
 }

@@ -150,7 +150,7 @@ mod tests {
         let (one, other) = (WorkerLock::new(database.clone()), WorkerLock::new(database.clone()));
         let name = one.worker_id().unwrap().to_owned();
         assert_eq!(one.worker_id().unwrap(), name);
-        assert_eq!((one.owner(&name), one.owner("nobody")), (TurnOwner::ThisStore, TurnOwner::Exited));
+        assert_eq!((one.owner(&name), one.owner("unknown")), (TurnOwner::ThisStore, TurnOwner::Exited));
         let TurnOwner::OtherProcess(Some(holder)) = other.owner(&name) else { panic!() };
         assert_eq!(holder.pid, std::process::id());
         drop(one);

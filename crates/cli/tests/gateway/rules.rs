@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hermes_store::{FILE_NAME, NewSession, Prompt, SessionId, Store, TurnStep as Kept};
+use hermes_store::{FILE_NAME, NewSession, SessionId, SessionPrompt, Store, TurnStep as Kept};
 use hermes_testkit::ReplyItem;
 use hermes_testkit::ScriptStep;
 use hermes_testkit::discord::{InjectedFault, Snowflake};
@@ -38,7 +38,7 @@ async fn old_conversation(env: &GatewayEnv, dm: Snowflake, hours: u64) -> Sessio
         person: Person::new(format!("discord:{}", env.ann)),
         model: "scripted".to_owned(),
         provider: "custom".to_owned(),
-        prompt: Prompt { text: "You are here.".to_owned(), tools: "[]".to_owned() },
+        prompt: SessionPrompt { text: "You are here.".to_owned(), tools: "[]".to_owned() },
         cwd: None,
         parent: None,
     };

@@ -1,7 +1,8 @@
 //! Conversations, looked after from the command line.
 
 use hermes_store::{
-    Cost, FILE_NAME, ModelCall, NewMessage, NewSession, Prompt, SessionId, Store, TitleConflict, TurnStep,
+    Cost, FILE_NAME, ModelCall, NewMessage, NewSession, SessionId, SessionPrompt, Store, TitleConflict,
+    TurnStep,
 };
 use hermes_types::{Arguments, Call, CallId, Message, Part, Person, SessionKey, Timestamp, Usage};
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ fn new_session() -> NewSession {
         person: Person::new("cli"),
         model: "claude".to_owned(),
         provider: "anthropic".to_owned(),
-        prompt: Prompt { text: "You are Hermes.".to_owned(), tools: "[]".to_owned() },
+        prompt: SessionPrompt { text: "You are Hermes.".to_owned(), tools: "[]".to_owned() },
         cwd: Some("/work".to_owned()),
         parent: None,
     }

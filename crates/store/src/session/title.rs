@@ -1,10 +1,11 @@
 //! Session titles.
 
 use hermes_types::text::is_hidden;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, Row, params};
 
 use super::TitleConflict;
 use crate::error::{Error, QueryError};
+use crate::sql;
 
 const MAX_TITLE_CHARS: usize = 100;
 
@@ -12,32 +13,31 @@ const MAX_TITLE_CHARS: usize = 100;
 pub(crate) fn set(
     connection: &Connection,
     n: i64,
-    wanted: &str,
-    clash: TitleConflict,
+    text: &str,
+    on_conflict: TitleConflict,
 ) -> Result<String, QueryError> {
-    let mut title = normalize(wanted);
+    let mut title = normalize(text);
     if title.is_empty() {
         return Err(Error::EmptyTitle.into());
     }
-    if let Some(holder) = find_exact(connection, &title)?
-        && holder != n
+    if let Some(other) = find_exact(connection, &title)?
+        && other != n
     {
-        match clash {
+        match on_conflict {
             TitleConflict::Refuse => return Err(Error::TitleTaken(title).into()),
             TitleConflict::Number => title = next_numbered(connection, &title)?,
         }
     }
-    connection.prepare_cached("UPDATE sessions SET title = ?2 WHERE n = ?1")?.execute(params![n, title])?;
+    sql::execute(connection, "UPDATE sessions SET title = ?2 WHERE n = ?1", params![n, title])?;
     Ok(title)
 }
 
 fn find_exact(connection: &Connection, title: &str) -> Result<Option<i64>, QueryError> {
-    let sql = "SELECT n FROM sessions WHERE title = ?1";
-    Ok(connection.prepare_cached(sql)?.query_row([title], |row| row.get(0)).optional()?)
+    sql::first(connection, "SELECT n FROM sessions WHERE title = ?1", [title], |row| row.get(0))
 }
 
 /// The title with the next free number.
-pub(crate) fn next_numbered(connection: &Connection, title: &str) -> Result<String, QueryError> {
+fn next_numbered(connection: &Connection, title: &str) -> Result<String, QueryError> {
     let (stem, _) = split_number(title);
     let highest = numbered(connection, stem, None)?.into_iter().map(|(number, _)| number).max().unwrap_or(1);
     for number in highest.saturating_add(1).. {
@@ -64,10 +64,7 @@ pub(crate) fn find(
     }
     if split_number(&title).1.is_some() {
         let sql = "SELECT n FROM sessions WHERE title = ?1 AND (?2 IS NULL OR person = ?2)";
-        return Ok(connection
-            .prepare_cached(sql)?
-            .query_row(params![title, person], |row| row.get(0))
-            .optional()?);
+        return sql::first(connection, sql, params![title, person], |row| row.get(0));
     }
     let found = numbered(connection, &title, person)?;
     Ok(found.into_iter().max_by_key(|(number, _)| *number).map(|(_, n)| n))
@@ -79,22 +76,19 @@ fn numbered(
     stem: &str,
     person: Option<&str>,
 ) -> Result<Vec<(u64, i64)>, QueryError> {
-    // The range uses the index on titles; the loop below checks the rest.
+    // The range uses the index on titles; `read` checks the rest.
     let sql = "SELECT n, title FROM sessions
                WHERE (title = ?1 OR (title >= ?1 || ' #' AND title < ?1 || ' $')) AND (?2 IS NULL OR person = ?2)";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params![stem, person])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
+    let read = |row: &Row<'_>| {
         let title: String = row.get(1)?;
-        let (begin, number) = split_number(&title);
-        if title == stem {
-            found.push((1, row.get(0)?));
-        } else if let (true, Some(number)) = (begin == stem, number) {
-            found.push((number, row.get(0)?));
-        }
-    }
-    Ok(found)
+        let number = match split_number(&title) {
+            _ if title == stem => Some(1),
+            (other, number) => number.filter(|_| other == stem),
+        };
+        Ok::<_, QueryError>((number, row.get(0)?))
+    };
+    let found = sql::rows(connection, sql, params![stem, person], read)?;
+    Ok(found.into_iter().filter_map(|(number, n)| Some((number?, n))).collect())
 }
 
 /// Splits a title into its stem and number.
@@ -108,12 +102,11 @@ fn split_number(title: &str) -> (&str, Option<u64>) {
 
 /// A single line without invisible or reordering characters.
 fn normalize(text: &str) -> String {
-    let seen = |char: &char| !(char.is_control() || is_hidden(*char));
-    let spaced: String =
-        text.chars().map(|char| if char.is_whitespace() { ' ' } else { char }).filter(seen).collect();
-    let words: Vec<&str> = spaced.split(' ').filter(|word| !word.is_empty()).collect();
-    let kept: String = words.join(" ").chars().take(MAX_TITLE_CHARS).collect();
-    kept.trim_end().to_owned()
+    let is_visible = |char: &char| char.is_whitespace() || !(char.is_control() || is_hidden(*char));
+    let visible: String = text.chars().filter(is_visible).collect();
+    let words: Vec<&str> = visible.split_whitespace().collect();
+    let cut: String = words.join(" ").chars().take(MAX_TITLE_CHARS).collect();
+    cut.trim_end().to_owned()
 }
 
 #[cfg(test)]

@@ -96,8 +96,6 @@ enum Action {
     Person(String),
     Model(String),
     Undo(usize),
-    Restore,
-    Branch(Option<u32>),
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -105,8 +103,6 @@ fn action() -> impl Strategy<Value = Action> {
         4 => "[a-z]{1,4}".prop_map(Action::Person),
         4 => "[a-z]{1,4}".prop_map(Action::Model),
         2 => (0..4_usize).prop_map(Action::Undo),
-        2 => Just(Action::Restore),
-        1 => prop::option::of(0..12_u32).prop_map(Action::Branch),
     ]
 }
 
@@ -139,19 +135,6 @@ impl Model {
         }
         count
     }
-
-    fn restore(&mut self) -> usize {
-        let Some(round) = self.0.iter().filter_map(|(_, undone)| *undone).max() else { return 0 };
-        let first = self.0.iter().position(|(_, undone)| *undone == Some(round)).unwrap();
-        if self.0.iter().skip(first).any(|(_, undone)| undone.is_none()) {
-            return 0;
-        }
-        let mut count = 0;
-        for (_, undone) in self.0.iter_mut().filter(|(_, undone)| *undone == Some(round)) {
-            (*undone, count) = (None, count + 1);
-        }
-        count
-    }
 }
 
 async fn same(store: &Store, id: &SessionId, model: &Model) {
@@ -167,38 +150,28 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn append_undo_and_branch_behave_like_a_list(actions in prop::collection::vec(action(), 1..25)) {
+    fn append_and_undo_behave_like_a_list(actions in prop::collection::vec(action(), 1..25)) {
         run(async {
             let home = Home::new();
             let store = home.store().await;
-            let mut all = vec![(session(&store).await, Model::default())];
+            let (id, mut model) = (session(&store).await, Model::default());
             for action in actions {
-                let (id, model) = all.last_mut().unwrap();
                 match action {
                     Action::Person(text) => {
-                        store.append_step(id, TurnStep::from_message(user(&text), at(1))).await.unwrap();
+                        store.append_step(&id, TurnStep::from_message(user(&text), at(1))).await.unwrap();
                         model.0.push((user(&text), None));
                     }
                     Action::Model(text) => {
-                        store.append_step(id, TurnStep::from_message(said(&text), at(1))).await.unwrap();
+                        store.append_step(&id, TurnStep::from_message(said(&text), at(1))).await.unwrap();
                         model.0.push((said(&text), None));
                     }
                     Action::Undo(exchanges) => {
-                        let undone = store.undo(id, exchanges).await.unwrap();
+                        let undone = store.undo(&id, exchanges).await.unwrap();
                         assert_eq!(undone.map_or(0, |undone| undone.messages), model.undo(exchanges));
-                    }
-                    Action::Restore => assert_eq!(store.restore_undone(id).await.unwrap(), model.restore()),
-                    Action::Branch(until) => {
-                        let branch = store.branch_session(id, until.map(Seq::new), at(2)).await.unwrap();
-                        let kept = model.active().into_iter().filter(|(at, _)| until.is_none_or(|until| *at <= until));
-                        let copy = Model(kept.map(|(_, message)| (message, None)).collect());
-                        all.push((branch, copy));
                     }
                 }
             }
-            for (id, model) in &all {
-                same(&store, id, model).await;
-            }
+            same(&store, &id, &model).await;
         });
     }
 }
@@ -218,10 +191,8 @@ async fn undo_returns_the_first_undone_user_text() {
     assert_eq!(store.undo(&id, 1).await.unwrap(), None);
     let turn = store.open_turn(&id, vec![], vec![], at(2)).await.unwrap();
     assert!(matches!(store.undo(&id, 1).await, Err(Error::TurnInProgress(_))));
-    assert!(matches!(store.restore_undone(&id).await, Err(Error::TurnInProgress(_))));
     store.close_turn(turn, "text", vec![], at(2)).await.unwrap();
-    assert_eq!((store.restore_undone(&id).await.unwrap(), store.restore_undone(&id).await.unwrap()), (2, 2));
-    assert_eq!(store.history(&id).await.unwrap().len(), 4);
+    assert_eq!(store.history(&id).await.unwrap(), []);
 }
 
 #[tokio::test]

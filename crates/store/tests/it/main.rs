@@ -16,7 +16,7 @@ mod turns;
 use std::path::PathBuf;
 use std::process::Command;
 
-use hermes_store::{FILE_NAME, NewSession, Prompt, SessionId, Store};
+use hermes_store::{FILE_NAME, NewSession, SessionId, SessionPrompt, Store};
 use hermes_types::{Message, Part, Person, SessionKey, Timestamp};
 
 /// A directory with a database.
@@ -63,7 +63,7 @@ fn new_session() -> NewSession {
         person: Person::new("cli"),
         model: "m1".to_owned(),
         provider: "p1".to_owned(),
-        prompt: Prompt { text: "You are Hermes.".to_owned(), tools: "[]".to_owned() },
+        prompt: SessionPrompt { text: "You are Hermes.".to_owned(), tools: "[]".to_owned() },
         cwd: Some("/work".to_owned()),
         parent: None,
     }

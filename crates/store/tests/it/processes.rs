@@ -128,8 +128,7 @@ async fn the_turn_of_a_killed_process_is_taken_over() {
 
     peer.kill().unwrap();
     peer.wait().unwrap();
-    let unfinished = store.open_turns().await.unwrap();
-    let [turn] = unfinished.as_slice() else { panic!("{unfinished:?}") };
+    let turn = store.current_turn(&id).await.unwrap().unwrap();
     assert_eq!((turn.steps, &turn.owner), (2, &TurnOwner::Exited));
     let early = store.append_step(&id, TurnStep::from_message(user("not yet"), at(1))).await;
     assert!(matches!(early, Err(Error::OwnedByOther { .. })), "a turn must be taken over first: {early:?}");
@@ -140,7 +139,7 @@ async fn the_turn_of_a_killed_process_is_taken_over() {
     let result = Message::Tool { call: CallId::new("b"), name: "t".to_owned(), text: "done".to_owned() };
     store.append_step(&id, TurnStep::from_message(result, at(2))).await.unwrap();
     store.close_turn(turn.id, "text", vec![], at(2)).await.unwrap();
-    assert_eq!(store.open_turns().await.unwrap(), []);
+    assert_eq!(store.current_turn(&id).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Finding, naming, listing and removing sessions.
 
 use hermes_store::{
-    Error, Lineage, ListFilter, NewSession, Parent, Prompt, PruneResult, SessionId, SessionQuery, Store,
-    TitleConflict, TurnStep, Viewer,
+    Error, Lineage, ListFilter, NewSession, Parent, PruneResult, SessionId, SessionPrompt, SessionQuery,
+    Store, TitleConflict, TurnStep, Viewer,
 };
 use hermes_types::{Person, SessionKey};
 
@@ -34,14 +34,14 @@ async fn a_session_is_stored_with_all_its_fields() {
     assert_eq!((kept.key.as_str(), kept.cwd.as_deref()), ("/work: any key\n", Some("/work")));
     assert_eq!((kept.started, kept.ended, kept.messages), (at(0), None, 0));
     assert_eq!(store.session_prompt(&id).await.unwrap(), new_session().prompt);
-    let other = Prompt { text: "é\0".repeat(50_000), tools: "t".to_owned() };
+    let other = SessionPrompt { text: "é\0".repeat(50_000), tools: "t".to_owned() };
     store.set_prompt(&id, other.clone()).await.unwrap();
     store.set_model(&id, "p2", "m2").await.unwrap();
     store.close().await;
     let store = home.store().await;
     assert_eq!(store.session_prompt(&id).await.unwrap(), other);
     assert_eq!(store.session(&id).await.unwrap().model, "m2");
-    let unknown = store.session(&SessionId::new("nobody")).await;
+    let unknown = store.session(&SessionId::new("unknown")).await;
     assert!(matches!(unknown, Err(Error::NoSession(_))), "{unknown:?}");
 }
 
@@ -121,7 +121,10 @@ async fn lists_have_pages_and_exclude_internal_sessions() {
     let tool = store.create_session(tool, at(200)).await.unwrap();
     let delegate = child(&store, &made[0], Lineage::Delegate).await;
     let branch = child(&store, &made[0], Lineage::Branch).await;
-    let next = store.continue_session(&made[1], Prompt::default(), vec![], at(50)).await.unwrap();
+    let parent = Some(Parent { session: made[1].clone(), lineage: Lineage::Continuation });
+    let next = store.create_session(NewSession { parent, ..new_session() }, at(50)).await.unwrap();
+    assert_eq!(store.find_session(&Viewer::Owner, made[1].as_str()).await.unwrap().id, made[1]);
+    assert_eq!(store.resolve_session(&Viewer::Owner, made[1].as_str()).await.unwrap().id, next);
     let expected = [3, 2].map(|at| made[at].clone()).into_iter().chain([next.clone()]);
     let expected: Vec<_> = expected.chain([5, 4].map(|at| made[at].clone())).collect();
     let all = ids(&store, &Viewer::Owner, SessionQuery::default()).await;

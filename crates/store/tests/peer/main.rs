@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use hermes_store::{NewMessage, NewSession, Prompt, SessionId, Store, TurnStep};
+use hermes_store::{NewMessage, NewSession, SessionId, SessionPrompt, Store, TurnStep};
 use hermes_types::{Answer, Arguments, Call, CallId, Choice, Message, Part, Person, SessionKey, Timestamp};
 
 fn print(text: &str) {
@@ -27,7 +27,7 @@ fn new_session() -> NewSession {
         person: Person::new("cli"),
         model: "m".to_owned(),
         provider: "p".to_owned(),
-        prompt: Prompt::default(),
+        prompt: SessionPrompt::default(),
         cwd: None,
         parent: None,
     }

@@ -1,0 +1,120 @@
+//! Short forms for running one statement.
+
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, Params, Row};
+
+use crate::error::{Error, QueryError};
+use crate::store::Store;
+
+/// Runs a statement. Returns the number of changed rows.
+pub(crate) fn execute(connection: &Connection, sql: &str, values: impl Params) -> Result<usize, QueryError> {
+    Ok(connection.prepare_cached(sql)?.execute(values)?)
+}
+
+/// Reads all rows of a query.
+pub(crate) fn rows<T, E>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: impl FnMut(&Row<'_>) -> Result<T, E>,
+) -> Result<Vec<T>, QueryError>
+where
+    E: From<rusqlite::Error>,
+    QueryError: From<E>,
+{
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_and_then(values, read)?.collect::<Result<_, E>>()?)
+}
+
+/// Reads the first row of a query, if it has one.
+pub(crate) fn first<T, E>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: impl FnMut(&Row<'_>) -> Result<T, E>,
+) -> Result<Option<T>, QueryError>
+where
+    E: From<rusqlite::Error>,
+    QueryError: From<E>,
+{
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_and_then(values, read)?.next().transpose()?)
+}
+
+/// Reads the only value of a query that always has one row.
+pub(crate) fn value<T: FromSql>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+) -> Result<T, QueryError> {
+    Ok(connection.prepare_cached(sql)?.query_row(values, |row| row.get(0))?)
+}
+
+/// Stores an enum as the keyword of `as_str`, which is also its serialized form.
+macro_rules! keyword_column {
+    ($name:ty) => {
+        impl rusqlite::types::FromSql for $name {
+            fn column_result(value: rusqlite::types::ValueRef<'_>) -> rusqlite::types::FromSqlResult<Self> {
+                let keyword = serde_json::Value::from(value.as_str()?);
+                serde_json::from_value(keyword).map_err(|_| rusqlite::types::FromSqlError::InvalidType)
+            }
+        }
+
+        impl rusqlite::types::ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+                Ok(self.as_str().into())
+            }
+        }
+    };
+}
+pub(crate) use keyword_column;
+
+impl Store {
+    /// Runs a statement in a transaction of its own. Returns the number of changed rows.
+    pub(crate) async fn execute(
+        &self,
+        sql: &'static str,
+        values: impl Params + Send + 'static,
+    ) -> Result<usize, Error> {
+        self.write(move |transaction| execute(transaction, sql, values)).await
+    }
+
+    /// Reads all rows of a query.
+    pub(crate) async fn rows<T, E>(
+        &self,
+        sql: impl AsRef<str> + Send + 'static,
+        values: impl Params + Send + 'static,
+        read: impl FnMut(&Row<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<Vec<T>, Error>
+    where
+        T: Send + 'static,
+        E: From<rusqlite::Error>,
+        QueryError: From<E>,
+    {
+        self.read(move |connection| rows(connection, sql.as_ref(), values, read)).await
+    }
+
+    /// Reads the first row of a query, if it has one.
+    pub(crate) async fn first<T, E>(
+        &self,
+        sql: impl AsRef<str> + Send + 'static,
+        values: impl Params + Send + 'static,
+        read: impl FnMut(&Row<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<Option<T>, Error>
+    where
+        T: Send + 'static,
+        E: From<rusqlite::Error>,
+        QueryError: From<E>,
+    {
+        self.read(move |connection| first(connection, sql.as_ref(), values, read)).await
+    }
+
+    /// Whether a query has a row.
+    pub(crate) async fn exists(
+        &self,
+        sql: &'static str,
+        values: impl Params + Send + 'static,
+    ) -> Result<bool, Error> {
+        self.read(move |connection| Ok(connection.prepare_cached(sql)?.exists(values)?)).await
+    }
+}
