@@ -1,6 +1,6 @@
 //! Plans the calls of one reply: checks them, and groups those that can run in parallel.
 
-use hermes_types::{Arguments, Call, ToolSpec};
+use hermes_types::{Call, CallArguments, ToolSpec};
 use serde_json::{Map, Value};
 
 use crate::{Effects, Tool};
@@ -36,10 +36,10 @@ impl PlannedCall {
             return invalid(format!("the tool {name} is no longer available; available: {}", known()));
         };
         match &call.arguments {
-            Arguments::Broken { why, .. } => invalid(format!(
+            CallArguments::Broken { why, .. } => invalid(format!(
                 "the arguments could not be parsed, so nothing was done: {why}; call it again"
             )),
-            Arguments::Object(given) => {
+            CallArguments::Object(given) => {
                 let arguments = hermes_model::coerce(given.clone(), &spec.parameters);
                 let effects = tool.effects(&arguments);
                 Self::Ready(Box::new(ReadyCall { call: call.clone(), tool, arguments, effects }))
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn call(name: &str, arguments: Value) -> Call {
-        let arguments = Arguments::Object(arguments.as_object().unwrap().clone());
+        let arguments = CallArguments::Object(arguments.as_object().unwrap().clone());
         Call { id: CallId::new("c"), name: name.to_owned(), arguments }
     }
 
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!((ready.tool, &ready.arguments["timeout"]), (Tool::Terminal, &json!(5)));
         let unknown = PlannedCall::new(&call("fly_to_the_moon", json!({})), &specs);
         assert!(matches!(unknown, PlannedCall::Invalid(_, reason) if reason.contains("available: terminal")));
-        let broken = Arguments::Broken { text: "{".to_owned(), why: "it is cut off".to_owned() };
+        let broken = CallArguments::Broken { text: "{".to_owned(), why: "it is cut off".to_owned() };
         let broken = PlannedCall::new(&Call { arguments: broken, ..call("terminal", json!({})) }, &specs);
         assert!(matches!(broken, PlannedCall::Invalid(_, reason) if reason.contains("it is cut off")));
     }

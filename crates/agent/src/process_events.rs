@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use hermes_exec::process::{NoticeStream as Stream, ProcessEvent, ProcessHandle, ProcessNotice};
 use hermes_exec::{Error, ProcessId};
-use hermes_types::{Arguments, Message};
+use hermes_types::{CallArguments, Message};
 use serde_json::Value;
 
 use crate::tool::process::{clean_output, tail_text};
@@ -194,8 +194,8 @@ impl ToolContext {
                 && let Some(notify_on) = requested_notification(&result)
             {
                 let command = calls.get(call.as_str()).and_then(|call| match &call.arguments {
-                    Arguments::Object(given) => given.get("command")?.as_str(),
-                    Arguments::Broken { .. } => None,
+                    CallArguments::Object(given) => given.get("command")?.as_str(),
+                    CallArguments::Broken { .. } => None,
                 });
                 self.subscribe(process, command.unwrap_or_default(), notify_on);
             }

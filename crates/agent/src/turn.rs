@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hermes_model::{Finish, Prompt, Reply, ReplyEvent};
 use hermes_store::{Cost, InboxId, ModelCall, NewMessage, OpenTurn, QuestionState, TurnStep};
-use hermes_types::{Arguments, Call, CallId, Message, Part, Timestamp, ToolSpec, Usage};
+use hermes_types::{Call, CallArguments, CallId, Message, Part, Timestamp, ToolSpec, Usage};
 use serde_json::{Map, Value, json};
 
 use crate::call_plan::{PlannedCall, ReadyCall, group_calls};
@@ -185,7 +185,7 @@ impl<'a> TurnRunner<'a> {
         let text = reply.message().text();
         let calls: Vec<Call> = reply.message().calls().cloned().collect();
         let is_cut_off = matches!(reply.finish, Finish::Length | Finish::Dropped(_));
-        let is_broken = |call: &Call| matches!(call.arguments, Arguments::Broken { .. });
+        let is_broken = |call: &Call| matches!(call.arguments, CallArguments::Broken { .. });
         if is_cut_off && calls.iter().any(is_broken) {
             return Ok(self.retry_cut_off_calls(text));
         }

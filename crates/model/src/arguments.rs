@@ -11,7 +11,7 @@
 mod coerce;
 mod repair;
 
-use hermes_types::Arguments;
+use hermes_types::CallArguments;
 use serde_json::{Map, Value};
 
 pub use coerce::coerce;
@@ -31,10 +31,10 @@ pub enum Completeness {
 }
 
 /// Decodes arguments from their text.
-pub fn decode(text: &str, completeness: Completeness) -> Arguments {
+pub fn decode(text: &str, completeness: Completeness) -> CallArguments {
     match parse_text(text, completeness, MAX_NESTING) {
-        Ok(object) => Arguments::Object(object),
-        Err(reason) => Arguments::Broken { text: text.to_owned(), why: reason },
+        Ok(object) => CallArguments::Object(object),
+        Err(reason) => CallArguments::Broken { text: text.to_owned(), why: reason },
     }
 }
 
@@ -76,12 +76,12 @@ impl ArgumentsBuilder {
         }
     }
 
-    pub(crate) fn finish(self, completeness: Completeness) -> Arguments {
+    pub(crate) fn finish(self, completeness: Completeness) -> CallArguments {
         let received = match (self.text.is_empty(), self.object.is_empty()) {
             (true, false) => Value::Object(self.object.clone()).to_string(),
             _ => self.text.clone(),
         };
-        let broken = |reason: &str| Arguments::Broken { text: received.clone(), why: reason.to_owned() };
+        let broken = |reason: &str| CallArguments::Broken { text: received.clone(), why: reason.to_owned() };
         if self.has_contradiction {
             return broken("the same argument has two different values");
         }
@@ -90,17 +90,17 @@ impl ArgumentsBuilder {
         }
         match decode(&self.text, completeness) {
             // Some servers send an empty object before the arguments.
-            Arguments::Object(object)
+            CallArguments::Object(object)
                 if completeness == Completeness::Truncated && object.is_empty() && self.object.is_empty() =>
             {
                 broken(TRUNCATED)
             }
-            Arguments::Object(object) if self.object.is_empty() => Arguments::Object(object),
-            Arguments::Object(object) if object.is_empty() || object == self.object => {
-                Arguments::Object(self.object)
+            CallArguments::Object(object) if self.object.is_empty() => CallArguments::Object(object),
+            CallArguments::Object(object) if object.is_empty() || object == self.object => {
+                CallArguments::Object(self.object)
             }
-            Arguments::Object(_) => broken("the arguments came twice with different values"),
-            broken @ Arguments::Broken { .. } => broken,
+            CallArguments::Object(_) => broken("the arguments came twice with different values"),
+            broken @ CallArguments::Broken { .. } => broken,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use hermes_types::{Arguments, Call, Image, Message, Part, Reasoning};
+use hermes_types::{Call, CallArguments, Image, Message, Part, Reasoning};
 
 /// Stands for the result of a call that has none.
 const MISSING_RESULT: &str = "[no result was decode_recording for this call]";
@@ -79,8 +79,8 @@ fn result_text<'a>(call: &Call, until: &'a [Message]) -> Cow<'a, str> {
     });
     let text = found.unwrap_or(MISSING_RESULT);
     match call.arguments {
-        Arguments::Object(_) => Cow::Borrowed(text),
-        Arguments::Broken { .. } => Cow::Owned(format!("{UNREADABLE_ARGUMENTS}\n{text}")),
+        CallArguments::Object(_) => Cow::Borrowed(text),
+        CallArguments::Broken { .. } => Cow::Owned(format!("{UNREADABLE_ARGUMENTS}\n{text}")),
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
         Part::Call(Call {
             id: CallId::new(id),
             name: "t".to_owned(),
-            arguments: Arguments::Object(Map::new()),
+            arguments: CallArguments::Object(Map::new()),
         })
     }
 
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_result_of_an_unreadable_call_says_so() {
-        let broken = Arguments::Broken { text: "{".to_owned(), why: "cut".to_owned() };
+        let broken = CallArguments::Broken { text: "{".to_owned(), why: "cut".to_owned() };
         let part = Part::Call(Call { id: CallId::new("c1"), name: "t".to_owned(), arguments: broken });
         let messages = [user("a"), Message::Assistant { parts: vec![part] }, result("c1", "try again")];
         assert_eq!(shape(&messages)[2], format!("R c1={UNREADABLE_ARGUMENTS}\ntry again"));

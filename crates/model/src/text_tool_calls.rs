@@ -12,7 +12,7 @@
 //! Text is a call only if every name is that of an offered tool. An object alone counts only if it is
 //! the whole reply.
 
-use hermes_types::Arguments;
+use hermes_types::CallArguments;
 use serde_json::{Map, Value};
 
 use crate::arguments::{self, Completeness};
@@ -221,8 +221,8 @@ fn parse_call(value: Value) -> Option<TextCall> {
 
 fn decode_object(text: &str) -> Option<Map<String, Value>> {
     match arguments::decode(text, Completeness::Complete) {
-        Arguments::Object(object) => Some(object),
-        Arguments::Broken { .. } => None,
+        CallArguments::Object(object) => Some(object),
+        CallArguments::Broken { .. } => None,
     }
 }
 

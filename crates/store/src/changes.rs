@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rusqlite::Connection;
 use tokio::sync::watch;
 
 use crate::file;
@@ -15,7 +14,7 @@ use crate::store::Store;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Notifies subscribers: at once about writes of this process, within one interval about others.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ChangeNotifier {
     path: PathBuf,
     count: watch::Sender<u64>,
@@ -35,15 +34,39 @@ impl ChangeNotifier {
     /// processes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         let receiver = self.count.subscribe();
-        let mut is_looking = self.is_polling.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*is_looking {
-            let (path, count, flag) = (self.path.clone(), self.count.clone(), Arc::clone(&self.is_polling));
-            let started = thread::Builder::new()
-                .name("hermes-watch".to_owned())
-                .spawn(move || poll(&path, &count, &flag));
-            *is_looking = started.is_ok();
+        let mut is_polling = self.is_polling.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_polling {
+            let notifier = self.clone();
+            let thread = thread::Builder::new().name("hermes-watch".to_owned());
+            *is_polling = thread.spawn(move || notifier.poll()).is_ok();
         }
         receiver
+    }
+
+    fn poll(&self) {
+        let mut connection = None;
+        let mut last_version = None;
+        loop {
+            if connection.is_none() {
+                connection = file::open_reader(&self.path).ok();
+            }
+            // A number that changes with every write of another connection. Without it, subscribers
+            // check for themselves.
+            let version: Option<i64> = connection.as_ref().and_then(|connection| {
+                connection.pragma_query_value(None, "data_version", |row| row.get(0)).ok()
+            });
+            // The first check is not a change, but a write may have come before it.
+            if version.is_none() || last_version != version {
+                self.notify();
+            }
+            last_version = version;
+            thread::sleep(POLL_INTERVAL);
+            let mut is_polling = self.is_polling.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.count.receiver_count() == 0 {
+                *is_polling = false;
+                return;
+            }
+        }
     }
 }
 
@@ -67,32 +90,4 @@ impl Store {
     pub fn change_stream(&self) -> ChangeStream {
         ChangeStream(self.notifier().subscribe())
     }
-}
-
-fn poll(path: &std::path::Path, count: &watch::Sender<u64>, is_looking: &Mutex<bool>) {
-    let mut connection = None;
-    let mut seen = None;
-    loop {
-        let version = data_version(path, &mut connection);
-        // The first check is not a change, but a write may have come before it.
-        if version.is_none() || seen != version {
-            count.send_modify(|count| *count = count.wrapping_add(1));
-        }
-        seen = version;
-        thread::sleep(POLL_INTERVAL);
-        let mut is_looking = is_looking.lock().unwrap_or_else(PoisonError::into_inner);
-        if count.receiver_count() == 0 {
-            *is_looking = false;
-            return;
-        }
-    }
-}
-
-/// A number that changes with every write of another connection. Without it, subscribers check for
-/// themselves.
-fn data_version(path: &std::path::Path, connection: &mut Option<Connection>) -> Option<i64> {
-    if connection.is_none() {
-        *connection = file::open_reader(path).ok();
-    }
-    connection.as_ref()?.pragma_query_value(None, "data_version", |row| row.get(0)).ok()
 }

@@ -7,6 +7,7 @@ use rusqlite::ErrorCode;
 use rusqlite::ffi;
 use thiserror::Error;
 
+use crate::file::parent_of;
 use crate::lock_owner::{self, LockOwner};
 
 /// An error of the store. The failed operation changed nothing.
@@ -116,39 +117,21 @@ impl Error {
             Self::TurnInProgress(_) | Self::OwnedByOther { .. } => {
                 "wait for the turn to end, or stop it".to_owned()
             }
-            Self::Io { .. }
-            | Self::NoRandom(_)
-            | Self::Closed
-            | Self::TitleTaken(_)
-            | Self::EmptyTitle
-            | Self::NoTurn
-            | Self::NoToolResult(_)
-            | Self::DuplicateQuestion(_)
-            | Self::TooLarge { .. }
-            | Self::Bug { .. } => return None,
+            _ => return None,
         })
     }
 }
 
 /// An error of one operation on a connection, before the file path is attached.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(crate) enum QueryError {
-    Sql(rusqlite::Error),
+    #[error(transparent)]
+    Sql(#[from] rusqlite::Error),
     /// A stored value that Hermes cannot have written.
+    #[error("{0}")]
     Corrupt(String),
-    Store(Error),
-}
-
-impl From<rusqlite::Error> for QueryError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sql(error)
-    }
-}
-
-impl From<Error> for QueryError {
-    fn from(error: Error) -> Self {
-        Self::Store(error)
-    }
+    #[error(transparent)]
+    Store(#[from] Error),
 }
 
 impl QueryError {
@@ -158,8 +141,8 @@ impl QueryError {
         match self {
             Self::Store(error) => error,
             Self::Corrupt(detail) => Error::Corrupt { path, detail },
-            Self::Sql(rusqlite::Error::SqliteFailure(error, said)) => {
-                let detail = said.unwrap_or_else(|| error.to_string());
+            Self::Sql(rusqlite::Error::SqliteFailure(error, message)) => {
+                let detail = message.unwrap_or_else(|| error.to_string());
                 classify(error, path, detail)
             }
             // A value of the wrong type or invalid UTF-8 can only come from corruption.
@@ -192,7 +175,7 @@ fn classify(error: ffi::Error, path: PathBuf, detail: String) -> Error {
 
 /// Finds out why SQLite could not open a file; SQLite does not say.
 fn cannot_open(path: PathBuf) -> Error {
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = parent_of(&path);
     if !folder.is_dir() {
         return Error::NoDirectory { path: folder.to_path_buf() };
     }

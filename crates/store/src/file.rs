@@ -9,14 +9,15 @@
 //! POSIX locks that the process holds on it.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use tempfile::TempPath;
 
 use crate::error::{Error, QueryError};
 
@@ -42,34 +43,33 @@ pub(crate) enum IfMissing {
 }
 
 /// Opens the database for writing; `None` if it does not exist and must not be created.
-pub(crate) fn open(path: &Path, absent: IfMissing) -> Result<Option<Connection>, Error> {
-    open_as(path, absent, MIGRATIONS)
+pub(crate) fn open(path: &Path, if_missing: IfMissing) -> Result<Option<Connection>, Error> {
+    open_as(path, if_missing, MIGRATIONS)
 }
 
-fn open_as(path: &Path, absent: IfMissing, migrations: &[&str]) -> Result<Option<Connection>, Error> {
-    match (fs::metadata(path), absent) {
-        (Ok(meta), _) => check_file(path, &meta)?,
-        (Err(error), IfMissing::Skip) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        (Err(error), IfMissing::Create) if error.kind() == io::ErrorKind::NotFound => {
-            create_database(path, migrations)?
+fn open_as(path: &Path, if_missing: IfMissing, migrations: &[&str]) -> Result<Option<Connection>, Error> {
+    match fs::metadata(path) {
+        Ok(meta) => check_file(path, &meta)?,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::Forbidden { path: path.to_path_buf(), error });
         }
-        (Err(error), _) => return Err(Error::Forbidden { path: path.to_path_buf(), error }),
+        Err(_) if if_missing == IfMissing::Skip => return Ok(None),
+        Err(_) => create_database(path, migrations)?,
     }
-    let opened = connect(path, migrations).map_err(|fault| fault.into_error(path));
-    match opened {
+    match connect(path, migrations).map_err(|error| error.into_error(path)) {
         Err(Error::Corrupt { path, detail }) => {
-            let detail = quick_check(&path).unwrap_or(detail);
-            Err(Error::Corrupt { path, detail })
+            Err(Error::Corrupt { detail: quick_check(&path).unwrap_or(detail), path })
         }
         opened => opened.map(Some),
     }
 }
 
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, QueryError> {
-    let connection = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
+    connect_to(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+}
+
+fn connect_to(path: &Path, access: OpenFlags) -> Result<Connection, QueryError> {
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     Ok(connection)
@@ -94,12 +94,7 @@ fn check_file(path: &Path, meta: &fs::Metadata) -> Result<(), Error> {
 }
 
 fn connect(path: &Path, migrations: &[&str]) -> Result<Connection, QueryError> {
-    let mut connection = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
+    let mut connection = connect_to(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     if connection.is_readonly("main")? {
         return Err(Error::ReadOnly { path: path.to_path_buf() }.into());
     }
@@ -128,35 +123,26 @@ fn count(migrations: &[&str]) -> u32 {
     u32::try_from(migrations.len()).unwrap_or(u32::MAX)
 }
 
-/// Creates a new database under a temporary name and renames it.
+/// Creates a new database under a temporary name and renames it. Another thread or process may do the
+/// same at the same time.
 fn create_database(path: &Path, migrations: &[&str]) -> Result<(), Error> {
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = parent_of(path);
     if !folder.is_dir() {
         return Err(Error::NoDirectory { path: folder.to_path_buf() });
     }
-    // Another thread or process may be creating the database at the same time.
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(|error| Error::NoRandom(error.to_string()))?;
-    let unfinished = with_suffix(path, &format!(".new-{:016x}", u64::from_ne_bytes(seed)));
-    let made = initialize(&unfinished, folder, migrations)
-        .map_err(|fault| fault.into_error(&unfinished))
-        .and_then(|()| {
-            match fs::hard_link(&unfinished, path) {
-                // Another process was faster; its database is equivalent.
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(file_error(path, error)),
-                _ => Ok(()),
-            }
-        });
-    let removed = remove_if_exists(&unfinished).map_err(|error| file_error(&unfinished, error));
-    made.and(removed)
+    let unfinished = create_private(path).map_err(|error| file_error(path, error))?;
+    initialize(&unfinished, migrations).map_err(|error| error.into_error(&unfinished))?;
+    match unfinished.persist_noclobber(path) {
+        // Another process was faster; its database is equivalent.
+        Err(failed) if failed.error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(file_error(path, failed.error))
+        }
+        _ => Ok(()),
+    }
 }
 
-fn initialize(unfinished: &Path, folder: &Path, migrations: &[&str]) -> Result<(), QueryError> {
-    create_private(unfinished, folder).map_err(|error| file_error(unfinished, error))?;
-    let mut connection = Connection::open_with_flags(
-        unfinished,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
+fn initialize(unfinished: &Path, migrations: &[&str]) -> Result<(), QueryError> {
+    let mut connection = connect_to(unfinished, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // The file is not used before it is complete, so one sync at the end suffices. `auto_vacuum`
     // takes effect only in an empty file.
     connection.execute_batch(&format!(
@@ -167,9 +153,8 @@ fn initialize(unfinished: &Path, folder: &Path, migrations: &[&str]) -> Result<(
     transaction.commit()?;
     connection.close().map_err(|(_, error)| error)?;
     // No connection to the file is left whose locks this could drop.
-    let synced = OpenOptions::new().read(true).open(unfinished).and_then(|file| file.sync_all());
-    synced.map_err(|error| file_error(unfinished, error))?;
-    Ok(())
+    let synced = File::open(unfinished).and_then(|file| file.sync_all());
+    Ok(synced.map_err(|error| file_error(unfinished, error))?)
 }
 
 fn run_migrations(connection: &Connection, migrations: &[&str], done: u32) -> Result<(), QueryError> {
@@ -196,43 +181,34 @@ fn migrate(connection: &mut Connection, path: &Path, migrations: &[&str]) -> Res
 
 fn back_up(path: &Path, version: u32) -> Result<(), Error> {
     let finished = with_suffix(path, &format!(".v{version}.bak"));
-    let unfinished = with_suffix(path, &format!(".v{version}.bak.new"));
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let copied = (|| {
-        let told = |error: io::Error| error.to_string();
-        remove_if_exists(&unfinished).map_err(told)?;
-        create_private(&unfinished, folder).map_err(told)?;
-        let said = |error: rusqlite::Error| error.to_string();
-        let source = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(said)?;
-        let mut target = Connection::open(&unfinished).map_err(said)?;
-        Backup::new(&source, &mut target)
-            .and_then(|backup| backup.run_to_completion(1_000, Duration::ZERO, None))
-            .map_err(said)?;
-        target.close().map_err(|(_, error)| said(error))?;
-        fs::rename(&unfinished, &finished).map_err(told)
-    })();
-    copied.map_err(|detail| {
-        drop(remove_if_exists(&unfinished));
-        Error::Backup { path: finished, detail }
-    })
+    let copy = || -> Result<(), Box<dyn std::error::Error>> {
+        let unfinished = create_private(&finished)?;
+        let source = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let mut target = Connection::open(&unfinished)?;
+        Backup::new(&source, &mut target)?.run_to_completion(1_000, Duration::ZERO, None)?;
+        target.close().map_err(|(_, error)| error)?;
+        unfinished.persist(&finished).map_err(|failed| failed.error)?;
+        Ok(())
+    };
+    copy().map_err(|error| Error::Backup { detail: error.to_string(), path: finished.clone() })
 }
 
-/// Creates an empty file with mode 0600. Root gives it to the owner of the directory.
-fn create_private(path: &Path, folder: &Path) -> io::Result<()> {
-    remove_if_exists(path)?;
-    let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
-    let (ours, theirs) = (file.metadata()?, fs::metadata(folder)?);
+/// Creates an empty file with mode 0600 and a temporary name similar to `path`. Root gives it to the
+/// owner of the directory.
+fn create_private(path: &Path) -> io::Result<TempPath> {
+    let (folder, name) = (parent_of(path), path.file_name().unwrap_or_default());
+    let mut prefix = name.to_owned();
+    prefix.push(".new-");
+    let file = tempfile::Builder::new().prefix(&prefix).tempfile_in(folder)?;
+    let (ours, theirs) = (file.as_file().metadata()?, fs::metadata(folder)?);
     if ours.uid() == 0 && theirs.uid() != 0 {
         std::os::unix::fs::fchown(&file, Some(theirs.uid()), Some(theirs.gid()))?;
     }
-    Ok(())
+    Ok(file.into_temp_path())
 }
 
-pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
 }
 
 pub(crate) fn file_error(path: &Path, error: io::Error) -> Error {

@@ -55,7 +55,7 @@ impl Store {
                 check_size("a received message", event.len())?;
                 let (key, person, at) = (new.key.as_str(), new.person.as_str(), new.at.seconds());
                 let values = params![new.platform, new.chat, new.message, key, person, at, event];
-                sql::first(transaction, sql, values, |row| row.get(0).map(InboxId))
+                sql::first(transaction, sql, values, |row| Ok(InboxId(row.get(0)?)))
             };
             messages.into_iter().map(insert).collect()
         })
@@ -80,13 +80,13 @@ impl Store {
                    AND message IN (SELECT value FROM json_each(?4)) ORDER BY n";
         let (chat, key) = (chat.to_owned(), key.as_str().to_owned());
         let values = (platform.to_owned(), chat, key, Value::from(messages).to_string());
-        self.rows(sql, values, |row| row.get(0)).await
+        self.rows(sql, values, |row| Ok(row.get(0)?)).await
     }
 
     /// The last received message id of each chat of a platform.
     pub async fn last_inbox_messages(&self, platform: &str) -> Result<Vec<(String, String)>, Error> {
         let sql = "SELECT chat, message, max(n) FROM inbox WHERE platform = ?1 GROUP BY chat";
-        let read = |row: &Row<'_>| Ok::<_, QueryError>((row.get(0)?, row.get(1)?));
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         self.rows(sql, (platform.to_owned(),), read).await
     }
 
@@ -158,7 +158,7 @@ pub(crate) fn finish_turn(
     Ok(())
 }
 
-fn read_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
+fn read_row(row: &Row<'_>) -> Result<InboxRow, QueryError> {
     let event: String = row.get(4)?;
     Ok(InboxRow {
         id: InboxId(row.get(0)?),

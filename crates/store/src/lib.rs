@@ -57,7 +57,7 @@ pub use outbox::{DeliveryOutcome, DeliveryState, NewOutboxRow, OutboxId, OutboxR
 pub use pairing::{ApprovalResult, CodeResponse, PairedUser, PendingUser};
 pub use question::{AnswerResult, NewQuestion, QuestionRow, QuestionState, WaitingCall};
 pub use remove::PruneResult;
-pub use search::{SearchHit, SearchQuery, Snippet};
+pub use search::{MessageHit, SearchQuery, Snippet};
 pub use session::{
     Lineage, ListFilter, NewSession, Parent, SessionId, SessionPrompt, SessionQuery, SessionRow,
     TitleConflict, Viewer,

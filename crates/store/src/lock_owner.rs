@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::file::with_suffix;
+
 /// The byte of the WAL index that a writer locks (SQLite file format, `WAL_WRITE_LOCK`).
 const WRITE_LOCK_BYTE: u64 = 120;
 
@@ -15,8 +17,8 @@ pub struct LockOwner {
 }
 
 /// The process as a suffix of an error message.
-pub(crate) fn describe(holder: Option<&LockOwner>) -> String {
-    holder.map(|holder| format!(": {} (process {})", holder.name, holder.pid)).unwrap_or_default()
+pub(crate) fn describe(owner: Option<&LockOwner>) -> String {
+    owner.map(|owner| format!(": {} (process {})", owner.name, owner.pid)).unwrap_or_default()
 }
 
 /// The other process that is writing to a database, if it can be found.
@@ -24,9 +26,7 @@ pub(crate) fn describe(holder: Option<&LockOwner>) -> String {
 /// It reads `/proc/locks`. Asking with `fcntl` would require another descriptor of the file, and
 /// closing that would drop every lock this process holds on it.
 pub(crate) fn find_writer(database: &Path) -> Option<LockOwner> {
-    let mut index = database.as_os_str().to_owned();
-    index.push("-shm");
-    let inode = fs::metadata(Path::new(&index)).ok()?.ino();
+    let inode = fs::metadata(with_suffix(database, "-shm")).ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let pid = locks.lines().find_map(|line| parse_lock_line(line, inode))?;
     (pid != std::process::id()).then(|| LockOwner { pid, name: process_name(pid) })

@@ -93,36 +93,26 @@ pub(crate) const COLUMNS: &str = "seq, role, at, undone, sum, finish, usage, res
 
 impl NewMessage {
     pub(crate) fn to_columns(&self, seq: Seq) -> Result<MessageColumns, QueryError> {
-        let json = |result: serde_json::Result<String>| {
-            result.map_err(|error| QueryError::Corrupt(format!("a message cannot be serialized: {error}")))
-        };
         let (role, rest) = match &self.message {
             Message::User { images, .. } if images.is_empty() => ("user", None),
-            Message::User { images, .. } => ("user", Some(json(serde_json::to_string(images))?)),
+            Message::User { images, .. } => ("user", Some(to_json(images)?)),
             Message::Tool { call, name, .. } => {
-                let answer = StoredToolResult { call: call.clone(), name: name.clone() };
-                ("tool", Some(json(serde_json::to_string(&answer))?))
+                ("tool", Some(to_json(&StoredToolResult { call: call.clone(), name: name.clone() })?))
             }
             Message::Assistant { parts } if matches!(parts.as_slice(), [Part::Text { .. }]) => {
                 ("assistant", None)
             }
             Message::Assistant { parts } => {
-                let kept: Vec<StoredPart> = parts
-                    .iter()
-                    .map(|part| match part {
-                        Part::Text { text } => StoredPart::Text(text.len()),
-                        Part::Reasoning(reasoning) => StoredPart::Reasoning(reasoning.clone()),
-                        Part::Call(call) => StoredPart::Call(call.clone()),
-                    })
-                    .collect();
-                ("assistant", Some(json(serde_json::to_string(&kept))?))
+                let stored = parts.iter().map(|part| match part {
+                    Part::Text { text } => StoredPart::Text(text.len()),
+                    Part::Reasoning(reasoning) => StoredPart::Reasoning(reasoning.clone()),
+                    Part::Call(call) => StoredPart::Call(call.clone()),
+                });
+                ("assistant", Some(to_json(&stored.collect::<Vec<_>>())?))
             }
         };
         let text = self.message.text();
-        let usage = match &self.usage {
-            Some(usage) => Some(json(serde_json::to_string(usage))?),
-            None => None,
-        };
+        let usage = self.usage.as_ref().map(to_json).transpose()?;
         check_size("a message", text.len() + rest.as_ref().map_or(0, String::len))?;
         let texts =
             [Some(role), self.finish.as_deref(), usage.as_deref(), rest.as_deref(), Some(text.as_str())];
@@ -131,9 +121,15 @@ impl NewMessage {
     }
 }
 
+fn to_json(value: &impl Serialize) -> Result<String, QueryError> {
+    serde_json::to_string(value)
+        .map_err(|error| QueryError::Corrupt(format!("a message cannot be serialized: {error}")))
+}
+
 pub(crate) fn read_row(row: &Row<'_>) -> Result<MessageRow, QueryError> {
     let seq: u32 = row.get(0)?;
-    let wrong = |what: &str| QueryError::Corrupt(format!("message {seq} of a session: {what}"));
+    let corrupt = |detail: &str| QueryError::Corrupt(format!("message {seq} of a session: {detail}"));
+    let invalid = |error: serde_json::Error| corrupt(&error.to_string());
     let role: String = row.get(1)?;
     let at = Timestamp::from_seconds(row.get(2)?);
     let undone: Option<i64> = row.get(3)?;
@@ -143,39 +139,31 @@ pub(crate) fn read_row(row: &Row<'_>) -> Result<MessageRow, QueryError> {
     let texts =
         [Some(role.as_str()), finish.as_deref(), usage.as_deref(), rest.as_deref(), Some(text.as_str())];
     if checksum(Seq(seq), at, texts) ^ undone.unwrap_or_default() != row.get::<_, i64>(4)? {
-        return Err(wrong("its checksum does not match"));
+        return Err(corrupt("its checksum does not match"));
     }
-    let usage = match usage {
-        Some(usage) => Some(serde_json::from_str(&usage).map_err(|error| wrong(&error.to_string()))?),
-        None => None,
-    };
+    let usage = usage.map(|usage| serde_json::from_str(&usage)).transpose().map_err(invalid)?;
     let message = match (role.as_str(), rest) {
         ("user", None) => Message::user(text),
-        ("user", Some(rest)) => {
-            let images = serde_json::from_str(&rest).map_err(|error| wrong(&error.to_string()))?;
-            Message::User { text, images }
-        }
+        ("user", Some(rest)) => Message::User { text, images: serde_json::from_str(&rest).map_err(invalid)? },
         ("tool", Some(rest)) => {
-            let StoredToolResult { call, name } =
-                serde_json::from_str(&rest).map_err(|error| wrong(&error.to_string()))?;
+            let StoredToolResult { call, name } = serde_json::from_str(&rest).map_err(invalid)?;
             Message::Tool { call, name, text }
         }
         ("assistant", None) => Message::Assistant { parts: vec![Part::Text { text }] },
         ("assistant", Some(rest)) => {
-            let kept: Vec<StoredPart> =
-                serde_json::from_str(&rest).map_err(|error| wrong(&error.to_string()))?;
-            Message::Assistant {
-                parts: restore_parts(kept, &text).ok_or_else(|| wrong("its parts do not fit its text"))?,
-            }
+            let stored: Vec<StoredPart> = serde_json::from_str(&rest).map_err(invalid)?;
+            let parts =
+                restore_parts(stored, &text).ok_or_else(|| corrupt("its parts do not fit its text"))?;
+            Message::Assistant { parts }
         }
-        _ => return Err(wrong("its format is unknown")),
+        _ => return Err(corrupt("its format is unknown")),
     };
     Ok(MessageRow { seq: Seq(seq), at, finish, usage, undone: undone.is_some(), message })
 }
 
-fn restore_parts(kept: Vec<StoredPart>, mut text: &str) -> Option<Vec<Part>> {
-    let mut parts = Vec::with_capacity(kept.len());
-    for part in kept {
+fn restore_parts(stored: Vec<StoredPart>, mut text: &str) -> Option<Vec<Part>> {
+    let mut parts = Vec::with_capacity(stored.len());
+    for part in stored {
         parts.push(match part {
             StoredPart::Text(length) => {
                 let (words, rest) = text.split_at_checked(length)?;
@@ -199,13 +187,11 @@ pub(crate) fn check_size(what: &'static str, size: usize) -> Result<(), QueryErr
 
 /// The checksum of a message. [`SET_UNDONE`] mixes in the number of the undo that removed it.
 fn checksum(seq: Seq, at: Timestamp, texts: [Option<&str>; 5]) -> i64 {
-    let place = format!("{} {}", seq.0, at.seconds());
+    let position = format!("{} {}", seq.0, at.seconds());
     // A missing text differs from an empty one.
     let mark = |text: Option<&str>| if text.is_some() { "+" } else { "-" };
-    let whole = texts.into_iter().fold(Checksum::default().with(&place), |sum, text| {
-        sum.with(mark(text)).with(text.unwrap_or_default())
-    });
-    whole.value()
+    let add = |sum: Checksum, text| sum.with(mark(text)).with(text.unwrap_or_default());
+    texts.into_iter().fold(Checksum::default().with(&position), add).value()
 }
 
 /// Sets `undone` to `?3` and updates the checksum: `(a | b) - (a & b)` is the exclusive or that SQL

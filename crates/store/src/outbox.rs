@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::error::{Error, QueryError};
 use crate::message::check_size;
+use crate::sql;
 use crate::store::Store;
 
 const MAX_ROWS: u32 = 1_000;
@@ -117,7 +118,7 @@ impl Store {
     pub async fn delivery_state(&self, dedup_key: &str) -> Result<Option<DeliveryState>, Error> {
         let sql = "SELECT state, message FROM outbox WHERE mark = ?1";
         let read = |row: &Row<'_>| {
-            Ok::<_, QueryError>(match (row.get::<_, String>(0)?.as_str(), row.get(1)?) {
+            Ok(match (row.get::<_, String>(0)?.as_str(), row.get(1)?) {
                 ("sent", Some(message)) => DeliveryState::Sent(message),
                 ("waiting" | "trying", _) => DeliveryState::Pending,
                 _ => DeliveryState::Failed,
@@ -134,18 +135,17 @@ pub(crate) fn add(
 ) -> Result<Vec<OutboxId>, QueryError> {
     let sql = "INSERT INTO outbox (platform, chat, key, mark, body, created) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                ON CONFLICT (mark) DO UPDATE SET mark = mark RETURNING n";
-    let mut statement = transaction.prepare_cached(sql)?;
     let mut added = Vec::with_capacity(parts.len());
     for part in parts {
         let body = part.body.to_string();
         check_size("a part", body.len())?;
         let values = params![part.platform, part.chat, part.key.as_str(), part.dedup_key, body, at.seconds()];
-        added.push(OutboxId(statement.query_row(values, |row| row.get(0))?));
+        added.push(OutboxId(sql::value(transaction, sql, values)?));
     }
     Ok(added)
 }
 
-fn read_row(row: &Row<'_>) -> rusqlite::Result<OutboxRow> {
+fn read_row(row: &Row<'_>) -> Result<OutboxRow, QueryError> {
     let (body, state): (String, String) = (row.get(3)?, row.get(6)?);
     let at: Option<u64> = row.get(7)?;
     Ok(OutboxRow {

@@ -116,7 +116,7 @@ impl Store {
     pub async fn paired_users(&self) -> Result<Vec<PairedUser>, Error> {
         let sql = "SELECT platform, person, name, approved FROM pairings ORDER BY platform, approved, person";
         let read = |row: &Row<'_>| {
-            Ok::<_, QueryError>(PairedUser {
+            Ok(PairedUser {
                 platform: row.get(0)?,
                 user: row.get(1)?,
                 name: row.get(2)?,
@@ -130,7 +130,7 @@ impl Store {
         let sql = "SELECT platform, person, name, asked, expires FROM pairing_codes WHERE expires > ?1
                    ORDER BY platform, expires, person";
         let read = |row: &Row<'_>| {
-            Ok::<_, QueryError>(PendingUser {
+            Ok(PendingUser {
                 platform: row.get(0)?,
                 user: row.get(1)?,
                 name: row.get(2)?,
@@ -158,10 +158,10 @@ impl Store {
         self.write(move |transaction| {
             let sql =
                 "SELECT count(*) FROM pairing_codes WHERE (?1 IS NULL OR platform = ?1) AND expires > ?2";
-            let waited = transaction.query_row(sql, params![platform, now.seconds()], |row| row.get(0))?;
+            let count = sql::value(transaction, sql, params![platform, now.seconds()])?;
             let sql = "DELETE FROM pairing_codes WHERE ?1 IS NULL OR platform = ?1";
             transaction.execute(sql, params![platform])?;
-            Ok(waited)
+            Ok(count)
         })
         .await
     }
@@ -183,8 +183,8 @@ fn request_code(
     let sql = "DELETE FROM pairing_codes WHERE platform = ?1 AND max(asked, expires) + ?3 <= ?2";
     transaction.execute(sql, params![platform, now, CODE_INTERVAL_SECS])?;
     let sql = "SELECT asked, expires FROM pairing_codes WHERE platform = ?1 AND person = ?2";
-    let read = |row: &Row<'_>| Ok::<(u64, u64), QueryError>((row.get(0)?, row.get(1)?));
-    let before = sql::first(transaction, sql, params![platform, user], read)?;
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let before: Option<(u64, u64)> = sql::first(transaction, sql, params![platform, user], read)?;
     let expires = match before {
         // A repeated request does not extend the time for which a slot is taken.
         Some((asked, expires)) if expires > now && asked + CODE_INTERVAL_SECS <= now => expires,
@@ -193,7 +193,7 @@ fn request_code(
     };
     let count = |condition: &str| -> Result<usize, QueryError> {
         let sql = format!("SELECT count(*) FROM pairing_codes WHERE platform = ?1 AND {condition}");
-        Ok(transaction.query_row(&sql, params![platform, now], |row| row.get(0))?)
+        sql::value(transaction, &sql, params![platform, now])
     };
     let save = |salt: &[u8], hash: &[u8], expires: u64| {
         let sql = "INSERT OR REPLACE INTO pairing_codes (platform, person, name, salt, hash, asked, expires)
@@ -244,7 +244,7 @@ fn find_by_code(
     let read = |row: &Row<'_>| {
         let (salt, stored): (Vec<u8>, Vec<u8>) = (row.get(2)?, row.get(3)?);
         let is_owner = bool::from(hash(&salt, code).as_slice().ct_eq(stored.as_slice()));
-        Ok::<_, QueryError>((is_owner, (row.get(0)?, row.get(1)?)))
+        Ok((is_owner, (row.get(0)?, row.get(1)?)))
     };
     let pending = sql::rows(transaction, sql, params![platform, now], read)?;
     Ok(pending.into_iter().rfind(|(is_owner, _)| *is_owner).map(|(_, user)| user))
@@ -257,7 +257,7 @@ fn count_wrong_code(
 ) -> Result<ApprovalResult, QueryError> {
     let sql = "INSERT INTO pairing_faults (platform, wrong, locked_until) VALUES (?1, 1, 0)
                ON CONFLICT DO UPDATE SET wrong = wrong + 1 RETURNING wrong";
-    let count: u32 = transaction.query_row(sql, [platform], |row| row.get(0))?;
+    let count: u32 = sql::value(transaction, sql, [platform])?;
     if count < MAX_WRONG_CODES {
         return Ok(ApprovalResult::WrongCode { left: MAX_WRONG_CODES - count });
     }
@@ -269,7 +269,7 @@ fn count_wrong_code(
 
 fn locked_until(connection: &Connection, platform: &str, now: u64) -> Result<Option<Timestamp>, QueryError> {
     let sql = "SELECT locked_until FROM pairing_faults WHERE platform = ?1 AND locked_until > ?2";
-    sql::first(connection, sql, params![platform, now], |row| row.get(0).map(Timestamp::from_seconds))
+    sql::first(connection, sql, params![platform, now], |row| Ok(Timestamp::from_seconds(row.get(0)?)))
 }
 
 const FIND_PAIRING: &str = "SELECT 1 FROM pairings WHERE platform = ?1 AND person = ?2";

@@ -42,7 +42,7 @@ impl Store {
 
     pub async fn prunable(&self, before: Timestamp) -> Result<Vec<SessionId>, Error> {
         self.rows(select_prunable("id"), (before.seconds(), i64::MAX), |row| {
-            row.get::<_, String>(0).map(SessionId::new)
+            Ok(SessionId::new(row.get::<_, String>(0)?))
         })
         .await
     }
@@ -82,7 +82,7 @@ impl Store {
             let removed = self
                 .write(move |transaction| {
                     let values = params![before.seconds(), SESSIONS_PER_BATCH];
-                    let batch = sql::rows(transaction, &select_prunable("n"), values, |row| row.get(0))?;
+                    let batch = sql::rows(transaction, &select_prunable("n"), values, |row| Ok(row.get(0)?))?;
                     // An older session of the batch may have removed a later one as a delegate.
                     batch.into_iter().map(|n| remove_tree(transaction, &lock, n)).sum::<Result<usize, _>>()
                 })
@@ -165,7 +165,7 @@ fn remove_tree(connection: &Connection, lock: &WorkerLock, n: i64) -> Result<usi
                    SELECT n FROM sessions WHERE n = ?1
                    UNION SELECT c.n FROM sessions c JOIN family ON c.parent = family.n WHERE c.lineage = 'delegate')
                SELECT n FROM family";
-    let family: Vec<i64> = sql::rows(connection, sql, [n], |row| row.get(0))?;
+    let family: Vec<i64> = sql::rows(connection, sql, [n], |row| Ok(row.get(0)?))?;
     for member in &family {
         if let Some(open) = turn::find_open(connection, lock, *member)?
             && open.owner != TurnOwner::Exited

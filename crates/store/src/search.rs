@@ -36,7 +36,7 @@ pub struct SearchQuery {
 
 /// A matching message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SearchHit {
+pub struct MessageHit {
     pub session: SessionId,
     /// The title of the session.
     pub title: Option<String>,
@@ -52,7 +52,7 @@ pub struct SearchHit {
 impl Store {
     /// Finds messages, best match first. Queries that are not made of words return the newest
     /// first.
-    pub async fn search(&self, reader: &Viewer, search: SearchQuery) -> Result<Vec<SearchHit>, Error> {
+    pub async fn search(&self, reader: &Viewer, search: SearchQuery) -> Result<Vec<MessageHit>, Error> {
         let reader = reader.clone();
         self.read(move |connection| find(connection, &reader, &search)).await
     }
@@ -62,7 +62,7 @@ fn find(
     connection: &Connection,
     reader: &Viewer,
     search: &SearchQuery,
-) -> Result<Vec<SearchHit>, QueryError> {
+) -> Result<Vec<MessageHit>, QueryError> {
     let query = Query::parse(&search.text);
     if query.is_empty() {
         return Ok(Vec::new());
@@ -97,16 +97,15 @@ fn find(
         HIDDEN_SOURCES.join("', '")
     );
     let mut statement = connection.prepare(&sql)?;
-    let rows = statement.query_map(params_from_iter(values), |row| read_row(row, &query))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    statement.query_and_then(params_from_iter(values), |row| read_row(row, &query))?.collect()
 }
 
 fn to_sql(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn read_row(row: &Row<'_>, query: &Query) -> rusqlite::Result<SearchHit> {
-    Ok(SearchHit {
+fn read_row(row: &Row<'_>, query: &Query) -> Result<MessageHit, QueryError> {
+    Ok(MessageHit {
         session: SessionId::new(row.get::<_, String>(0)?),
         title: row.get(1)?,
         source: row.get(2)?,

@@ -306,8 +306,7 @@ const SELECT: &str = "SELECT s.id, s.key, s.source, s.person, s.model, s.provide
     s.output, s.reasoning, s.cost, s.cost_status, s.archived
     FROM sessions s LEFT JOIN sessions p ON p.n = s.parent";
 
-pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
-    let seconds = |at: usize| row.get::<_, u64>(at).map(Timestamp::from_seconds);
+pub(crate) fn read_row(row: &Row<'_>) -> Result<SessionRow, QueryError> {
     Ok(SessionRow {
         id: SessionId(row.get(0)?),
         key: SessionKey::new(row.get::<_, String>(1)?),
@@ -319,8 +318,8 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         lineage: row.get(7)?,
         title: row.get(8)?,
         cwd: row.get(9)?,
-        started: seconds(10)?,
-        touched: seconds(11)?,
+        started: Timestamp::from_seconds(row.get(10)?),
+        touched: Timestamp::from_seconds(row.get(11)?),
         ended: row.get::<_, Option<u64>>(12)?.map(Timestamp::from_seconds),
         end_reason: row.get(13)?,
         messages: row.get(14)?,
@@ -345,11 +344,12 @@ pub(crate) fn select_where(condition: &str) -> String {
 
 fn by_row(connection: &Connection, n: i64) -> Result<SessionRow, QueryError> {
     let sql = format!("{SELECT} WHERE s.n = ?1");
-    Ok(connection.prepare_cached(&sql)?.query_row([n], read_row)?)
+    Ok(sql::first(connection, &sql, [n], read_row)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
 }
 
 pub(crate) fn row_number(connection: &Connection, id: &SessionId) -> Result<i64, QueryError> {
-    let found = sql::first(connection, "SELECT n FROM sessions WHERE id = ?1", [&id.0], |row| row.get(0))?;
+    let found =
+        sql::first(connection, "SELECT n FROM sessions WHERE id = ?1", [&id.0], |row| Ok(row.get(0)?))?;
     found.ok_or_else(|| Error::NoSession(id.0.clone()).into())
 }
 
@@ -381,9 +381,8 @@ fn create(connection: &Connection, new: &NewSession, at: Timestamp) -> Result<Se
 
 fn prompt(connection: &Connection, n: i64) -> Result<SessionPrompt, QueryError> {
     let sql = "SELECT prompt, tools, sum FROM prompts WHERE session = ?1";
-    let read = |row: &Row<'_>| {
-        Ok::<_, QueryError>((SessionPrompt { text: row.get(0)?, tools: row.get(1)? }, row.get::<_, i64>(2)?))
-    };
+    let read =
+        |row: &Row<'_>| Ok((SessionPrompt { text: row.get(0)?, tools: row.get(1)? }, row.get::<_, i64>(2)?));
     match sql::first(connection, sql, [n], read)? {
         Some((prompt, sum)) if prompt.sum() == sum => Ok(prompt),
         Some(_) => Err(QueryError::Corrupt("the checksum of a prompt does not match".to_owned())),
@@ -418,7 +417,7 @@ fn list(
     let (touched, n) = match &query.after {
         Some(id) => {
             let sql = "SELECT touched, n FROM sessions WHERE id = ?1";
-            let read = |row: &Row<'_>| Ok::<_, QueryError>((row.get(0)?, row.get(1)?));
+            let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
             sql::first(connection, sql, [&id.0], read)?.ok_or_else(|| Error::NoSession(id.0.clone()))?
         }
         None => (i64::MAX, i64::MAX),
@@ -451,7 +450,7 @@ fn find_row(connection: &Connection, viewer: &Viewer, word: &str) -> Result<i64,
     let person = viewer.person();
     let find = |condition: &str| -> Result<Vec<i64>, QueryError> {
         let sql = format!("SELECT n FROM sessions WHERE {condition} AND {VISIBLE} LIMIT 100");
-        sql::rows(connection, &sql, params![word, person], |row| row.get(0))
+        sql::rows(connection, &sql, params![word, person], |row| Ok(row.get(0)?))
     };
     if let [n] = find("id = ?1")?.as_slice() {
         return Ok(*n);

@@ -100,7 +100,7 @@ pub(crate) fn add_call(connection: &Connection, n: i64, call: &ModelCall) -> Res
         "SELECT cost_status FROM spending WHERE day = ?1 AND person = ?2 AND source = ?3 AND provider = ?4
                AND model = ?5 AND purpose = ?6";
     let key = params![day, person, source, provider, model, purpose];
-    let before: Option<CostStatus> = sql::first(connection, sql, key, |row| row.get(0))?;
+    let before: Option<CostStatus> = sql::first(connection, sql, key, |row| Ok(row.get(0)?))?;
     let status_now = before.map_or(status, |before| before.max(status));
     let sql = "INSERT INTO spending VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
                ON CONFLICT DO UPDATE SET calls = calls + 1, input = input + ?7, cache_read = cache_read + ?8,

@@ -12,33 +12,25 @@ pub(crate) fn execute(connection: &Connection, sql: &str, values: impl Params) -
 }
 
 /// Reads all rows of a query.
-pub(crate) fn rows<T, E>(
+pub(crate) fn rows<T>(
     connection: &Connection,
     sql: &str,
     values: impl Params,
-    read: impl FnMut(&Row<'_>) -> Result<T, E>,
-) -> Result<Vec<T>, QueryError>
-where
-    E: From<rusqlite::Error>,
-    QueryError: From<E>,
-{
+    read: impl FnMut(&Row<'_>) -> Result<T, QueryError>,
+) -> Result<Vec<T>, QueryError> {
     let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement.query_and_then(values, read)?.collect::<Result<_, E>>()?)
+    statement.query_and_then(values, read)?.collect()
 }
 
 /// Reads the first row of a query, if it has one.
-pub(crate) fn first<T, E>(
+pub(crate) fn first<T>(
     connection: &Connection,
     sql: &str,
     values: impl Params,
-    read: impl FnMut(&Row<'_>) -> Result<T, E>,
-) -> Result<Option<T>, QueryError>
-where
-    E: From<rusqlite::Error>,
-    QueryError: From<E>,
-{
+    read: impl FnMut(&Row<'_>) -> Result<T, QueryError>,
+) -> Result<Option<T>, QueryError> {
     let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement.query_and_then(values, read)?.next().transpose()?)
+    statement.query_and_then(values, read)?.next().transpose()
 }
 
 /// Reads the only value of a query that always has one row.
@@ -80,32 +72,22 @@ impl Store {
     }
 
     /// Reads all rows of a query.
-    pub(crate) async fn rows<T, E>(
+    pub(crate) async fn rows<T: Send + 'static>(
         &self,
         sql: impl AsRef<str> + Send + 'static,
         values: impl Params + Send + 'static,
-        read: impl FnMut(&Row<'_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<Vec<T>, Error>
-    where
-        T: Send + 'static,
-        E: From<rusqlite::Error>,
-        QueryError: From<E>,
-    {
+        read: impl FnMut(&Row<'_>) -> Result<T, QueryError> + Send + 'static,
+    ) -> Result<Vec<T>, Error> {
         self.read(move |connection| rows(connection, sql.as_ref(), values, read)).await
     }
 
     /// Reads the first row of a query, if it has one.
-    pub(crate) async fn first<T, E>(
+    pub(crate) async fn first<T: Send + 'static>(
         &self,
         sql: impl AsRef<str> + Send + 'static,
         values: impl Params + Send + 'static,
-        read: impl FnMut(&Row<'_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<Option<T>, Error>
-    where
-        T: Send + 'static,
-        E: From<rusqlite::Error>,
-        QueryError: From<E>,
-    {
+        read: impl FnMut(&Row<'_>) -> Result<T, QueryError> + Send + 'static,
+    ) -> Result<Option<T>, Error> {
         self.read(move |connection| first(connection, sql.as_ref(), values, read)).await
     }
 

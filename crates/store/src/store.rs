@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -29,14 +29,10 @@ pub struct Store {
 struct Inner {
     path: PathBuf,
     writer: mpsc::Sender<WriterCommand>,
-    readers: Readers,
+    reader_permits: Arc<Semaphore>,
+    idle_readers: Mutex<Vec<Connection>>,
     notifier: ChangeNotifier,
     worker_lock: Arc<WorkerLock>,
-}
-
-struct Readers {
-    permits: Arc<Semaphore>,
-    idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 enum WriterCommand {
@@ -62,16 +58,16 @@ impl Store {
         Self::start(path.into(), IfMissing::Skip).await
     }
 
-    async fn start(path: PathBuf, absent: IfMissing) -> Result<Option<Self>, Error> {
-        let (writer, orders) = mpsc::channel(WRITE_QUEUE_LEN);
+    async fn start(path: PathBuf, if_missing: IfMissing) -> Result<Option<Self>, Error> {
+        let (writer, commands) = mpsc::channel(WRITE_QUEUE_LEN);
         let (reply, opened) = oneshot::channel();
         let at = path.clone();
         thread::Builder::new()
             .name("hermes-store".to_owned())
-            .spawn(move || match file::open(&at, absent) {
+            .spawn(move || match file::open(&at, if_missing) {
                 Ok(Some(connection)) => {
                     if reply.send(Ok(true)).is_ok() {
-                        run_writer(connection, orders);
+                        run_writer(connection, commands);
                     }
                 }
                 Ok(None) => drop(reply.send(Ok(false))),
@@ -81,11 +77,15 @@ impl Store {
         if !opened.await.map_err(|_gone| Error::Closed)?? {
             return Ok(None);
         }
-        let readers = Readers { permits: Arc::new(Semaphore::new(MAX_READERS)), idle: Arc::default() };
-        let changes = ChangeNotifier::new(path.clone());
-        let presence = Arc::new(WorkerLock::new(path.clone()));
         Ok(Some(Self {
-            inner: Arc::new(Inner { path, writer, readers, notifier: changes, worker_lock: presence }),
+            inner: Arc::new(Inner {
+                writer,
+                reader_permits: Arc::new(Semaphore::new(MAX_READERS)),
+                idle_readers: Mutex::default(),
+                notifier: ChangeNotifier::new(path.clone()),
+                worker_lock: Arc::new(WorkerLock::new(path.clone())),
+                path,
+            }),
         }))
     }
 
@@ -103,8 +103,8 @@ impl Store {
     pub async fn close(self) {
         let (reply, closed) = oneshot::channel();
         // The last connection to close truncates the WAL, so it must be the writing one.
-        self.inner.readers.permits.close();
-        self.inner.readers.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.inner.reader_permits.close();
+        lock(&self.inner.idle_readers).clear();
         if self.inner.writer.send(WriterCommand::Close(reply)).await.is_ok() {
             drop(closed.await);
         }
@@ -135,9 +135,9 @@ impl Store {
         work: impl FnOnce(&mut Connection) -> Result<T, QueryError> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        let order = WriterCommand::Run(Box::new(move |connection| drop(reply.send(work(connection)))));
-        self.inner.writer.send(order).await.map_err(|_closed| Error::Closed)?;
-        answer.await.map_err(|_gone| Error::Closed)?.map_err(|fault| fault.into_error(&self.inner.path))
+        let command = WriterCommand::Run(Box::new(move |connection| drop(reply.send(work(connection)))));
+        self.inner.writer.send(command).await.map_err(|_closed| Error::Closed)?;
+        answer.await.map_err(|_gone| Error::Closed)?.map_err(|error| error.into_error(&self.inner.path))
     }
 
     /// Runs `work` on a reading connection, in one snapshot.
@@ -145,27 +145,25 @@ impl Store {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, QueryError> + Send + 'static,
     ) -> Result<T, Error> {
-        let Readers { permits: turns, idle } = &self.inner.readers;
-        let turn = Arc::clone(turns).acquire_owned().await.map_err(|_closed| Error::Closed)?;
-        let (idle, path) = (Arc::clone(idle), self.inner.path.clone());
-        let looked = tokio::task::spawn_blocking(move || {
-            let kept = || idle.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = kept().pop();
-            let connection = known.map_or_else(|| file::open_reader(&path), Ok)?;
-            let found = (|| {
-                let state = connection.unchecked_transaction()?;
-                let found = work(&state)?;
-                state.finish()?;
+        let inner = Arc::clone(&self.inner);
+        let permits = Arc::clone(&inner.reader_permits);
+        let permit = permits.acquire_owned().await.map_err(|_closed| Error::Closed)?;
+        let run = move || {
+            let known = lock(&inner.idle_readers).pop();
+            let connection = known.map_or_else(|| file::open_reader(&inner.path), Ok)?;
+            let result = (|| {
+                let snapshot = connection.unchecked_transaction()?;
+                let found = work(&snapshot)?;
+                snapshot.finish()?;
                 Ok(found)
             })();
-            kept().push(connection);
-            drop(turn);
-            found
-        });
-        looked
-            .await
-            .map_err(|_stopped| Error::Closed)?
-            .map_err(|fault: QueryError| fault.into_error(&self.inner.path))
+            lock(&inner.idle_readers).push(connection);
+            drop(permit);
+            result
+        };
+        let result: Result<T, QueryError> =
+            tokio::task::spawn_blocking(run).await.map_err(|_stopped| Error::Closed)?;
+        result.map_err(|error| error.into_error(&self.inner.path))
     }
 
     pub(crate) fn worker_lock(&self) -> Arc<WorkerLock> {
@@ -177,12 +175,16 @@ impl Store {
     }
 }
 
-fn run_writer(mut connection: Connection, mut orders: mpsc::Receiver<WriterCommand>) {
-    while let Some(order) = orders.blocking_recv() {
-        match order {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_writer(mut connection: Connection, mut commands: mpsc::Receiver<WriterCommand>) {
+    while let Some(command) = commands.blocking_recv() {
+        match command {
             WriterCommand::Run(work) => work(&mut connection),
             WriterCommand::Close(reply) => {
-                orders.close();
+                commands.close();
                 drop(connection);
                 // The caller may have stopped waiting.
                 reply.send(()).ok();

@@ -4,7 +4,7 @@
 use hermes_types::{Person, Timestamp};
 use rusqlite::{Row, params};
 
-use crate::error::{Error, QueryError};
+use crate::error::Error;
 use crate::sql;
 use crate::store::Store;
 
@@ -30,7 +30,7 @@ impl Store {
     /// The threads that the bot joined, most recently active last.
     pub async fn joined_threads(&self, platform: &str) -> Result<Vec<String>, Error> {
         let sql = "SELECT thread FROM threads WHERE platform = ?1 ORDER BY seen";
-        self.rows(sql, (platform.to_owned(),), |row| row.get(0)).await
+        self.rows(sql, (platform.to_owned(),), |row| Ok(row.get(0)?)).await
     }
 
     /// Sets the chat that receives the messages which belong to no other chat of a platform.
@@ -50,7 +50,7 @@ impl Store {
     /// The home chat of a platform.
     pub async fn home_chat(&self, platform: &str) -> Result<Option<String>, Error> {
         let sql = "SELECT chat FROM homes WHERE platform = ?1";
-        self.first(sql, (platform.to_owned(),), |row| row.get(0)).await
+        self.first(sql, (platform.to_owned(),), |row| Ok(row.get(0)?)).await
     }
 
     /// Records how far the events of a platform were processed, in the platform's own terms. The
@@ -64,7 +64,7 @@ impl Store {
     /// The last recorded position, and when it was recorded.
     pub async fn bookmark(&self, platform: &str) -> Result<Option<(String, Timestamp)>, Error> {
         let sql = "SELECT place, at FROM bookmarks WHERE platform = ?1";
-        let read = |row: &Row<'_>| Ok::<_, QueryError>((row.get(0)?, Timestamp::from_seconds(row.get(1)?)));
+        let read = |row: &Row<'_>| Ok((row.get(0)?, Timestamp::from_seconds(row.get(1)?)));
         self.first(sql, (platform.to_owned(),), read).await
     }
 }

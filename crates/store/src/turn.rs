@@ -193,7 +193,7 @@ fn unanswered_calls(messages: &[MessageRow]) -> Vec<Call> {
 const SELECT: &str = "SELECT t.n, s.id, t.started, t.first_seq, t.steps, t.holder
     FROM turns t JOIN sessions s ON s.n = t.session";
 
-fn read_turn(row: &Row<'_>, lock: &WorkerLock) -> rusqlite::Result<OpenTurn> {
+fn read_turn(row: &Row<'_>, lock: &WorkerLock) -> Result<OpenTurn, QueryError> {
     Ok(OpenTurn {
         id: TurnId(row.get(0)?),
         session: SessionId::new(row.get::<_, String>(1)?),

@@ -4,15 +4,13 @@
 //! The kernel releases the lock when the process ends, however it ends. A process id would not do:
 //! ids are reused, and they mean nothing to a hermes in another container that shares the home.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::error::{Error, QueryError};
-use crate::file::{file_error, remove_if_exists, with_suffix};
+use crate::file::{file_error, parent_of, with_suffix};
 use crate::lock_owner::{self, LockOwner};
 
 /// Follows the name of the database.
@@ -51,41 +49,36 @@ impl WorkerLock {
 
     /// The id under which turns are owned.
     pub(crate) fn worker_id(&self) -> Result<&str, QueryError> {
-        if let Some(sign) = self.file.get() {
-            return Ok(&sign.id);
+        if let Some(file) = self.file.get() {
+            return Ok(&file.id);
         }
-        let sign = self.create()?;
-        Ok(&self.file.get_or_init(|| sign).id)
+        let file = self.create()?;
+        Ok(&self.file.get_or_init(|| file).id)
     }
 
     fn create(&self) -> Result<WorkerFile, QueryError> {
         remove_stale(&self.database);
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| Error::NoRandom(error.to_string()))?;
-        let name = format!("{:016x}", u64::from_ne_bytes(seed));
-        let path = with_suffix(&self.database, &format!("{FILE_SUFFIX}{name}"));
-        let unlocked = with_suffix(&self.database, &format!(".new-{name}"));
-        let made = (|| {
-            let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&unlocked)?;
-            file.try_lock()?;
+        let id = format!("{:016x}", u64::from_ne_bytes(seed));
+        let path = with_suffix(&self.database, &format!("{FILE_SUFFIX}{id}"));
+        let create = || {
+            let mut file = tempfile::NamedTempFile::new_in(parent_of(&path))?;
+            file.as_file().try_lock()?;
             let pid = std::process::id();
-            file.write_all(format!("{pid} {}", lock_owner::process_name(pid)).as_bytes())?;
+            write!(file, "{pid} {}", lock_owner::process_name(pid))?;
             // The final name makes the file visible to others, so it is locked before the rename.
-            fs::rename(&unlocked, &path)?;
-            Ok(file)
-        })();
-        match made {
-            Ok(file) => Ok(WorkerFile { id: name, path, _file: file }),
-            Err(error) => {
-                drop(remove_if_exists(&unlocked));
-                Err(file_error(&path, error).into())
-            }
+            Ok(file.persist(&path)?)
+        };
+        match create() {
+            Ok(file) => Ok(WorkerFile { id, path, _file: file }),
+            Err(error) => Err(file_error(&path, error).into()),
         }
     }
 
     /// The owner with a worker id.
     pub(crate) fn owner(&self, name: &str) -> TurnOwner {
-        if self.file.get().is_some_and(|sign| sign.id == name) {
+        if self.file.get().is_some_and(|file| file.id == name) {
             return TurnOwner::ThisStore;
         }
         let path = with_suffix(&self.database, &format!("{FILE_SUFFIX}{name}"));
@@ -101,9 +94,9 @@ impl WorkerLock {
 
 impl Drop for WorkerLock {
     fn drop(&mut self) {
-        if let Some(sign) = self.file.get() {
+        if let Some(file) = self.file.get() {
             // A leftover file is removed by the next worker.
-            drop(remove_if_exists(&sign.path));
+            drop(fs::remove_file(&file.path));
         }
     }
 }
@@ -127,14 +120,12 @@ fn read_owner(path: &Path) -> Option<LockOwner> {
 
 /// Removes the files of workers that exited.
 fn remove_stale(database: &Path) {
-    let (Some(folder), Some(name)) = (database.parent(), database.file_name()) else { return };
-    let mut beginning = OsString::from(name);
-    beginning.push(FILE_SUFFIX);
-    let is_sign = |name: &OsStr| name.as_encoded_bytes().starts_with(beginning.as_encoded_bytes());
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten().filter(|entry| is_sign(&entry.file_name())) {
-        if matches!(is_locked(&entry.path()), Ok(false)) {
-            drop(remove_if_exists(&entry.path()));
+    let prefix = with_suffix(database, FILE_SUFFIX).into_os_string();
+    for entry in fs::read_dir(parent_of(database)).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_worker = path.as_os_str().as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
+        if is_worker && matches!(is_locked(&path), Ok(false)) {
+            drop(fs::remove_file(path));
         }
     }
 }

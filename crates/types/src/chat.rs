@@ -66,13 +66,13 @@ pub struct Call {
     pub id: CallId,
     /// The name of the tool.
     pub name: String,
-    pub arguments: Arguments,
+    pub arguments: CallArguments,
 }
 
 /// The decoded arguments of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Arguments {
+pub enum CallArguments {
     Object(Map<String, Value>),
     /// Arguments that could not be decoded. The call is not run; the model receives the reason.
     Broken {
@@ -174,9 +174,9 @@ mod tests {
         let call = Call {
             id: CallId::new("c1"),
             name: "terminal".to_owned(),
-            arguments: Arguments::Object(arguments),
+            arguments: CallArguments::Object(arguments),
         };
-        let broken = Arguments::Broken { text: "{\"a".to_owned(), why: "truncated".to_owned() };
+        let broken = CallArguments::Broken { text: "{\"a".to_owned(), why: "truncated".to_owned() };
         let reasoning = Reasoning {
             text: String::new(),
             issuer: Some("anthropic".to_owned()),

@@ -28,7 +28,7 @@ pub mod volume;
 
 pub use approval::{Answer, Choice, GrantScope};
 pub use backend::{BackendName, Network};
-pub use chat::{Arguments, Call, CallId, Message, Part, Reasoning, ToolSpec, Usage};
+pub use chat::{Call, CallArguments, CallId, Message, Part, Reasoning, ToolSpec, Usage};
 pub use entry_point::EntryPoint;
 pub use env_name::EnvName;
 pub use image::{Digest, Image, ImageKind};

@@ -10,7 +10,7 @@ use hermes_store::{
     CostStatus, Error, Lineage, ListFilter, MessageFilter, MessageRow, SearchQuery, Seq, SessionId,
     SessionQuery, SessionRow, Store, Viewer,
 };
-use hermes_types::{Arguments, Message, Part, Timestamp};
+use hermes_types::{CallArguments, Message, Part, Timestamp};
 use serde_json::{Value, json};
 
 use crate::Context;
@@ -236,8 +236,8 @@ fn message(context: &Context, kept: &MessageRow) -> String {
                 }
                 Part::Call(call) => {
                     let arguments = match &call.arguments {
-                        Arguments::Object(object) => Value::Object(object.clone()).to_string(),
-                        Arguments::Broken { text, .. } => text.clone(),
+                        CallArguments::Object(object) => Value::Object(object.clone()).to_string(),
+                        CallArguments::Broken { text, .. } => text.clone(),
                     };
                     let line = format!("→ {} {}", call.name, arguments);
                     format!("{}\n", screen.paint(Tone::Quiet, &one_line(&line, 400)))

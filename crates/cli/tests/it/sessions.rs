@@ -4,7 +4,7 @@ use hermes_store::{
     Cost, FILE_NAME, ModelCall, NewMessage, NewSession, SessionId, SessionPrompt, Store, TitleConflict,
     TurnStep,
 };
-use hermes_types::{Arguments, Call, CallId, Message, Part, Person, SessionKey, Timestamp, Usage};
+use hermes_types::{Call, CallArguments, CallId, Message, Part, Person, SessionKey, Timestamp, Usage};
 use serde_json::{Value, json};
 
 use crate::Home;
@@ -46,7 +46,7 @@ fn talk(home: &Home) -> (SessionId, SessionId) {
         let call = Call {
             id: CallId::new("c1"),
             name: "terminal".to_owned(),
-            arguments: Arguments::Object(arguments),
+            arguments: CallArguments::Object(arguments),
         };
         let parts = vec![Part::Text { text: "I look.".to_owned() }, Part::Call(call)];
         let usage = Usage { input: 10, output: 5, ..Usage::default() };

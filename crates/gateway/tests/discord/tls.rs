@@ -27,9 +27,9 @@ async fn fetch(bot: &BotFixture, file: &Attachment) -> Result<Vec<u8>, FetchErro
 
 #[tokio::test]
 async fn everything_is_encrypted_also_after_a_resume() {
-    for manner in [TlsBehavior::Valid, TlsBehavior::NoCloseNotify] {
+    for behavior in [TlsBehavior::Valid, TlsBehavior::NoCloseNotify] {
         let (world, front, settings) = behind(NAME).await;
-        front.set_behavior(manner);
+        front.set_behavior(behavior);
         let mut bot = BotFixture::start(world, settings, ResumeState::default());
         bot.until(|health| *health == ChannelHealth::Up).await;
         let dm = bot.server.dm_channel(bot.ann);
@@ -51,7 +51,7 @@ async fn everything_is_encrypted_also_after_a_resume() {
             bot.server.send_text(bot.ann, dm, "meanwhile");
             assert_eq!(bot.next_message().await.text, "meanwhile");
             let counts = bot.server.read(|world| (world.identified, world.resumed as usize));
-            assert_eq!(counts, (1, resumed + 1), "{manner:?}");
+            assert_eq!(counts, (1, resumed + 1), "{behavior:?}");
         }
         front.drop_connections();
         bot.server.send_text(bot.ann, dm, "after all was cut");
@@ -74,30 +74,30 @@ async fn an_untrusted_server_gets_no_token_and_the_owner_a_reason() {
         (TlsBehavior::NoTls, "does not speak TLS"),
         (TlsBehavior::BrokenHandshake, "tls handshake eof"),
     ];
-    for (manner, words) in cases {
+    for (behavior, words) in cases {
         let (world, front, settings) = behind(NAME).await;
         let base = world.server.api_base();
-        front.set_behavior(manner);
+        front.set_behavior(behavior);
         let token = world.server.token().to_owned();
         let mut bot = BotFixture::start(world, settings, ResumeState::default());
         let why = down(&mut bot).await;
-        assert!(why.starts_with("cannot reach Discord: ") && why.contains(words), "{manner:?}: {why}");
+        assert!(why.starts_with("cannot reach Discord: ") && why.contains(words), "{behavior:?}: {why}");
         let sent = bot.discord.send_message(&bot.channel.to_string(), &text("an answer"), "m1").await;
-        assert_eq!(sent, Err(SendError::Retry { after: None, reason: why.clone() }), "{manner:?}");
+        assert_eq!(sent, Err(SendError::Retry { after: None, reason: why.clone() }), "{behavior:?}");
         let file = Attachment {
             name: "a".to_owned(),
             media_type: None,
             size: 1,
             source: base.replace("/api/v10", "/attachments/1/2/a"),
         };
-        let Err(FetchError::Failed(explained)) = fetch(&bot, &file).await else { panic!("{manner:?}") };
+        let Err(FetchError::Failed(explained)) = fetch(&bot, &file).await else { panic!("{behavior:?}") };
         assert!(
             why.starts_with(&explained) && !explained.contains("SSL_CERT_FILE"),
-            "{manner:?}: {explained}"
+            "{behavior:?}: {explained}"
         );
         assert!(!why.contains(&token), "{why}");
         let heard = bot.server.read(|world| (world.requests.len(), world.identified));
-        assert_eq!(heard, (0, 0), "{manner:?}");
+        assert_eq!(heard, (0, 0), "{behavior:?}");
         // It retries and recovers.
         front.set_behavior(TlsBehavior::Valid);
         bot.until(|health| *health == ChannelHealth::Up).await;

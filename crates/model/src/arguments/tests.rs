@@ -3,12 +3,12 @@ use serde_json::json;
 
 use super::*;
 
-fn object(value: Value) -> Arguments {
-    Arguments::Object(value.as_object().unwrap().clone())
+fn object(value: Value) -> CallArguments {
+    CallArguments::Object(value.as_object().unwrap().clone())
 }
 
-fn is_broken(arguments: &Arguments) -> bool {
-    matches!(arguments, Arguments::Broken { .. })
+fn is_broken(arguments: &CallArguments) -> bool {
+    matches!(arguments, CallArguments::Broken { .. })
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn ambiguous_arguments_are_broken() {
 #[test]
 fn truncated_arguments_are_never_repaired() {
     for text in [r#"{"path":"a","content":"x""#, r#"{"a": [1,2"#, r#"{"a":1,"#, "{", r#"{}{"a"#] {
-        let Arguments::Broken { why, .. } = decode(text, Completeness::Truncated) else {
+        let CallArguments::Broken { why, .. } = decode(text, Completeness::Truncated) else {
             panic!("{text} was completed")
         };
         assert_eq!(why, TRUNCATED, "{text}");
@@ -175,12 +175,12 @@ proptest! {
             let chars: Vec<char> = shape.chars().collect();
             chars.chunks(size).for_each(|piece| pieces.push(&Value::from(piece.iter().collect::<String>())));
             for completeness in [Completeness::Complete, Completeness::Truncated] {
-                prop_assert_eq!(pieces.clone().finish(completeness), Arguments::Object(object.clone()));
+                prop_assert_eq!(pieces.clone().finish(completeness), CallArguments::Object(object.clone()));
             }
         }
         let mut pieces = ArgumentsBuilder::default();
         pieces.push(&Value::Object(object.clone()));
-        prop_assert_eq!(pieces.finish(Completeness::Complete), Arguments::Object(object));
+        prop_assert_eq!(pieces.finish(Completeness::Complete), CallArguments::Object(object));
     }
 
     #[test]

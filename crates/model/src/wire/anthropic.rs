@@ -4,7 +4,7 @@
 //! signed: each block goes back unchanged, at its position. Four cache markers are set: on the system
 //! prompt and on the last three messages.
 
-use hermes_types::{Arguments, CallId, Part, Usage};
+use hermes_types::{CallArguments, CallId, Part, Usage};
 use serde_json::{Map, Value, json};
 
 use super::{ModelRequest, StreamStep, count, text};
@@ -146,8 +146,8 @@ fn encode_part(part: &Part, issuer: &str, drop_reasoning: bool) -> Option<Value>
         Part::Reasoning(reasoning) => history::issued_by(reasoning, issuer)?.replay.clone()?,
         Part::Call(call) => {
             let input = match &call.arguments {
-                Arguments::Object(object) => json::sort_keys(object),
-                Arguments::Broken { .. } => Map::new(),
+                CallArguments::Object(object) => json::sort_keys(object),
+                CallArguments::Broken { .. } => Map::new(),
             };
             json!({"type": "tool_use", "id": sanitize_id(&call.id), "name": call.name, "input": input})
         }

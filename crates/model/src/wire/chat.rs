@@ -8,7 +8,7 @@
 //! | Ollama | all calls have index 0; the request sets the context window |
 //! | llama.cpp | content as objects; grammars |
 
-use hermes_types::{Arguments, Call, Part, Usage};
+use hermes_types::{Call, CallArguments, Part, Usage};
 use serde_json::{Map, Value, json};
 
 use super::{ModelRequest, StreamStep, count, text};
@@ -179,8 +179,8 @@ fn assistant_message(parts: &[&Part], replay: ReasoningReplay, issuer: &str) -> 
 
 fn encode_call(call: &Call) -> Value {
     let arguments = match &call.arguments {
-        Arguments::Object(object) => json::to_stable_text(object),
-        Arguments::Broken { .. } => "{}".to_owned(),
+        CallArguments::Object(object) => json::to_stable_text(object),
+        CallArguments::Broken { .. } => "{}".to_owned(),
     };
     json!({
         "id": call.id.as_str(),

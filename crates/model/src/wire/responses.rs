@@ -1,7 +1,7 @@
 //! OpenAI's Responses. Nothing is stored at the provider: each request has the whole conversation,
 //! with encrypted reasoning.
 
-use hermes_types::{Arguments, Part, Usage};
+use hermes_types::{CallArguments, Part, Usage};
 use serde_json::{Map, Value, json};
 
 use super::{ModelRequest, StreamStep, count, text};
@@ -96,8 +96,8 @@ fn encode_item(part: &Part, issuer: &str, drop_reasoning: bool) -> Option<Value>
         Part::Reasoning(reasoning) => history::issued_by(reasoning, issuer)?.replay.clone()?,
         Part::Call(call) => {
             let arguments = match &call.arguments {
-                Arguments::Object(object) => json::to_stable_text(object),
-                Arguments::Broken { .. } => "{}".to_owned(),
+                CallArguments::Object(object) => json::to_stable_text(object),
+                CallArguments::Broken { .. } => "{}".to_owned(),
             };
             json!({"type": "function_call", "call_id": truncate_id(call.id.as_str()), "name": call.name, "arguments": arguments})
         }

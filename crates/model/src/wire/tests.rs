@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use hermes_types::{Arguments, Call, CallId, Digest, Image, ImageKind, Message, Part, Reasoning, ToolSpec};
+use hermes_types::{
+    Call, CallArguments, CallId, Digest, Image, ImageKind, Message, Part, Reasoning, ToolSpec,
+};
 use serde_json::{Map, Value, json};
 
 use super::*;
@@ -15,7 +17,8 @@ fn at(provider: &str, api: Api, base: &str, model: &str) -> Endpoint {
 
 fn history(issuer: &str, replay: Option<Value>) -> Vec<Message> {
     let user = |text: &str| Message::user(text);
-    let call = Call { id: CallId::new("c1"), name: "t".to_owned(), arguments: Arguments::Object(Map::new()) };
+    let call =
+        Call { id: CallId::new("c1"), name: "t".to_owned(), arguments: CallArguments::Object(Map::new()) };
     let reasoning = Reasoning { text: "hm".to_owned(), issuer: Some(issuer.to_owned()), replay };
     vec![
         user("a"),

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use hermes_model::{Api, Endpoint, FailureClass, Finish};
 use hermes_testkit::peers;
-use hermes_types::{Arguments, Part};
+use hermes_types::{CallArguments, Part};
 use serde_json::json;
 
 use crate::support::{APIS, ask, client, shown_text, user};
@@ -74,7 +74,7 @@ async fn text_and_calls_arrive_by_every_protocol() {
         // With Responses, encrypted reasoning precedes it.
         let Some(Part::Call(call)) = reply.parts.last() else { panic!("{reply:?}") };
         let expected = json!({"command": "ls -l"}).as_object().unwrap().clone();
-        assert_eq!((call.name.as_str(), &call.arguments), ("terminal", &Arguments::Object(expected)));
+        assert_eq!((call.name.as_str(), &call.arguments), ("terminal", &CallArguments::Object(expected)));
         assert_eq!(reply.finish, Finish::Calls);
     }
 }

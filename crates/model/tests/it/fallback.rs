@@ -5,7 +5,7 @@ use std::time::Duration;
 use hermes_model::{Api, Error, FailureClass, Finish, ReplyEvent};
 use hermes_testkit::model::{BodyDelivery, ModelScript};
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
-use hermes_types::{Arguments, Part};
+use hermes_types::{CallArguments, Part};
 use serde_json::{Value, json};
 
 use crate::support::{APIS, ask, client, endpoint, shown_text, tools, user};
@@ -178,7 +178,7 @@ async fn a_call_that_was_lost_with_its_stream_is_requested_again_without_repeati
         let reply = reply.unwrap();
         assert!(matches!(reply.finish, Finish::Dropped(_)));
         let [Part::Text { .. }, Part::Call(call)] = reply.parts.as_slice() else { panic!("{reply:?}") };
-        assert!(matches!(call.arguments, Arguments::Broken { .. }));
+        assert!(matches!(call.arguments, CallArguments::Broken { .. }));
         assert_eq!(shown_text(&events), "I look");
     }
 }

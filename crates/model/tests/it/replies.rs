@@ -3,7 +3,7 @@
 use hermes_model::{Api, Effort, Finish, ReplyEvent};
 use hermes_testkit::model::BodyDelivery;
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
-use hermes_types::{Arguments, Call, CallId, Message, Part, Usage};
+use hermes_types::{Call, CallArguments, CallId, Message, Part, Usage};
 use serde_json::{Value, json};
 
 use crate::support::{APIS, ask, client, endpoint, prompt, shown_text, tools, user};
@@ -13,7 +13,7 @@ fn call(id: &str, arguments: Value) -> ReplyItem {
 }
 
 fn called(id: &str, arguments: Value) -> Part {
-    let arguments = Arguments::Object(arguments.as_object().unwrap().clone());
+    let arguments = CallArguments::Object(arguments.as_object().unwrap().clone());
     Part::Call(Call { id: CallId::new(id), name: "terminal".to_owned(), arguments })
 }
 
@@ -155,7 +155,7 @@ async fn a_conversation_is_replayed_with_an_unchanged_prefix() {
 
 #[tokio::test]
 async fn an_inconsistent_history_is_normalized_before_it_is_sent() {
-    let broken = Arguments::Broken { text: "{\"a".to_owned(), why: "cut".to_owned() };
+    let broken = CallArguments::Broken { text: "{\"a".to_owned(), why: "cut".to_owned() };
     let cut = Part::Call(Call { id: CallId::new("c 3"), name: "terminal".to_owned(), arguments: broken });
     let result =
         |id: &str| Message::Tool { call: CallId::new(id), name: "terminal".to_owned(), text: "r".to_owned() };
@@ -194,7 +194,7 @@ async fn a_truncated_call_is_broken_in_every_protocol() {
             assert_eq!(reply.finish, Finish::Length);
             assert_eq!(reply.parts[0], called("c1", json!({"command": "ls"})));
             let Part::Call(second) = &reply.parts[1] else { panic!("{reply:?}") };
-            assert!(matches!(second.arguments, Arguments::Broken { .. }), "{api:?} {text}");
+            assert!(matches!(second.arguments, CallArguments::Broken { .. }), "{api:?} {text}");
         }
     }
 }

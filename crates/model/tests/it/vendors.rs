@@ -4,7 +4,7 @@ use std::fs;
 
 use bytes::Bytes;
 use hermes_model::{Api, Endpoint, Finish, Reply, decode_recording};
-use hermes_types::{Arguments, Call, CallId, Part, Reasoning, Usage};
+use hermes_types::{Call, CallArguments, CallId, Part, Reasoning, Usage};
 use serde_json::{Value, json};
 
 use crate::support::{prompt, tools, user};
@@ -19,7 +19,7 @@ struct Case {
 }
 
 fn call(id: &str, name: &str, arguments: Value) -> Part {
-    let arguments = Arguments::Object(arguments.as_object().unwrap().clone());
+    let arguments = CallArguments::Object(arguments.as_object().unwrap().clone());
     Part::Call(Call { id: CallId::new(id), name: name.to_owned(), arguments })
 }
 
@@ -206,7 +206,7 @@ async fn a_truncated_stream_never_gives_a_call_that_was_not_made() {
             let Ok(reply) = decode(case.api, &bytes[..end], 4096).await else { continue };
             for part in &reply.parts {
                 match part {
-                    Part::Call(Call { arguments: Arguments::Broken { .. }, .. }) => {}
+                    Part::Call(Call { arguments: CallArguments::Broken { .. }, .. }) => {}
                     Part::Call(_) => assert!(case.parts.contains(part), "{} at {end}: {part:?}", case.name),
                     Part::Text { text } => {
                         let whole = case.parts.iter().any(|part| matches!(part, Part::Text { text: whole } if whole.starts_with(text.as_str())));

@@ -33,7 +33,7 @@ pub(crate) fn set(
 }
 
 fn find_exact(connection: &Connection, title: &str) -> Result<Option<i64>, QueryError> {
-    sql::first(connection, "SELECT n FROM sessions WHERE title = ?1", [title], |row| row.get(0))
+    sql::first(connection, "SELECT n FROM sessions WHERE title = ?1", [title], |row| Ok(row.get(0)?))
 }
 
 /// The title with the next free number.
@@ -64,7 +64,7 @@ pub(crate) fn find(
     }
     if split_number(&title).1.is_some() {
         let sql = "SELECT n FROM sessions WHERE title = ?1 AND (?2 IS NULL OR person = ?2)";
-        return sql::first(connection, sql, params![title, person], |row| row.get(0));
+        return sql::first(connection, sql, params![title, person], |row| Ok(row.get(0)?));
     }
     let found = numbered(connection, &title, person)?;
     Ok(found.into_iter().max_by_key(|(number, _)| *number).map(|(_, n)| n))
@@ -85,7 +85,7 @@ fn numbered(
             _ if title == stem => Some(1),
             (other, number) => number.filter(|_| other == stem),
         };
-        Ok::<_, QueryError>((number, row.get(0)?))
+        Ok((number, row.get(0)?))
     };
     let found = sql::rows(connection, sql, params![stem, person], read)?;
     Ok(found.into_iter().filter_map(|(number, n)| Some((number?, n))).collect())

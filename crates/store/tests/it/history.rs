@@ -1,7 +1,7 @@
 //! Round trips, undo and branches of messages.
 
 use hermes_store::{Error, MessageFilter, NewMessage, Seq, SessionId, Store, TurnStep};
-use hermes_types::{Arguments, Call, CallId, Digest, Image, ImageKind, Message, Part, Reasoning};
+use hermes_types::{Call, CallArguments, CallId, Digest, Image, ImageKind, Message, Part, Reasoning};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -36,8 +36,8 @@ fn part() -> impl Strategy<Value = Part> {
         }),
         (".{0,8}", ".{0,8}", value()).prop_map(|(id, name, value)| {
             let arguments = match value {
-                Value::Object(object) => Arguments::Object(object),
-                other => Arguments::Broken { text: other.to_string(), why: "no object".to_owned() },
+                Value::Object(object) => CallArguments::Object(object),
+                other => CallArguments::Broken { text: other.to_string(), why: "no object".to_owned() },
             };
             Part::Call(Call { id: CallId::new(id), name, arguments })
         }),

@@ -182,8 +182,8 @@ async fn a_process_that_blocks_writing_is_named() {
     let refused = store.append_step(&id, TurnStep::from_message(user("x"), at(1))).await;
     let Err(Error::Busy { owner: Some(holder), .. }) = &refused else { panic!("{refused:?}") };
     assert_eq!((holder.pid, holder.name.as_str()), (peer.id(), "store-peer"));
-    let told = refused.unwrap_err().to_string();
-    assert!(told.ends_with(&format!(": store-peer (process {})", peer.id())), "{told}");
+    let message = refused.unwrap_err().to_string();
+    assert!(message.ends_with(&format!(": store-peer (process {})", peer.id())), "{message}");
     assert_eq!(store.history(&id).await.unwrap(), [], "reading is not blocked");
     drop(peer.stdin.take());
     peer.wait().unwrap();

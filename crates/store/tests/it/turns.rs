@@ -3,14 +3,14 @@
 use hermes_store::{
     Cost, CostStatus, Error, ModelCall, NewMessage, SearchQuery, Seq, TurnOwner, TurnStep, Viewer,
 };
-use hermes_types::{Arguments, Call, CallId, Message, Part, Usage};
+use hermes_types::{Call, CallArguments, CallId, Message, Part, Usage};
 use serde_json::json;
 
 use crate::{Home, at, said, session, user};
 
 fn call(id: &str) -> Call {
     let arguments = json!({"command": "ls"}).as_object().unwrap().clone();
-    Call { id: CallId::new(id), name: "terminal".to_owned(), arguments: Arguments::Object(arguments) }
+    Call { id: CallId::new(id), name: "terminal".to_owned(), arguments: CallArguments::Object(arguments) }
 }
 
 fn asks(calls: &[&str]) -> Message {

@@ -5,7 +5,9 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use hermes_store::{NewMessage, NewSession, SessionId, SessionPrompt, Store, TurnStep};
-use hermes_types::{Answer, Arguments, Call, CallId, Choice, Message, Part, Person, SessionKey, Timestamp};
+use hermes_types::{
+    Answer, Call, CallArguments, CallId, Choice, Message, Part, Person, SessionKey, Timestamp,
+};
 
 fn print(text: &str) {
     let mut out = io::stdout().lock();
@@ -87,7 +89,7 @@ async fn turn(file: &Path) {
         let call = Call {
             id: CallId::new(id),
             name: "t".to_owned(),
-            arguments: Arguments::Object(Default::default()),
+            arguments: CallArguments::Object(Default::default()),
         };
         Part::Call(call)
     };

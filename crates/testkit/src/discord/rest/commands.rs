@@ -150,7 +150,7 @@ fn check(command: &Value) -> Result<(), FakeApiError> {
 }
 
 fn named(name: &str) -> Result<(), FakeApiError> {
-    let fits = |letter: char| letter.is_alphanumeric() && !letter.is_uppercase() || "-_'".contains(letter);
+    let fits = |char: char| char.is_alphanumeric() && !char.is_uppercase() || "-_'".contains(char);
     if name.chars().all(fits) {
         return Ok(());
     }

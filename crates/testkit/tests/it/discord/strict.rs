@@ -215,7 +215,7 @@ async fn files_are_sent_slowly_or_without_an_end() {
     let path = |id: u64| format!("GET /attachments/{channel}/{id}/a");
     assert_eq!(raw(&server, &path(ids[0]), "", "").await.unwrap().2, "abc");
     let slow = raw(&server, &path(ids[1]), "", "").await.unwrap().2;
-    assert_eq!(slow.chars().filter(|letter| "abc".contains(*letter)).collect::<String>(), "abc");
+    assert_eq!(slow.chars().filter(|char| "abc".contains(*char)).collect::<String>(), "abc");
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream.write_all(format!("{} HTTP/1.1\r\nhost: x\r\n\r\n", path(ids[2])).as_bytes()).await.unwrap();
     let mut much = vec![0; 100_000];
