@@ -3,7 +3,6 @@
 
 use std::env;
 use std::error::Error;
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,12 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err(format!("the guest could not be built: {status}").into());
     }
     let program = fs::read(work.join(&target).join("guest").join("hermes-guest"))?;
-    let mut hash = String::new();
-    for byte in Sha256::digest(&program).iter().take(8) {
-        write!(hash, "{byte:02x}")?;
-    }
+    let hash = Sha256::digest(&program);
+    let hash = hash.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
     fs::write(out.join("hermes-guest"), program)?;
-    println!("cargo::rustc-env=HERMES_GUEST_HASH={hash}");
+    println!("cargo::rustc-env=HERMES_GUEST_HASH={hash:016x}");
     Ok(())
 }
 

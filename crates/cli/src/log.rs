@@ -12,6 +12,7 @@ use std::str::FromStr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use hermes_policy::redact::Redactor;
+use hermes_types::LockFile;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{self, MakeWriter};
@@ -160,14 +161,8 @@ impl LogFile {
             fs::DirBuilder::new().mode(0o700).create(folder)?;
             match_owner(&File::open(folder)?, folder.parent().unwrap_or(folder))?;
         }
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(folder.join(".agent.log.lock"))?;
-        match_owner(&lock, folder)?;
-        lock.lock()?;
+        let lock = LockFile::acquire(&folder.join(".agent.log.lock"))?;
+        match_owner(&lock.file, folder)?;
         if fs::metadata(&self.path).is_ok_and(|meta| !fits(meta.size())) {
             self.rotate()?;
         }

@@ -1,10 +1,12 @@
 //! Atomic changes of files under a lock: a crash leaves the old file or the new one, and two writers lose
 //! nothing.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+
+use hermes_types::{LockFile, replace_file};
 
 /// The permissions of a written file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,50 +34,38 @@ pub fn create_private_dir(path: &Path) -> io::Result<()> {
 /// The lock of a home, held while a file is read, changed and written.
 #[derive(Debug)]
 pub struct ConfigLock {
-    _file: File,
+    _file: LockFile,
 }
 
 impl ConfigLock {
     /// Creates the home if it does not exist, and waits for its lock.
     pub fn acquire(home: &Path) -> io::Result<Self> {
         create_private_dir(home)?;
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(0o600);
-        let file = options.open(home.join(".config.lock"))?;
-        match_owner(&file, home)?;
-        file.lock()?;
-        Ok(Self { _file: file })
+        let lock = LockFile::acquire(&home.join(".config.lock"))?;
+        match_owner(&lock.file, home)?;
+        Ok(Self { _file: lock })
     }
 
     /// Replaces a file atomically. A symbolic link stays a link.
     pub fn write(&self, path: &Path, bytes: &[u8], mode: FileMode) -> io::Result<()> {
         let target = follow_links(path)?;
         let folder = target.parent().unwrap_or(Path::new("."));
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        // The name is fixed, so the next writer overwrites the leftover of a crash.
-        let temporary = folder.join(format!(".{name}.new"));
         let old = fs::metadata(&target).ok();
         let mode = match (mode, &old) {
             (FileMode::Preserve, Some(old)) => old.permissions().mode() & 0o7777,
             _ => 0o600,
         };
-        let written = (|| {
-            remove_if_exists(&temporary)?;
-            let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
+        replace_file(&target, 0o600, |new| {
+            let mut file = File::options().write(true).open(new)?;
             file.write_all(bytes)?;
             match &old {
                 Some(old) => set_owner(&file, old.uid(), old.gid())?,
                 None => match_owner(&file, folder)?,
             }
             file.set_permissions(fs::Permissions::from_mode(mode))?;
-            file.sync_all()?;
-            fs::rename(&temporary, &target)?;
-            File::open(folder)?.sync_all()
-        })();
-        if written.is_err() {
-            remove_if_exists(&temporary)?;
-        }
-        written
+            file.sync_all()
+        })?;
+        File::open(folder)?.sync_all()
     }
 }
 
@@ -89,13 +79,6 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other("too many links"))
-}
-
-fn remove_if_exists(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// Gives a file to the owner of its directory, for root in the home of another user.

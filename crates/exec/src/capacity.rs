@@ -1,10 +1,10 @@
 //! The limit on the number of places.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::time::Duration;
 
 use hermes_guest::client::Client;
+use hermes_types::LockFile;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::registry::{EngineAccess, PlaceDir, place_dirs, remove_stale, run_blocking};
@@ -23,16 +23,15 @@ pub(crate) async fn reserve(
     engines: EngineAccess,
 ) -> Result<(), Error> {
     let path = installation.run_dir.join(".admission");
-    let open = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-    let queue_lock = open.map_err(Error::file(&path))?;
     let deadline = Instant::now() + CAPACITY_TIMEOUT;
     let full = || Error::TooManyPlaces { max: installation.max_places };
-    while queue_lock.try_lock().is_err() {
-        if Instant::now() > deadline {
-            return Err(full());
+    let _turn = loop {
+        match LockFile::try_acquire(&path).map_err(Error::file(&path))? {
+            Some(lock) => break lock,
+            None if Instant::now() > deadline => return Err(full()),
+            None => sleep(POLL_INTERVAL).await,
         }
-        sleep(POLL_INTERVAL).await;
-    }
+    };
     loop {
         let count = fs::read_dir(&installation.run_dir).map_err(Error::file(&installation.run_dir))?;
         let count = count.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count();

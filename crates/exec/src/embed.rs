@@ -1,9 +1,11 @@
 //! The guest program embedded in this binary.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use hermes_types::{LockFile, replace_file};
 
 use crate::Error;
 
@@ -24,22 +26,16 @@ pub(crate) fn install_guest(cache: &Path) -> Result<PathBuf, Error> {
     }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(Error::file(cache))?;
     // The lock also excludes other threads of this process.
-    let lock = cache.join(".lock");
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock);
-    let lock = lock.map_err(Error::file(cache))?;
-    lock.lock().map_err(Error::file(cache))?;
+    let _lock = LockFile::acquire(&cache.join(".lock")).map_err(Error::file(cache))?;
     if fs::symlink_metadata(&path).is_ok_and(ours) {
         return Ok(path);
     }
-    let fresh = cache.join(".fresh");
-    let written = (|| {
-        // The directory is private; inside a container any user may execute the guest.
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o755).open(&fresh)?;
+    // The directory is private; inside a container any user may execute the guest.
+    let written = replace_file(&path, 0o755, |new| {
+        let mut file = File::options().write(true).open(new)?;
         file.write_all(GUEST_PROGRAM)?;
-        file.sync_all()?;
-        drop(file);
-        fs::rename(&fresh, &path)
-    })();
+        file.sync_all()
+    });
     written.map_err(Error::file(&path))?;
     Ok(path)
 }

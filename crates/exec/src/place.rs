@@ -2,7 +2,7 @@
 
 pub mod script;
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hermes_guest::client::{self, Client};
 use hermes_guest::protocol::limit;
@@ -12,7 +12,7 @@ use hermes_guest::protocol::message::{
 };
 use hermes_policy::Permit;
 use hermes_policy::secret_env::SECRET_FAMILIES;
-use hermes_types::{Network, Work};
+use hermes_types::{Network, Timestamp, Work};
 use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 
@@ -20,7 +20,9 @@ use crate::backend::{CreatedPlace, PlaceCreation};
 use crate::command::{CommandMode, RunningCommand, Terminal};
 use crate::pidfd::ProcessRef;
 use crate::proxy::{self, ProxyTask};
-use crate::registry::{PlaceDir, PlaceRecord, is_recently_swept, remove, remove_stale_if_due, run_blocking};
+use crate::registry::{
+    PlaceDir, PlaceRecord, discard, is_recently_swept, remove, remove_stale_if_due, run_blocking,
+};
 use crate::{Error, GuestFiles, Processes, ResolvedPlace, TerminalSize, capacity};
 
 /// Attempts to connect to a place that ends while it is found.
@@ -275,13 +277,12 @@ impl ResolvedPlace {
     }
 
     pub(crate) fn new_record(&self) -> PlaceRecord {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         PlaceRecord {
             place: self.id().clone(),
             name: self.name(),
             backend: self.backend_name().as_str().to_owned(),
             session: self.owner_key().as_str().to_owned(),
-            created: now.as_secs(),
+            created: Timestamp::now().seconds(),
             lifetime: self.spec.lifetime.as_secs(),
             reach: self.spec.reach(),
             exposures: Some(self.spec.exposures()),
@@ -373,7 +374,7 @@ impl OpenPlace {
             let container = self.place.spec.backend.container(&self.place);
             run_blocking(move || remove(&files, container.as_ref())).await?;
         }
-        lock.discard()
+        discard(lock)
     }
 
     /// Ends the place unless another client uses it or a process runs; kept files stay.
@@ -386,7 +387,7 @@ impl OpenPlace {
             return Ok(());
         }
         dir.end_place().await?;
-        lock.discard()
+        discard(lock)
     }
 
     /// Starts the job of a permit, which must be for this place and this session.

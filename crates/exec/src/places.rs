@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use crate::pidfd::ProcessRef;
 use crate::registry::{
-    EngineAccess, PlaceDir, PlaceRecord, SHARED_DIR, SOCKET_NAME, accepts_connections, place_dirs, remove,
-    remove_stale, remove_stale_if_due, run_blocking,
+    EngineAccess, PlaceDir, PlaceRecord, SHARED_DIR, SOCKET_NAME, accepts_connections, discard, place_dirs,
+    remove, remove_stale, remove_stale_if_due, run_blocking,
 };
 use crate::{Error, Processes};
 
@@ -212,7 +212,7 @@ impl ListedPlace {
         if let (PlaceState::OtherRunDir, Some(container)) = (self.state, &self.record.container) {
             container.remove().await?;
         }
-        lock.discard()
+        discard(lock)
     }
 
     /// Ends the place and removes its kept files.

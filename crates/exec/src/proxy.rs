@@ -36,7 +36,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Error;
-use crate::registry::PlaceDir;
+use crate::registry::{PlaceDir, discard};
 
 /// The proxy's port on the loopback interface of every place that has one. Fixed, so the
 /// environment of a session stays valid whichever process serves it. The network namespace is the
@@ -84,7 +84,7 @@ pub async fn serve_while_running(run: &Path, name: &str) -> Result<(), Error> {
     let dir = PlaceDir::named(run, name);
     let Some(turn) = dir.lock_proxy().await? else { return Ok(()) };
     let kept = serve_until_idle(&dir).await;
-    turn.discard()?;
+    discard(turn)?;
     kept
 }
 

@@ -4,16 +4,16 @@
 //! with the guest's socket, which they can. A process that creates or removes a place holds its
 //! lock, which ends with the process.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hermes_guest::removal::{self, descriptor_path};
-use hermes_types::{Place, PlaceId, Reach};
+use hermes_types::{LockFile, Place, PlaceId, Reach, Timestamp, remove_if_exists, replace_file};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
@@ -29,7 +29,7 @@ use crate::{Error, Exposure, ResolvedPlace, proxy};
 /// The shortest time between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// The time an engine may take to create a container for a killed process.
-const CREATION_GRACE: Duration = Duration::from_secs(10);
+const CREATION_GRACE_SECONDS: u64 = 10;
 /// The modification time of this file is the time of the last sweep.
 const SWEPT_FILE: &str = ".swept";
 const RECORD_FILE: &str = "place.json";
@@ -78,9 +78,8 @@ impl PlaceRecord {
     /// Whether an engine may still be creating the container for a killed process: looking now
     /// would find nothing, and no later sweep would look again.
     fn may_be_creating(&self) -> bool {
-        let requested = SystemTime::UNIX_EPOCH + Duration::from_secs(self.created);
-        self.request.is_none()
-            && SystemTime::now().duration_since(requested).is_ok_and(|age| age < CREATION_GRACE)
+        let age = Timestamp::now().seconds().checked_sub(self.created);
+        self.request.is_none() && age.is_some_and(|age| age < CREATION_GRACE_SECONDS)
     }
 
     /// The place for the gate; `None` if another version of Hermes wrote the record.
@@ -100,9 +99,8 @@ impl PlaceRecord {
 
     pub(crate) fn write(&self, directory: &Path) -> Result<(), Error> {
         let path = directory.join(RECORD_FILE);
-        let fresh = directory.join(".place.json.new");
-        let text = serde_json::to_vec(self).map_err(io::Error::other).map_err(Error::file(&path))?;
-        fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &path)).map_err(Error::file(&path))
+        let text = serde_json::to_vec(self)?;
+        replace_file(&path, 0o600, |new| fs::write(new, text)).map_err(Error::file(&path))
     }
 }
 
@@ -154,11 +152,9 @@ impl PlaceDir {
 
     pub(crate) fn link_shared(&self, kept: &Path) -> Result<(), Error> {
         let inside = self.guest_dir();
-        match fs::remove_file(&inside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => std::os::unix::fs::symlink(kept.join(SHARED_DIR), &inside),
-        }
-        .map_err(Error::file(&inside))
+        remove_if_exists(&inside)
+            .and_then(|()| std::os::unix::fs::symlink(kept.join(SHARED_DIR), &inside))
+            .map_err(Error::file(&inside))
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -245,23 +241,20 @@ impl PlaceDir {
     }
 
     /// Waits until no other process creates or removes this place.
-    pub(crate) async fn lock(&self) -> Result<PlaceLock, Error> {
+    pub(crate) async fn lock(&self) -> Result<LockFile, Error> {
         let dir = self.clone();
         run_blocking(move || dir.lock_blocking()).await
     }
 
     /// Locks the proxy service of background processes. Returns `None` if another process holds the
     /// lock; it polls more than once during this wait, so it notices that something runs.
-    pub(crate) async fn lock_proxy(&self) -> Result<Option<PlaceLock>, Error> {
+    pub(crate) async fn lock_proxy(&self) -> Result<Option<LockFile>, Error> {
         let path = self.proxy_lock_path();
         let deadline = Instant::now() + 3 * proxy::POLL_INTERVAL;
         loop {
-            let file = open_lock(&path).map_err(Error::file(&path))?;
-            match file.try_lock() {
-                Ok(()) => return Ok(Some(PlaceLock { file, path })),
-                Err(TryLockError::Error(error)) => return Err(Error::file(&path)(error)),
-                Err(TryLockError::WouldBlock) if Instant::now() > deadline => return Ok(None),
-                Err(TryLockError::WouldBlock) => sleep(proxy::POLL_INTERVAL / 10).await,
+            match try_lock_file(&path).map_err(Error::file(&path))? {
+                None if Instant::now() <= deadline => sleep(proxy::POLL_INTERVAL / 10).await,
+                lock => return Ok(lock),
             }
         }
     }
@@ -271,23 +264,14 @@ impl PlaceDir {
         self.path.with_file_name(format!(".proxy-{name}"))
     }
 
-    pub(crate) fn try_lock(&self) -> Option<PlaceLock> {
-        let path = self.path.with_extension("lock");
-        let file = open_lock(&path).ok()?;
-        file.try_lock().ok()?;
-        is_current_lock(&file, &path).then_some(PlaceLock { file, path })
+    pub(crate) fn try_lock(&self) -> Option<LockFile> {
+        try_lock_file(&self.path.with_extension("lock")).ok()?
     }
 
-    fn lock_blocking(&self) -> Result<PlaceLock, Error> {
+    fn lock_blocking(&self) -> Result<LockFile, Error> {
         create_private_dir(self.run_dir())?;
         let path = self.path.with_extension("lock");
-        loop {
-            let file = open_lock(&path).map_err(Error::file(&path))?;
-            file.lock().map_err(Error::file(&path))?;
-            if is_current_lock(&file, &path) {
-                return Ok(PlaceLock { file, path });
-            }
-        }
+        LockFile::acquire(&path).map_err(Error::file(&path))
     }
 }
 
@@ -301,35 +285,23 @@ pub(crate) fn accepts_connections(socket: &Path) -> bool {
     open_socket_file(socket).and_then(|door| net::UnixStream::connect(descriptor_path(&door))).is_ok()
 }
 
-/// The right to create or remove a place.
-#[derive(Debug)]
-pub(crate) struct PlaceLock {
-    #[expect(dead_code, reason = "it is held by being open")]
-    file: File,
-    path: PathBuf,
-}
-
-impl PlaceLock {
-    /// Releases the lock and removes its file. A waiting process notices and creates a new one.
-    pub(crate) fn discard(self) -> Result<(), Error> {
-        fs::remove_file(&self.path).map_err(Error::file(&self.path))
-    }
-}
-
 /// Waits for a lock file in the run directory.
-pub(crate) async fn lock_exclusive(run: &Path, name: &str) -> Result<PlaceLock, Error> {
+pub(crate) async fn lock_exclusive(run: &Path, name: &str) -> Result<LockFile, Error> {
     create_private_dir(run)?;
     let path = run.join(name);
     loop {
-        let file = open_lock(&path).map_err(Error::file(&path))?;
-        match file.try_lock() {
-            Ok(()) if is_current_lock(&file, &path) => return Ok(PlaceLock { file, path }),
-            Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(Error::file(&path)(error)),
-            // The caller may be cancelled at any time, which a blocked thread could not be.
-            Err(TryLockError::WouldBlock) => sleep(LOCK_POLL_INTERVAL).await,
+        if let Some(lock) = LockFile::try_acquire(&path).map_err(Error::file(&path))? {
+            return Ok(lock);
         }
+        // The caller may be cancelled at any time, which a blocked thread could not be.
+        sleep(LOCK_POLL_INTERVAL).await;
     }
+}
+
+/// Releases a lock and removes its file.
+pub(crate) fn discard(lock: LockFile) -> Result<(), Error> {
+    let path = lock.path.clone();
+    lock.remove().map_err(Error::file(&path))
 }
 
 /// All place directories, used or not.
@@ -376,7 +348,7 @@ pub(crate) fn remove_stale(run: &Path, engines: EngineAccess) -> Result<(), Erro
         if !dir.is_alive() && dir.end_place_blocking().is_ok() {
             // It exists only if the process that served the proxy was killed.
             fs::remove_file(dir.proxy_lock_path()).ok();
-            lock.discard()?;
+            discard(lock)?;
         }
     }
     // Remains of jails whose supervisors were killed.
@@ -397,8 +369,7 @@ pub(crate) fn remove_stale_if_due(run: &Path, engines: EngineAccess) -> Result<(
 
 pub(crate) fn is_recently_swept(run: &Path) -> bool {
     let swept = fs::metadata(run.join(SWEPT_FILE)).and_then(|meta| meta.modified());
-    let recent = |at: SystemTime| SystemTime::now().duration_since(at).is_ok_and(|age| age < SWEEP_INTERVAL);
-    swept.is_ok_and(recent)
+    swept.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SWEEP_INTERVAL))
 }
 
 /// Removes a directory that commands could write. Files that only container users may remove are
@@ -421,18 +392,9 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     done.map_err(|_ended| Error::Interrupted)?
 }
 
-/// Whether the lock file is still the one in the directory; a sweep may have removed it before we
-/// got the lock.
-fn is_current_lock(lock: &File, path: &Path) -> bool {
-    match (lock.metadata(), fs::metadata(path)) {
-        (Ok(held), Ok(now)) => held.ino() == now.ino(),
-        _ => false,
-    }
-}
-
-fn open_lock(path: &Path) -> io::Result<File> {
+fn try_lock_file(path: &Path) -> io::Result<Option<LockFile>> {
     check_private_dir(path.parent().unwrap_or(Path::new("/")))?;
-    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
+    LockFile::try_acquire(path)
 }
 
 fn create_private_dir(path: &Path) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey};
+use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey, hex};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
@@ -63,7 +63,7 @@ pub(crate) fn hash_parts(parts: &[&str], bytes: usize) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
-    hash.finalize().iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+    hex(hash.finalize().split_at(bytes).0)
 }
 
 impl ResolvedPlace {

@@ -11,7 +11,7 @@ use hermes_guest::client::Client;
 use hermes_types::SessionKey;
 
 use crate::place::{FoundGuest, SettingsMatch};
-use crate::registry::{PlaceDir, PlaceRecord, place_dirs, run_blocking};
+use crate::registry::{PlaceDir, PlaceRecord, discard, place_dirs, run_blocking};
 use crate::{Error, ResolvedPlace};
 
 /// The start of the session keys of warm places. No other key starts with a NUL.
@@ -31,13 +31,13 @@ impl ResolvedPlace {
         for number in self.list_warm()?.len()..wanted {
             // The name must not repeat one that was handed over, since its container keeps that
             // name.
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
             let process = std::process::id();
             self.as_warm_place(&format!("{}{} {process} {number}", self.warm_key(), now.as_nanos()))?
                 .find_or_create()
                 .await?;
         }
-        lock.discard()
+        discard(lock)
     }
 
     fn warm_key(&self) -> String {
@@ -74,7 +74,7 @@ impl ResolvedPlace {
             }
             let (place, dir) = (self.clone(), dir.clone());
             run_blocking(move || place.adopt_warm(&warm, &from, &dir)).await?;
-            lock.discard()?;
+            discard(lock)?;
             return Ok(Some(client));
         }
         Ok(None)

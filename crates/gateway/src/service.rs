@@ -3,15 +3,14 @@
 mod restart;
 mod state_file;
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_store::Store;
-use hermes_types::Timestamp;
+use hermes_types::{LockFile, Timestamp};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -112,31 +111,25 @@ impl ChannelSupervisor {
 }
 
 /// Takes the lock that a gateway holds while it serves a home. `None` if another process has it.
-pub async fn lock_home(home: &Path) -> io::Result<Option<File>> {
+pub async fn lock_home(home: &Path) -> io::Result<Option<LockFile>> {
     try_lock(&home.join(LOCK_FILE)).await
 }
 
 /// Takes a lock that one process can hold; `None` if another process has it. The lock is free again
 /// when its holder is gone, however it ended.
-pub async fn try_lock(path: &Path) -> io::Result<Option<File>> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+pub async fn try_lock(path: &Path) -> io::Result<Option<LockFile>> {
     let started = Instant::now();
     loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
-            Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_TIMEOUT => {
-                tokio::time::sleep(LOCK_POLL_INTERVAL).await;
-            }
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(error),
+        match LockFile::try_acquire(path)? {
+            None if started.elapsed() < LOCK_TIMEOUT => tokio::time::sleep(LOCK_POLL_INTERVAL).await,
+            lock => return Ok(lock),
         }
     }
 }
 
 /// Whether a gateway serves this home.
 pub fn is_running(home: &Path) -> bool {
-    File::open(home.join(LOCK_FILE))
-        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    LockFile::is_held(&home.join(LOCK_FILE)).unwrap_or(false)
 }
 
 async fn prune_daily(host: Arc<dyn SessionHost>, store: Store, retention: Duration) {

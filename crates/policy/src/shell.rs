@@ -21,7 +21,7 @@ mod value;
 mod walk;
 
 use budget::{Budget, MAX_BYTES};
-use hermes_types::FileUse;
+use hermes_types::{FileUse, shell_quote};
 
 pub(crate) use args::{concatenated, first_operand, has, joined, operands, values};
 pub(crate) use nested::{Nested, nested_behind, nested_variable};
@@ -89,7 +89,7 @@ impl Segment {
 fn quote(word: &str) -> String {
     let plain = !word.is_empty()
         && !word.contains(|char: char| char.is_whitespace() || "'\"\\;&|<>()#`".contains(char));
-    if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if plain { word.to_owned() } else { shell_quote(word) }
 }
 
 /// Programs so dangerous that a pattern which may match their name counts as the name.

@@ -31,8 +31,7 @@ impl SessionId {
     fn generate(at: Timestamp) -> Result<Self, QueryError> {
         let mut seed = [0; 3];
         getrandom::fill(&mut seed).map_err(|error| Error::NoRandom(error.to_string()))?;
-        let [a, b, c] = seed;
-        Ok(Self(format!("{}_{a:02x}{b:02x}{c:02x}", format_utc(at))))
+        Ok(Self(format!("{}_{}", format_utc(at), hermes_types::hex(&seed))))
     }
 
     pub fn as_str(&self) -> &str {

@@ -4,10 +4,12 @@
 //! The kernel releases the lock when the process ends, however it ends. A process id would not do:
 //! ids are reused, and they mean nothing to a hermes in another container that shares the home.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+
+use hermes_types::LockFile;
 
 use crate::error::{Error, QueryError};
 use crate::file::{file_error, parent_of, with_suffix};
@@ -82,7 +84,7 @@ impl WorkerLock {
             return TurnOwner::ThisStore;
         }
         let path = with_suffix(&self.database, &format!("{FILE_SUFFIX}{name}"));
-        match is_locked(&path) {
+        match LockFile::is_held(&path) {
             Ok(true) => TurnOwner::OtherProcess(read_owner(&path)),
             Ok(false) => TurnOwner::Exited,
             Err(error) if error.kind() == io::ErrorKind::NotFound => TurnOwner::Exited,
@@ -101,16 +103,6 @@ impl Drop for WorkerLock {
     }
 }
 
-/// Whether a process holds the lock. Concurrent checks use shared locks, so they do not see each
-/// other.
-fn is_locked(path: &Path) -> io::Result<bool> {
-    match File::open(path)?.try_lock_shared() {
-        Ok(()) => Ok(false),
-        Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
-}
-
 fn read_owner(path: &Path) -> Option<LockOwner> {
     let mut text = String::new();
     File::open(path).ok()?.take(MAX_OWNER_BYTES).read_to_string(&mut text).ok()?;
@@ -124,7 +116,7 @@ fn remove_stale(database: &Path) {
     for entry in fs::read_dir(parent_of(database)).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_worker = path.as_os_str().as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
-        if is_worker && matches!(is_locked(&path), Ok(false)) {
+        if is_worker && matches!(LockFile::is_held(&path), Ok(false)) {
             drop(fs::remove_file(path));
         }
     }

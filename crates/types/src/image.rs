@@ -37,7 +37,7 @@ pub struct Digest(String);
 
 impl Digest {
     pub fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(crate::hex(&bytes))
     }
 
     pub fn as_str(&self) -> &str {

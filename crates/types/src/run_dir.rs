@@ -1,9 +1,10 @@
 //! A run directory that is removed by the process that uses it.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use crate::file::{LockFile, is_same_file};
 
 /// A directory and the lock file next to it, which has the same name and the extension `lock`.
 ///
@@ -18,7 +19,7 @@ impl RunDir {
     pub fn open(path: &Path) -> io::Result<Self> {
         let dir = File::open(path)?;
         // A symbolic link is another file than its target.
-        if !dir.metadata()?.is_dir() || !is_same(&fs::symlink_metadata(path)?, &dir.metadata()?) {
+        if !dir.metadata()?.is_dir() || !is_same_file(&fs::symlink_metadata(path)?, &dir.metadata()?) {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         Ok(Self { path: path.to_owned(), dir })
@@ -27,21 +28,15 @@ impl RunDir {
     /// Removes the directory and its lock file, unless another process holds the lock, because it
     /// is about to create the next directory with this name.
     pub fn remove(self) -> io::Result<()> {
-        let lock_path = self.path.with_extension("lock");
-        let lock = File::options().write(true).open(&lock_path)?;
-        let is_ours = lock.try_lock().is_ok()
-            && is_same(&fs::symlink_metadata(&lock_path)?, &lock.metadata()?)
-            && is_same(&fs::symlink_metadata(&self.path)?, &self.dir.metadata()?);
-        if is_ours {
-            fs::remove_dir_all(&self.path)?;
-            fs::remove_file(&lock_path)?;
+        let Some(lock) = LockFile::try_acquire(&self.path.with_extension("lock"))? else { return Ok(()) };
+        let ours = self.dir.metadata()?;
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| !is_same_file(&found, &ours)) {
+            return Ok(());
         }
-        Ok(())
+        let removed = fs::remove_dir_all(&self.path);
+        lock.remove()?;
+        removed
     }
-}
-
-fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 #[cfg(test)]

@@ -1,4 +1,20 @@
-//! Character classes.
+//! Character classes and encodings of text.
+
+/// Lowercase hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The text as one single-quoted word of a shell.
+pub fn shell_quote(text: &str) -> String {
+    String::from_utf8_lossy(&shell_quote_bytes(text.as_bytes())).into_owned()
+}
+
+/// The same for text that need not be UTF-8.
+pub fn shell_quote_bytes(text: &[u8]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = text.split(|byte| *byte == b'\'').collect();
+    [b"'", parts.join(br"'\''".as_slice()).as_slice(), b"'"].concat()
+}
 
 /// Whether a character is invisible or changes how its neighbors are displayed. Blanks and line ends
 /// are not hidden.
@@ -13,6 +29,15 @@ pub fn is_hidden(char: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quoted_word_is_what_a_shell_reads_back() {
+        let cases = [("", "''"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("'", r"''\'''")];
+        for (text, quoted) in cases {
+            assert_eq!(shell_quote(text), quoted);
+        }
+        assert_eq!(shell_quote_bytes(b"\xff'"), b"'\xff'\\'''");
+    }
 
     #[test]
     fn ordinary_text_is_not_hidden() {

@@ -251,5 +251,5 @@ fn visible_output(outcome: &ScriptOutcome) -> String {
 fn random_token() -> Result<String, getrandom::Error> {
     let mut bytes = [0_u8; 24];
     getrandom::fill(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hermes_types::hex(&bytes))
 }

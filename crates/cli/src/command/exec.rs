@@ -9,7 +9,7 @@ use hermes_exec::{
     ProcessHandle, ResolvedPlace, RunOptions, StateLoss, WorkingDirectory,
 };
 use hermes_policy::escape::escape;
-use hermes_types::{EnvName, Job, SessionKey};
+use hermes_types::{EnvName, Job, SessionKey, shell_quote};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -207,7 +207,7 @@ fn command_text(words: &[String]) -> String {
             };
             let quoted = words.iter().map(|word| match plain(word) {
                 true => word.clone(),
-                false => format!("'{}'", word.replace('\'', "'\\''")),
+                false => shell_quote(word),
             });
             quoted.collect::<Vec<_>>().join(" ")
         }

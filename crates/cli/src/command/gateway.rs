@@ -3,7 +3,6 @@
 pub(crate) mod health;
 mod restart;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use hermes_gateway::service::{self, ChannelSupervisor};
 use hermes_gateway::{GatewaySettings, MediaSettings, RateLimit, ResetPolicy, SessionHost, StreamingOptions};
+use hermes_types::{LockFile, hex};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -136,7 +136,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
 }
 
 /// The lock, or the error if another process holds it.
-fn locked(lock: Option<File>, message: &str) -> Result<File, Failure> {
+fn locked(lock: Option<LockFile>, message: &str) -> Result<LockFile, Failure> {
     let hint = "`hermes gateway status` shows it; stop it before you start another one";
     lock.ok_or_else(|| Failure::new(FailureKind::Unavailable, message).hint(hint))
 }
@@ -182,8 +182,7 @@ fn account_lock(context: &Context, account: &ChatAccount) -> Result<PathBuf, Fai
     };
     let folder = state.join("hermes").join("gateway-locks");
     create_private_dir(&folder)?;
-    let hash: String =
-        Sha256::digest(account.secret().expose()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(Sha256::digest(account.secret().expose()).split_at(8).0);
     Ok(folder.join(format!("{}-{hash}.lock", account.platform().as_str())))
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use hermes_store::Store;
-use hermes_types::Timestamp;
+use hermes_types::{Timestamp, replace_file};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -26,9 +26,8 @@ struct RestartRequest {
 pub fn request_restart(home: &Path, chat: &Chat, message_id: &str) -> io::Result<()> {
     let (chat_id, message) = (chat.id.clone(), message_id.to_owned());
     let request = RestartRequest { platform: chat.platform, chat: chat_id, message };
-    let complete = home.join(format!("{RESTART_FILE}.new"));
-    fs::write(&complete, serde_json::to_vec(&request)?)?;
-    fs::rename(complete, home.join(RESTART_FILE))
+    let text = serde_json::to_vec(&request)?;
+    replace_file(&home.join(RESTART_FILE), 0o600, |new| fs::write(new, text))
 }
 
 /// Tells the chat that asked for a restart that it is done, once.

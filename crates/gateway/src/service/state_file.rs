@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_types::Timestamp;
+use hermes_types::{Timestamp, replace_file};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
@@ -76,9 +76,7 @@ impl StateFile {
             "updated": Timestamp::now(),
             "platforms": platforms,
         });
-        let complete = self.path.with_extension("json.new");
-        fs::write(&complete, state.to_string())?;
-        fs::rename(complete, &self.path)
+        replace_file(&self.path, 0o600, |new| fs::write(new, state.to_string()))
     }
 
     pub(super) fn remove(&self) {

@@ -12,6 +12,7 @@ use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     ExitCause, OutputDelivery, Program, RunMode, RunRequest, Shell, StatePolicy, Stdin, WorkingDir,
 };
+use hermes_types::text::shell_quote_bytes;
 use serde_bytes::ByteBuf;
 use tokio::time::{Instant, timeout_at};
 
@@ -19,7 +20,7 @@ use super::spawn;
 use crate::guest::Guest;
 use crate::process::GuestProcess;
 use crate::session::ShellSession;
-use crate::shell::{self, script};
+use crate::shell;
 
 /// Returns when the session is initialized. The first caller sources the files, the others wait.
 pub(crate) async fn ensure_initialized(guest: &Guest, session: &Rc<ShellSession>) {
@@ -46,7 +47,7 @@ async fn source_file(guest: &Guest, session: &Rc<ShellSession>, file: &[u8], dea
     let cwd = session.state.borrow().cwd.clone();
     let cwd = if Path::new(OsStr::from_bytes(&cwd)).is_dir() { cwd } else { b"/".to_vec() };
     let mut text = b"\\builtin . ".to_vec();
-    script::append_quoted(&mut text, file);
+    text.extend(shell_quote_bytes(file));
     // An EXIT trap of the file must not run now.
     text.extend_from_slice(b"; trap - EXIT");
     let run = RunRequest {

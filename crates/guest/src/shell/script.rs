@@ -6,6 +6,9 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use hermes_types::shell_quote;
+use hermes_types::text::shell_quote_bytes;
+
 use super::state::ShellState;
 
 /// Terminates a dump; a dump without it is incomplete.
@@ -33,17 +36,17 @@ pub(crate) fn bash_script(state: &ShellState, files: &ScriptFiles<'_>, command: 
     let mut script = b"shopt -s expand_aliases\n".to_vec();
     for (name, value) in &state.aliases {
         script.extend_from_slice(b"alias -- ");
-        append_quoted(&mut script, &[name, b"=".as_slice(), value].concat());
+        script.extend(shell_quote_bytes(&[name, b"=".as_slice(), value].concat()));
         script.push(b'\n');
     }
     for (name, function) in &state.functions {
         // One by one: a function that bash prints but cannot parse does not affect the others.
         script.extend_from_slice(b"\\builtin eval ");
-        append_quoted(&mut script, &function.text);
+        script.extend(shell_quote_bytes(&function.text));
         script.extend_from_slice(b" 2>/dev/null\n");
         if function.is_exported {
             script.extend_from_slice(b"\\builtin export -f -- ");
-            append_quoted(&mut script, name);
+            script.extend(shell_quote_bytes(name));
             script.push(b'\n');
         }
     }
@@ -57,13 +60,13 @@ pub(crate) fn bash_script(state: &ShellState, files: &ScriptFiles<'_>, command: 
             script.extend_from_slice(trap_function(&dump).as_bytes());
         }
         script.extend_from_slice(b"\\builtin trap ");
-        append_quoted(&mut script, dump.as_bytes());
+        script.extend(shell_quote_bytes(dump.as_bytes()));
         script.extend_from_slice(b" EXIT\n");
         if mentions(b"exec") {
             // `exec` runs no exit trap, so the state is written just before it.
             let before = format!("case $BASH_COMMAND$BASH_SUBSHELL in *exec*0) {dump} ;; esac");
             script.extend_from_slice(b"\\builtin trap ");
-            append_quoted(&mut script, before.as_bytes());
+            script.extend(shell_quote_bytes(before.as_bytes()));
             script.extend_from_slice(b" DEBUG\n");
         }
     }
@@ -79,7 +82,7 @@ pub(crate) fn sh_script(files: &ScriptFiles<'_>, command: &[u8]) -> Vec<u8> {
             "{{ {{ pwd; printf '\\000'; export -p; printf '\\000end\\000'; }} >|{out}; }} 2>/dev/null"
         );
         script.extend_from_slice(b"trap ");
-        append_quoted(&mut script, dump.as_bytes());
+        script.extend(shell_quote_bytes(dump.as_bytes()));
         script.extend_from_slice(b" EXIT\n");
     }
     assign_command(&mut script, b"unset __hermes_command; ", command);
@@ -89,7 +92,7 @@ pub(crate) fn sh_script(files: &ScriptFiles<'_>, command: &[u8]) -> Vec<u8> {
 /// The command's own first line unsets the variable, before the command can see it.
 fn assign_command(script: &mut Vec<u8>, prefix: &[u8], command: &[u8]) {
     script.extend_from_slice(b"__hermes_command=");
-    append_quoted(script, &[prefix, command].concat());
+    script.extend(shell_quote_bytes(&[prefix, command].concat()));
     script.push(b'\n');
 }
 
@@ -112,12 +115,9 @@ fn bash_dump(out: &str) -> String {
 /// Allows a command to set its own EXIT trap in addition to ours. State is written before the trap
 /// runs, in case the trap ends the shell, and after it.
 fn trap_function(dump: &str) -> String {
-    let mut both = Vec::new();
     let run = "(\\builtin exit $__hermes_code); \\builtin eval \"$__hermes_trap\"";
-    append_quoted(&mut both, format!("__hermes_code=$?; {dump}; {run}; {dump}").as_bytes());
-    let mut ours = Vec::new();
-    append_quoted(&mut ours, dump.as_bytes());
-    let (both, ours) = (String::from_utf8_lossy(&both), String::from_utf8_lossy(&ours));
+    let both = shell_quote(&format!("__hermes_code=$?; {dump}; {run}; {dump}"));
+    let ours = shell_quote(dump);
     format!(
         "trap () {{\n\
          \\builtin trap \"$@\" || \\builtin return\n\
@@ -137,16 +137,4 @@ pub(crate) const TRAP_FUNCTION: &[u8] = b"trap";
 /// The path under which the shell opens a descriptor of the guest.
 fn descriptor_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd())
-}
-
-/// Appends text as one single-quoted shell word.
-pub(crate) fn append_quoted(out: &mut Vec<u8>, text: &[u8]) {
-    out.push(b'\'');
-    for byte in text {
-        match byte {
-            b'\'' => out.extend_from_slice(b"'\\''"),
-            other => out.push(*other),
-        }
-    }
-    out.push(b'\'');
 }

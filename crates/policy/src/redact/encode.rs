@@ -27,7 +27,8 @@ impl EncodedSecret {
 /// All encodings of a value, including the plain one, each once.
 pub(super) fn encodings(value: &str) -> Vec<EncodedSecret> {
     let mut forms = vec![EncodedSecret::exact(value)];
-    forms.extend(hex(value.as_bytes()).map(EncodedSecret::wrapped));
+    let lower = hermes_types::hex(value.as_bytes());
+    forms.extend([lower.to_ascii_uppercase(), lower].map(EncodedSecret::wrapped));
     forms.extend(PERCENT_STYLES.iter().flat_map(|style| percent(value, style)).map(EncodedSecret::exact));
     forms.extend(JSON_STYLES.iter().map(|style| json(value, style)).map(EncodedSecret::exact));
     forms.push(EncodedSecret::exact(value.replace('\'', r"'\''")));
@@ -35,16 +36,6 @@ pub(super) fn encodings(value: &str) -> Vec<EncodedSecret> {
     forms.sort();
     forms.dedup();
     forms
-}
-
-fn hex(value: &[u8]) -> [String; 2] {
-    let mut lower = String::new();
-    for byte in value {
-        // Writing to a string cannot fail.
-        write!(lower, "{byte:02x}").ok();
-    }
-    let upper = lower.to_ascii_uppercase();
-    [lower, upper]
 }
 
 /// The bytes a percent encoder keeps, and its treatment of spaces.

@@ -15,6 +15,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use hermes_types::hex;
 use rustix::fs::{Access, access};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -162,7 +163,7 @@ impl EngineHints {
         struct ContextEndpoint {
             host: String,
         }
-        let id: String = Sha256::digest(&name).iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(&Sha256::digest(&name));
         let contexts = self.docker_config.join("contexts");
         let path = contexts.join("meta").join(&id).join("meta.json");
         let meta = read_json::<ContextMeta>(&path).map_err(|error| EngineError::Context {

@@ -6,20 +6,20 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::ListContainersOptionsBuilder;
+use hermes_types::Timestamp;
 
 use super::container::Container;
 use super::engine::{Engine, EngineAddress};
 use super::request::{AGENT_LABEL, CREATED_LABEL, INSTALL_LABEL, PLACE_DIR_LABEL, PLACE_LABEL};
 use super::transport::GuestTransport;
-use crate::registry::PlaceDir;
+use crate::registry::{PlaceDir, discard};
 use crate::{Error, Installation};
 
 /// A younger container with a place directory below another run directory may still be in creation.
-const MIN_ORPHAN_AGE: Duration = Duration::from_secs(120);
+const MIN_ORPHAN_AGE_SECONDS: u64 = 120;
 
 /// Removes containers of this installation that do not run and have no place directory. A running
 /// container ends by itself when idle, and may be in use through another run directory. Runs once
@@ -58,7 +58,7 @@ pub(super) async fn remove_orphans(
             cache: PathBuf::new(),
         };
         container.remove_from(engine).await?;
-        lock.discard()?;
+        discard(lock)?;
     }
     Ok(())
 }
@@ -71,9 +71,9 @@ fn orphan_names(found: &ContainerSummary, run: &Path) -> Option<(String, String)
     let name = found.names.as_ref()?.first()?.trim_start_matches('/').to_owned();
     let place = labels.get(PLACE_LABEL)?;
     if labels.get(PLACE_DIR_LABEL).map(Path::new) != Some(PlaceDir::named(run, place).path()) {
-        let made = SystemTime::UNIX_EPOCH + Duration::from_secs(labels.get(CREATED_LABEL)?.parse().ok()?);
-        let age = SystemTime::now().duration_since(made).ok()?;
-        (age > MIN_ORPHAN_AGE).then_some(())?;
+        let created = labels.get(CREATED_LABEL)?.parse().ok()?;
+        let age = Timestamp::now().seconds().checked_sub(created)?;
+        (age > MIN_ORPHAN_AGE_SECONDS).then_some(())?;
     }
     Some((name, place.clone()))
 }

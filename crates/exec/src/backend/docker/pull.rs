@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::credentials::{CredentialsError, find_credentials};
 use super::engine::{Engine, EngineAddress};
-use crate::registry::lock_exclusive;
+use crate::registry::{discard, lock_exclusive};
 use crate::{Backend, Error, OpenPlace, ResolvedPlace, resolved_place};
 
 /// The longest time without a progress message; some engines are silent while they extract.
@@ -177,7 +177,7 @@ impl ResolvedPlace {
         if find_image(&engine, &image).await?.is_none() {
             download(&engine, &image, pull_options, on_progress).await?;
         }
-        turn.discard()
+        discard(turn)
     }
 }
 

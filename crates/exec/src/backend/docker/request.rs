@@ -7,7 +7,7 @@ use bollard::models::{
     ContainerCreateBody, HostConfig, Mount, MountBindOptions, MountType, MountVolumeOptions,
     MountVolumeOptionsDriverConfig,
 };
-use hermes_types::Network;
+use hermes_types::{Network, Timestamp};
 
 use super::engine::{EngineFacts, EngineKind};
 use super::transport::{FileOwner, GuestTransport};
@@ -300,8 +300,6 @@ pub(super) fn to_sorted_json(body: &ContainerCreateBody) -> Result<serde_json::V
 }
 
 fn labels(place: &ResolvedPlace) -> HashMap<String, String> {
-    let now =
-        std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     [
         (AGENT_LABEL, "1".to_owned()),
         (INSTALL_LABEL, place.installation.install_id.clone()),
@@ -309,7 +307,7 @@ fn labels(place: &ResolvedPlace) -> HashMap<String, String> {
         (PLACE_DIR_LABEL, PlaceDir::for_place(place).path().display().to_string()),
         ("hermes-session", place.session_hash()),
         ("hermes-digest", place.id().as_str().to_owned()),
-        (CREATED_LABEL, now.as_secs().to_string()),
+        (CREATED_LABEL, Timestamp::now().seconds().to_string()),
         ("hermes-lifetime", place.spec.lifetime.as_secs().to_string()),
     ]
     .into_iter()

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use hermes_types::shell_quote;
+
 /// What a command says when it could do what it shall not.
 pub(super) const DID: &str = "did";
 /// More processes than a jail may have.
@@ -9,14 +11,14 @@ pub(super) const CROWD: u64 = 600;
 
 /// Reads the first character of these files.
 pub(super) fn read(paths: &[PathBuf]) -> String {
-    let paths: Vec<String> = paths.iter().map(|path| quoted(path)).collect();
+    let paths: Vec<String> = paths.iter().map(|path| shell_quote(&path.to_string_lossy())).collect();
     let paths = paths.join(" ");
     format!("for p in {paths}; do x=; IFS= read -r -N 1 x < \"$p\"; [ -n \"$x\" ] && echo {DID}; done")
 }
 
 /// Makes this file.
 pub(super) fn write(file: &Path) -> String {
-    format!("echo x > {}", quoted(file))
+    format!("echo x > {}", shell_quote(&file.to_string_lossy()))
 }
 
 /// Looks at this process, then signals it.
@@ -53,10 +55,6 @@ pub(super) fn crowd(most: u64) -> String {
          for i in {{1..100}}; do read -t 0.1 -u 3; set -- /proc/[0-9]*; \
          [ $# -gt {most} ] && break; [ $# -eq $n ] && [ $# -gt {half} ] && break; n=$#; done; echo count $#"
     )
-}
-
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
