@@ -82,12 +82,11 @@ impl RunningCommand {
         }
         Ok(match self.running.next_event().await? {
             RunEvent::Output(page) => CommandEvent::Output(page.data.into_vec()),
-            RunEvent::MovedToBackground(id) => CommandEvent::End(self.background_outcome(id)),
             RunEvent::Exited(ended) => CommandEvent::End(self.outcome(*ended)),
         })
     }
 
-    /// Waits until the command ends or moves to the background.
+    /// Waits until the command ends or runs in the background.
     pub async fn wait(&mut self) -> Result<Outcome, Error> {
         loop {
             if let CommandEvent::End(outcome) = self.next_event().await? {
@@ -99,11 +98,6 @@ impl RunningCommand {
     /// Sends an interrupt, as Ctrl-C does. The end still has to be awaited.
     pub async fn interrupt(&mut self) -> Result<(), Error> {
         Ok(self.running.interrupt().await?)
-    }
-
-    /// Moves the command to the background, which ends it for this caller.
-    pub async fn move_to_background(&mut self) -> Result<(), Error> {
-        Ok(self.running.move_to_background().await?)
     }
 
     fn outcome(&mut self, ended: ExitReport) -> Outcome {
@@ -170,7 +164,6 @@ impl Terminal {
         Ok(match self.running.next_event().await? {
             RunEvent::Output(page) => TerminalEvent::Output(page.data.into_vec()),
             RunEvent::Exited(ended) => TerminalEvent::Exit(ended.code),
-            RunEvent::MovedToBackground(_) => TerminalEvent::Exit(0),
         })
     }
 

@@ -14,8 +14,8 @@ pub use hermes_guest::client::{FileChunk, ResultPage};
 use hermes_guest::protocol::file::JudgedPath;
 pub use hermes_guest::protocol::file::{
     ContentDigest, DirEntry, FileEdit, FileError, FileKind, FileRange, FileSearch, FileStat, FileSummary,
-    LineRole, Occurrences, ParentDirs, Precondition, ReadSummary, SearchHit, SearchMode, SearchScope,
-    SearchSummary, WriteEffect, WriteOptions, WriteResult,
+    LineRole, Occurrences, ParentDirs, Precondition, ReadSummary, SearchHit, SearchMode, SearchSummary,
+    WriteEffect, WriteOptions, WriteResult,
 };
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{Rejection, ShellSessionKey as GuestSession};

@@ -40,7 +40,7 @@ pub use error::Error;
 pub use exposure::{Exposure, ExposureAccess};
 pub use files::GuestFiles;
 pub use hermes_guest::protocol::message::{
-    DeadlineAction, ExitCause, ExitNotice, ProcessId, ProcessView, Stats, TerminalSize, TreeStatus,
+    ExitCause, ExitNotice, ProcessId, ProcessView, Stats, TerminalSize, TreeStatus,
 };
 pub use place::script::{
     PythonConnections, RunningScript, ScriptDirectory, ScriptOptions, ScriptOutcome, Tunnel,

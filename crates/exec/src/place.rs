@@ -7,8 +7,8 @@ use std::time::Duration;
 use hermes_guest::client::{self, Client};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    Deadline, DeadlineAction, ExitNotice, OpenSession, OutputDelivery, Program, Rejection, RunMode,
-    RunRequest, SessionOrigin, ShellSessionKey, StatePolicy, Stdin, WorkingDir,
+    ExitNotice, OpenSession, OutputDelivery, Program, Rejection, RunMode, RunRequest, SessionOrigin,
+    ShellSessionKey, StatePolicy, Stdin, WorkingDir,
 };
 use hermes_policy::Permit;
 use hermes_policy::secret_env::SECRET_FAMILIES;
@@ -31,7 +31,6 @@ const MAX_CONNECT_ATTEMPTS: u32 = 3;
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     pub timeout: Option<Duration>,
-    pub at_deadline: DeadlineAction,
     /// Bytes of output to return.
     pub keep_bytes: u32,
     pub input: CommandInput,
@@ -417,7 +416,7 @@ impl OpenPlace {
                 CommandInput::Stream => Stdin::Stream,
             },
             terminal: options.terminal_size,
-            deadline: options.timeout.map(|after| Deadline { after, action: options.at_deadline }),
+            deadline: options.timeout,
             memory_bytes: options.keep_bytes,
             ..self.redeem(permit, options.directory, mode)?
         };

@@ -108,11 +108,6 @@ impl Processes {
         Ok(self.client.close_stdin(id).await?)
     }
 
-    /// Drops the record and the output of an ended process.
-    pub async fn forget(&self, id: ProcessId) -> Result<(), Error> {
-        Ok(self.client.forget(id).await?)
-    }
-
     /// Notices from a number on: stored ones first, then each as it arrives.
     pub async fn notices(&self, from: u64) -> Result<NoticeStream, Error> {
         Ok(self.client.follow_notices(from).await?)

@@ -29,7 +29,6 @@ use std::time::Duration;
 
 use hermes_guest::client::{Client, TunnelListener};
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::TunnelAddress;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
@@ -74,7 +73,7 @@ impl Drop for ProxyTask {
 
 /// Serves the place of this client. Several processes may serve one place.
 pub async fn attach(client: &Client) -> Result<ProxyTask, Error> {
-    let listener = client.listen(TunnelAddress::Loopback(PORT)).await?;
+    let listener = client.listen(PORT).await?;
     Ok(ProxyTask { task: tokio::spawn(accept_connections(listener)) })
 }
 

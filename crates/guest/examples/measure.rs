@@ -4,7 +4,7 @@
 //! Each figure is measured together with its baseline, in turns, because only the ratio is
 //! meaningful on a busy machine.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a measurement that fails has no result")]
+#![expect(clippy::unwrap_used, reason = "a measurement that fails has no result")]
 #![expect(clippy::print_stdout, reason = "the example prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "it starts the guest, and bash to compare it with")]
 
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_guest::client::{Client, RunEvent};
+use hermes_guest::client::Client;
 use hermes_guest::protocol::message::{
-    Deadline, DeadlineAction, ExitReport, OpenSession, OutputDelivery, Program, RunMode, RunRequest,
-    ShellSessionKey, StatePolicy, Stdin,
+    ExitReport, OpenSession, OutputDelivery, Program, RunMode, RunRequest, ShellSessionKey, StatePolicy,
+    Stdin,
 };
 use serde_bytes::ByteBuf;
 use tokio::net::UnixStream;
@@ -30,8 +30,9 @@ async fn main() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("run/guest.sock");
     serve(&guest, &socket);
-    let client = Client::connect(UnixStream::connect(&socket).await.unwrap()).await.unwrap();
-    let pid = client.info().await.unwrap().pid;
+    let stream = UnixStream::connect(&socket).await.unwrap();
+    let pid = stream.peer_cred().unwrap().pid().unwrap().unsigned_abs();
+    let client = Client::connect(stream).await.unwrap();
     println!("idle, one client: {} KiB proportional", proportional(pid));
     let env = vec![(ByteBuf::from("PATH"), ByteBuf::from("/usr/bin:/bin"))];
     let key = ShellSessionKey::from("s");
@@ -77,15 +78,12 @@ async fn run(client: &Client, output: OutputDelivery, text: &str, deadline: Opti
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,
-        deadline: deadline.map(|after| Deadline { after, action: DeadlineAction::Kill }),
+        deadline,
         mode: RunMode::Foreground { output, state: StatePolicy::Apply },
         memory_bytes: 64 * 1024,
         spool_bytes: 64 << 20,
     };
-    match client.run(run).await.unwrap().wait().await.unwrap() {
-        RunEvent::Exited(ended) => *ended,
-        other => panic!("{other:?}"),
-    }
+    client.run(run).await.unwrap().wait().await.unwrap()
 }
 
 fn bash(text: &str) -> Duration {
@@ -178,8 +176,8 @@ async fn many_idle(guest: &Path) {
     for number in 0..50 {
         let socket = dir.path().join(format!("{number}/guest.sock"));
         serve(guest, &socket);
-        let client = Client::connect(UnixStream::connect(&socket).await.unwrap()).await.unwrap();
-        pids.push(client.info().await.unwrap().pid);
+        let stream = UnixStream::connect(&socket).await.unwrap();
+        pids.push(stream.peer_cred().unwrap().pid().unwrap().unsigned_abs());
     }
     let total: u64 = pids.iter().map(|pid| proportional(*pid)).sum();
     println!("50 idle guests: {} KiB proportional each", total / 50);

@@ -1,5 +1,6 @@
 //! `hermes-guest attach`: connects standard input and output to the socket of a guest.
 
+use std::fs::File;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -24,21 +25,6 @@ pub(crate) fn main(socket: &Path) -> io::Result<()> {
 
 /// Copies without buffering: the other side may be waiting for any byte.
 fn pump(from: &impl AsFd, to: &impl AsFd) -> io::Result<()> {
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let count = match rustix::io::read(from, &mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => count,
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        let mut rest = buffer.split_at(count).0;
-        while !rest.is_empty() {
-            match rustix::io::write(to, rest) {
-                Ok(written) => rest = rest.split_at(written).1,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
+    let open = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned().map(File::from);
+    io::copy(&mut open(from)?, &mut open(to)?).map(drop)
 }

@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::protocol::handshake;
 use crate::protocol::limit;
 use crate::protocol::message::{
-    GuestInfo, GuestReply, GuestRequest, OpenSession, OutputPage, ProcessId, ProcessRequest, ProcessView,
-    Program, PythonProgram, Rejection, RunRequest, SessionView, ShellSessionKey, Signal, Stats, TerminalSize,
+    GuestReply, GuestRequest, OpenSession, OutputPage, ProcessId, ProcessRequest, ProcessView, RunRequest,
+    SessionView, ShellSessionKey, Stats,
 };
 use crate::protocol::mux::{self, MuxSide};
 
@@ -51,13 +51,6 @@ impl Client {
         Ok(Self { connection: SharedConnection::start(mux, driver, arrivals) })
     }
 
-    pub async fn info(&self) -> Result<GuestInfo, Error> {
-        match self.connection.call_with_timeout(&GuestRequest::Info).await? {
-            GuestReply::Info(about) => Ok(about),
-            other => Err(self.connection.unexpected_reply(other)),
-        }
-    }
-
     pub async fn stats(&self) -> Result<Stats, Error> {
         match self.connection.call_with_timeout(&GuestRequest::Stats).await? {
             GuestReply::Stats(stats) => Ok(stats),
@@ -88,15 +81,14 @@ impl Client {
     }
 
     /// Starts a Python program in the foreground, like [`Client::run`], and returns the connections
-    /// that the program opens to the host. Sets `python.listener` and `run.program`.
+    /// that the program opens to the host. The program refers to them by the number that `request`
+    /// gets.
     pub async fn run_python(
         &self,
-        run: RunRequest,
-        python: PythonProgram,
+        request: impl FnOnce(u64) -> RunRequest,
     ) -> Result<(RunHandle, PythonConnections), Error> {
         let (number, calls) = PythonConnections::register(&self.connection);
-        let program = Program::Python(PythonProgram { listener: number, ..python });
-        Ok((self.run(RunRequest { program, ..run }).await?, calls))
+        Ok((self.run(request(number)).await?, calls))
     }
 
     /// Lists background processes, running and finished, and foreground commands that left
@@ -153,16 +145,8 @@ impl Client {
     }
 
     pub async fn close_stdin(&self, id: ProcessId) -> Result<(), Error> {
-        self.process_done(id, ProcessRequest::CloseStdin).await
-    }
-
-    pub async fn resize(&self, id: ProcessId, size: TerminalSize) -> Result<(), Error> {
-        self.process_done(id, ProcessRequest::Resize(size)).await
-    }
-
-    /// Sends a signal to the process group of a process.
-    pub async fn signal(&self, id: ProcessId, signal: Signal) -> Result<(), Error> {
-        self.process_done(id, ProcessRequest::Signal(signal)).await
+        let request = GuestRequest::Process(id, ProcessRequest::CloseStdin);
+        self.connection.expect_done(self.connection.call_with_timeout(&request).await?)
     }
 
     /// Kills a process with all its descendants; returns when all of them are gone.
@@ -170,19 +154,10 @@ impl Client {
         self.process_view(id, ProcessRequest::Kill).await
     }
 
-    /// Deletes the record and the output of a process that has exited.
-    pub async fn forget(&self, id: ProcessId) -> Result<(), Error> {
-        self.process_done(id, ProcessRequest::Forget).await
-    }
-
     /// Follows notices about background processes: first the stored ones from `from` on, then each
     /// new one.
     pub async fn follow_notices(&self, from: u64) -> Result<NoticeStream, Error> {
         NoticeStream::start(self.connection.clone(), from).await
-    }
-
-    async fn process_done(&self, id: ProcessId, action: ProcessRequest) -> Result<(), Error> {
-        self.connection.call_done(&GuestRequest::Process(id, action)).await
     }
 
     async fn process_view(&self, id: ProcessId, action: ProcessRequest) -> Result<ProcessView, Error> {
@@ -205,11 +180,5 @@ impl Client {
     /// Waits until the connection is closed, for any reason.
     pub async fn wait_closed(&self) {
         self.connection.closed().await;
-    }
-}
-
-impl From<Rejection> for Error {
-    fn from(fault: Rejection) -> Self {
-        Self::Rejected(fault)
     }
 }

@@ -1,6 +1,5 @@
 //! One client: its connection, and one task per request.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use hermes_guest::protocol::frame::{FrameError, FrameReader, FrameStream, FrameWriter};
@@ -54,7 +53,6 @@ async fn handle_request(guest: &Rc<Guest>, mux: &Mux, stream: MuxStream) -> Resu
     let _use = is_activity(&request).then(|| guest.begin_use());
     let (reader, writer) = (&mut frames.reader, &mut frames.writer);
     match request {
-        GuestRequest::Info => writer.send(&GuestReply::Info(guest.info())).await?,
         GuestRequest::Stats => writer.send(&GuestReply::Stats(guest.stats())).await?,
         GuestRequest::OpenSession(open) => {
             let opened = guest.sessions.open(&guest.base_env, open);
@@ -79,10 +77,9 @@ async fn handle_request(guest: &Rc<Guest>, mux: &Mux, stream: MuxStream) -> Resu
         }
         GuestRequest::Notices(from) => until_disconnect(reader, send_notices(guest, from, writer)).await??,
         GuestRequest::File(request) => files::handle_request(guest, request, reader, writer).await?,
-        GuestRequest::Listen(number, address) => {
-            return tunnel::listen(guest, mux, number, &address, frames).await;
+        GuestRequest::Listen(number, port) => {
+            return tunnel::listen(guest, mux, number, port, frames).await;
         }
-        GuestRequest::Dial(address) => return tunnel::dial(&address, frames).await,
     }
     frames.writer.finish().await
 }
@@ -90,10 +87,7 @@ async fn handle_request(guest: &Rc<Guest>, mux: &Mux, stream: MuxStream) -> Resu
 /// Whether a request counts as activity that keeps the environment alive.
 fn is_activity(request: &GuestRequest) -> bool {
     match request {
-        GuestRequest::OpenSession(_)
-        | GuestRequest::Run(_)
-        | GuestRequest::File(_)
-        | GuestRequest::Dial(_) => true,
+        GuestRequest::OpenSession(_) | GuestRequest::Run(_) | GuestRequest::File(_) => true,
         GuestRequest::Process(_, action) => !matches!(
             action,
             ProcessRequest::Show
@@ -101,8 +95,7 @@ fn is_activity(request: &GuestRequest) -> bool {
                 | ProcessRequest::Page { .. }
                 | ProcessRequest::Follow(_)
         ),
-        GuestRequest::Info
-        | GuestRequest::Stats
+        GuestRequest::Stats
         | GuestRequest::ShowSession(_)
         | GuestRequest::Processes
         | GuestRequest::Notices(_)
@@ -154,10 +147,7 @@ async fn handle_process_request(
         }
         ProcessRequest::Write(data) => return process.write_stdin(&data).await.map(|()| GuestReply::Done),
         ProcessRequest::CloseStdin => return process.close_stdin().await.map(|()| GuestReply::Done),
-        ProcessRequest::Resize(size) => return process.resize(size).map(|()| GuestReply::Done),
-        ProcessRequest::Signal(signal) => return process.signal(signal).map(|()| GuestReply::Done),
         ProcessRequest::Kill => process.kill(ExitCause::Killed).await,
-        ProcessRequest::Forget => return guest.table.forget(id).map(|()| GuestReply::Done),
     }
     Ok(GuestReply::Process(Box::new(process.view())))
 }
@@ -168,15 +158,13 @@ async fn send_output(
     offset: u64,
     writer: &mut FrameWriter<MuxStream>,
 ) -> Result<(), FrameError> {
-    let position = Cell::new(offset);
+    let mut position = offset;
     loop {
-        process
-            .wait_until(|process| process.output_bytes() > position.get() || process.ended_at().is_some())
-            .await;
-        if process.output_bytes() <= position.get() {
+        process.wait_until(|process| process.output_bytes() > position || process.ended_at().is_some()).await;
+        if process.output_bytes() <= position {
             return Ok(());
         }
-        run::send_page(process, &position, writer).await?;
+        position = run::send_page(process, position, writer).await?;
         writer.flush().await?;
     }
 }

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hermes_guest::protocol::message::{GuestInfo, Stats};
+use hermes_guest::protocol::message::Stats;
 use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
 use crate::process::table::ProcessTable;
 use crate::session::ShellSessions;
-use crate::shell;
 
 /// Variables of the guest's own environment that commands inherit.
 pub(crate) const BASE_ENV: [&str; 7] = ["PATH", "HOME", "LANG", "TERM", "TZ", "USER", "SHELL"];
@@ -28,7 +27,6 @@ pub(crate) struct Guest {
     /// Requests in progress that count as activity.
     active_uses: Cell<usize>,
     last_used: Cell<Instant>,
-    started: Instant,
     pub(crate) base_env: Vec<EnvVar>,
 }
 
@@ -41,7 +39,6 @@ impl Guest {
             listeners: Cell::new(0),
             active_uses: Cell::new(0),
             last_used: Cell::new(Instant::now()),
-            started: Instant::now(),
             base_env: base_env(),
         })
     }
@@ -61,27 +58,12 @@ impl Guest {
         UseGuard(self.clone())
     }
 
-    pub(crate) fn info(&self) -> GuestInfo {
-        let search_path = self.base_env.iter().find(|(name, _)| name.as_slice() == b"PATH");
-        let me = rustix::process::getpid();
-        GuestInfo {
-            instance: crate::process::tree::start_time(me).unwrap_or(0),
-            pid: std::process::id(),
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-            shell: shell::find_shell(search_path.map(|(_, value)| value.as_slice())),
-            base_env: self.base_env.clone(),
-        }
-    }
-
     pub(crate) fn stats(&self) -> Stats {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Stats {
-            uptime: self.started.elapsed(),
             clients: count(self.clients.get()),
             sessions: count(self.sessions.count()),
             running: count(self.table.running_count()),
-            finished: count(self.table.finished_count()),
             idle: self.idle_time(),
             memory: resident_memory(),
         }

@@ -4,7 +4,7 @@ mod io_loop;
 pub(crate) mod launch;
 pub(crate) mod output;
 pub(crate) mod shim;
-mod stderr;
+pub(crate) mod stderr;
 pub(crate) mod table;
 pub(crate) mod tree;
 mod watcher;
@@ -16,8 +16,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use hermes_guest::protocol::message::{
-    ExitCause, ExitNotice, ExitReport, FailedOperation, ProcessId, ProcessView, Rejection, ShellSessionKey,
-    Signal, StateOutcome, TerminalSize, TreeStatus,
+    ExitCause, ExitNotice, ExitReport, FailedOperation, OutputPage, ProcessId, ProcessView, Rejection,
+    ShellSessionKey, Signal, TerminalSize, TreeStatus,
 };
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;
@@ -46,24 +46,23 @@ pub(crate) struct GuestProcess {
     command: Vec<u8>,
     cwd: Vec<u8>,
     started: Instant,
-    role: RefCell<ProcessRole>,
+    pub(crate) role: ProcessRole,
     /// Reported instead of the exit status if the guest kills the program.
     kill_cause: Cell<Option<ExitCause>>,
     exit: Cell<Option<ProcessExit>>,
-    state_outcome: Cell<StateOutcome>,
-    tree: Cell<TreeStatus>,
-    output: RefCell<OutputBuffer>,
+    pub(crate) tree: Cell<TreeStatus>,
+    pub(crate) output: RefCell<OutputBuffer>,
     watcher: RefCell<OutputWatcher>,
     /// Offset of a live reader, which must not miss any output.
     reader_offset: Cell<Option<u64>>,
     stdin: RefCell<ProcessStdin>,
     /// Captured standard error, if it is separate from the output.
-    stderr: Option<StderrCapture>,
+    pub(crate) stderr: Option<StderrCapture>,
     changed: Notify,
 }
 
 /// Whether a client waits for the process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProcessRole {
     Foreground,
     Background { label: ByteBuf, exit_notice: ExitNotice },
@@ -85,22 +84,6 @@ enum ProcessStdin {
 }
 
 impl GuestProcess {
-    pub(crate) fn role(&self) -> ProcessRole {
-        self.role.borrow().clone()
-    }
-
-    pub(crate) fn is_background(&self) -> bool {
-        matches!(*self.role.borrow(), ProcessRole::Background { .. })
-    }
-
-    /// Turns a foreground program into a background program.
-    pub(crate) fn move_to_background(&self) {
-        *self.role.borrow_mut() =
-            ProcessRole::Background { label: ByteBuf::new(), exit_notice: ExitNotice::Notify };
-        self.reader_offset.set(None);
-        self.changed.notify_waiters();
-    }
-
     pub(crate) fn has_exited(&self) -> bool {
         self.exit.get().is_some()
     }
@@ -110,32 +93,16 @@ impl GuestProcess {
         self.has_exited() && (self.kill_cause.get().is_none() || self.tree.get() == TreeStatus::Gone)
     }
 
-    pub(crate) fn tree(&self) -> TreeStatus {
-        self.tree.get()
-    }
-
-    pub(crate) fn set_state_outcome(&self, fate: StateOutcome) {
-        self.state_outcome.set(fate);
-    }
-
     /// The time of the exit, once the whole tree is gone.
     pub(crate) fn ended_at(&self) -> Option<Instant> {
         self.exit.get().filter(|_| self.tree.get() == TreeStatus::Gone).map(|exit| exit.at)
     }
 
-    pub(crate) fn has_spooled_output(&self) -> bool {
-        self.output.borrow().is_spooled()
-    }
-
     pub(crate) fn output_bytes(&self) -> u64 {
-        self.output.borrow().total()
+        self.output.borrow().total
     }
 
-    pub(crate) fn output_page(
-        &self,
-        offset: u64,
-        limit: usize,
-    ) -> Result<hermes_guest::protocol::message::OutputPage, Rejection> {
+    pub(crate) fn output_page(&self, offset: u64, limit: usize) -> Result<OutputPage, Rejection> {
         self.output.borrow().page(offset, limit).map_err(|error| os_error(FailedOperation::Read, &error))
     }
 
@@ -180,7 +147,6 @@ impl GuestProcess {
             spool_path: self.output.borrow().whole_output_path(),
             stderr: self.stderr.as_ref().map(StderrCapture::head).unwrap_or_default(),
             cwd: ByteBuf::from(cwd),
-            state: self.state_outcome.get(),
             tree: self.tree.get(),
         })
     }
@@ -193,19 +159,8 @@ impl GuestProcess {
         std::future::pending().await
     }
 
-    /// Reads the available part of separate standard error.
-    pub(crate) fn drain_stderr(&self) {
-        if let Some(errors) = &self.stderr {
-            errors.drain();
-        }
-    }
-
-    pub(crate) fn output_summary(&self) -> (Vec<u8>, Vec<u8>) {
-        self.output.borrow().summary()
-    }
-
     pub(crate) fn view(&self) -> ProcessView {
-        let label = match &*self.role.borrow() {
+        let label = match &self.role {
             ProcessRole::Foreground => ByteBuf::new(),
             ProcessRole::Background { label, .. } => label.clone(),
         };
@@ -220,18 +175,9 @@ impl GuestProcess {
             exit: self.exit_report(&self.cwd),
             tree: self.tree.get(),
             output_tail: ByteBuf::from(output.tail_bytes(LISTED_TAIL_BYTES)),
-            output_bytes: output.total(),
+            output_bytes: output.total,
             spool_path: output.whole_output_path(),
         }
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Rejection> {
-        if self.has_exited() {
-            return Err(Rejection::NoProcess);
-        }
-        let number = rustix::process::Signal::from_named_raw(signal.0).ok_or(Rejection::Malformed)?;
-        rustix::process::kill_process_group(self.main, number)
-            .map_err(|errno| os_error(FailedOperation::Signal, &errno.into()))
     }
 
     /// Kills the whole process tree; returns when it is gone.

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::{
-    CountLimit, OpenSession, Rejection, SessionOrigin, SessionView, ShellSessionKey, SizeLimit,
-};
+use hermes_guest::protocol::message::{OpenSession, Rejection, SessionOrigin, SessionView, ShellSessionKey};
 use serde_bytes::ByteBuf;
 use tokio::sync::OnceCell;
 
@@ -49,13 +47,10 @@ impl ShellSessions {
         }
         let mut open = self.open.borrow_mut();
         if request.key.0.len() > limit::MAX_SESSION_KEY_BYTES {
-            return Err(Rejection::TooLarge {
-                what: SizeLimit::SessionKey,
-                limit: limit::MAX_SESSION_KEY_BYTES as u64,
-            });
+            return Err(Rejection::SessionKeyTooLarge);
         }
         if open.len() >= limit::MAX_SESSIONS {
-            return Err(Rejection::TooMany { what: CountLimit::Sessions, limit: limit::MAX_SESSIONS as u64 });
+            return Err(Rejection::TooManySessions);
         }
         let env = byte_pairs(base_env.to_vec()).chain(host_env.clone()).collect();
         let state = ShellState { cwd: normalize_dir(&request.cwd), env, ..ShellState::default() };
@@ -104,18 +99,7 @@ impl ShellSession {
     }
 
     pub(crate) fn view(&self, origin: SessionOrigin) -> SessionView {
-        let state = self.state.borrow();
-        SessionView {
-            cwd: ByteBuf::from(state.cwd.clone()),
-            env: state
-                .env
-                .iter()
-                .map(|(name, value)| (ByteBuf::from(name.clone()), ByteBuf::from(value.clone())))
-                .collect(),
-            functions: state.functions.keys().cloned().map(ByteBuf::from).collect(),
-            aliases: state.aliases.keys().cloned().map(ByteBuf::from).collect(),
-            origin,
-        }
+        SessionView { cwd: ByteBuf::from(self.state.borrow().cwd.clone()), origin }
     }
 }
 

@@ -14,11 +14,17 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use hermes_guest::protocol::message::Shell;
 use rustix::fs::Access;
-use serde_bytes::ByteBuf;
 
 const STANDARD_DIRS: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
+
+/// The path of the shell that runs commands, and the state it can keep.
+pub(crate) enum Shell {
+    /// Directory, exports, functions and aliases.
+    Bash(Vec<u8>),
+    /// Directory and exports.
+    Sh(Vec<u8>),
+}
 
 /// Finds a shell: bash before sh, standard directories before the `PATH` of the session.
 pub(crate) fn find_shell(search_path: Option<&[u8]>) -> Option<Shell> {
@@ -26,7 +32,7 @@ pub(crate) fn find_shell(search_path: Option<&[u8]>) -> Option<Shell> {
         let standard =
             STANDARD_DIRS.iter().map(|dir| Path::new(dir).join(name)).find(|path| is_executable(path));
         let found = standard.or_else(|| find_program(name, search_path))?;
-        Some(ByteBuf::from(found.into_os_string().into_vec()))
+        Some(found.into_os_string().into_vec())
     };
     find("bash").map(Shell::Bash).or_else(|| find("sh").map(Shell::Sh))
 }

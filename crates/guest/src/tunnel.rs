@@ -1,26 +1,20 @@
 //! Forwards sockets inside the environment to streams of the connection.
 
-use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use hermes_guest::protocol::frame::{FrameError, FrameStream};
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::{
-    CountLimit, FailedOperation, GuestReply, Rejection, RunInput, TunnelAddress,
-};
+use hermes_guest::protocol::message::{FailedOperation, GuestReply, Rejection, RunInput};
 use hermes_guest::protocol::mux::{Mux, MuxStream};
 use hermes_guest::protocol::tunnel::{OnReset, Tunnel};
 use hermes_guest::removal;
 use rustix::fs::{CWD, Mode, OFlags};
-use serde_bytes::ByteBuf;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::task::{JoinHandle, JoinSet, spawn_local};
 
 use crate::guest::Guest;
@@ -32,38 +26,15 @@ const LISTEN_BACKLOG: u32 = 1024;
 /// How long a socket may keep sending after the host closed its side.
 const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connects to a socket in the environment and forwards its bytes.
-pub(crate) async fn dial(
-    address: &TunnelAddress,
-    mut frames: FrameStream<MuxStream>,
-) -> Result<(), FrameError> {
-    let connected = match address {
-        TunnelAddress::Unix(path) => UnixStream::connect(to_path(path)).await.map(LocalSocket::Unix),
-        TunnelAddress::Loopback(port) => {
-            TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await.map(LocalSocket::Tcp)
-        }
-    };
-    match connected {
-        Ok(socket) => {
-            frames.writer.send(&GuestReply::Done).await?;
-            Ok(copy_both_ways(frames, socket).await?)
-        }
-        Err(error) => {
-            frames.writer.send(&GuestReply::Failed(os_error(FailedOperation::Tunnel, &error))).await?;
-            frames.writer.finish().await
-        }
-    }
-}
-
 /// Listens in the environment as long as the client keeps the stream open.
 pub(crate) async fn listen(
     guest: &Rc<Guest>,
     mux: &Mux,
     number: u64,
-    address: &TunnelAddress,
+    port: u16,
     mut frames: FrameStream<MuxStream>,
 ) -> Result<(), FrameError> {
-    let listener = match bind(guest, address) {
+    let listener = match check_count(guest, bind_loopback(port)) {
         Ok(listener) => listener,
         Err(fault) => {
             frames.writer.send(&GuestReply::Failed(fault)).await?;
@@ -71,7 +42,8 @@ pub(crate) async fn listen(
         }
     };
     guest.listeners.set(guest.listeners.get() + 1);
-    let reply = GuestReply::Listening(listener.port());
+    let reply = GuestReply::Listening(listener.local_addr().map_or(0, |address| address.port()));
+    let listener = LocalListener::Tcp(listener);
     let served = async {
         frames.writer.send(&reply).await?;
         tokio::select! {
@@ -119,7 +91,7 @@ pub(crate) fn forward_socket(
     let dir_fd = rustix::fs::openat(CWD, dir, flags, Mode::empty());
     let dir_fd = dir_fd.map_err(|error| os_error(FailedOperation::Tunnel, &error.into()))?;
     let path = removal::descriptor_path(&dir_fd).join(name);
-    let listener = bind(guest, &TunnelAddress::Unix(ByteBuf::from(path.as_os_str().as_bytes())))?;
+    let listener = LocalListener::Unix(check_count(guest, UnixListener::bind(&path))?);
     guest.listeners.set(guest.listeners.get() + 1);
     let mux = mux.clone();
     let task = spawn_local(async move {
@@ -149,11 +121,7 @@ async fn forward_connections(listener: &LocalListener, mux: &Mux, number: u64, m
 }
 
 /// Copies bytes in both directions until both sides are closed.
-async fn copy_both_ways(frames: FrameStream<MuxStream>, socket: LocalSocket) -> io::Result<()> {
-    let socket: Box<dyn Duplex> = match socket {
-        LocalSocket::Unix(socket) => Box::new(socket),
-        LocalSocket::Tcp(socket) => Box::new(socket),
-    };
+async fn copy_both_ways(frames: FrameStream<MuxStream>, socket: Box<dyn Duplex>) -> io::Result<()> {
     let (from_host, mut to_host) = tokio::io::split(Tunnel::new(frames, OnReset::Error));
     let (from_socket, mut to_socket) = tokio::io::split(socket);
     let inward = copy_to_end(from_host, &mut to_socket);
@@ -180,53 +148,25 @@ async fn copy_to_end(from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + U
 trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
-enum LocalSocket {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-/// A Unix listener removes its file on drop.
 enum LocalListener {
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener),
     Tcp(TcpListener),
 }
 
 impl LocalListener {
-    async fn accept(&self) -> io::Result<LocalSocket> {
-        match self {
-            Self::Unix(listener, _) => listener.accept().await.map(|(socket, _)| LocalSocket::Unix(socket)),
-            Self::Tcp(listener) => listener.accept().await.map(|(socket, _)| LocalSocket::Tcp(socket)),
-        }
-    }
-
-    fn port(&self) -> u16 {
-        match self {
-            Self::Unix(..) => 0,
-            Self::Tcp(listener) => listener.local_addr().map_or(0, |address| address.port()),
-        }
+    async fn accept(&self) -> io::Result<Box<dyn Duplex>> {
+        Ok(match self {
+            Self::Unix(listener) => Box::new(listener.accept().await?.0),
+            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
+        })
     }
 }
 
-impl Drop for LocalListener {
-    fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            // The file may have been removed already.
-            drop(fs::remove_file(path));
-        }
-    }
-}
-
-fn bind(guest: &Guest, address: &TunnelAddress) -> Result<LocalListener, Rejection> {
+/// Accepts a bound socket unless the guest has too many.
+fn check_count<T>(guest: &Guest, bound: io::Result<T>) -> Result<T, Rejection> {
     if guest.listeners.get() >= limit::MAX_LISTENERS {
-        return Err(Rejection::TooMany { what: CountLimit::Listeners, limit: limit::MAX_LISTENERS as u64 });
+        return Err(Rejection::TooManyListeners);
     }
-    let bound = match address {
-        TunnelAddress::Unix(path) => {
-            let path = to_path(path);
-            UnixListener::bind(&path).map(|listener| LocalListener::Unix(listener, path))
-        }
-        TunnelAddress::Loopback(port) => bind_loopback(*port).map(LocalListener::Tcp),
-    };
     bound.map_err(|error| os_error(FailedOperation::Tunnel, &error))
 }
 
@@ -237,8 +177,4 @@ fn bind_loopback(port: u16) -> io::Result<TcpListener> {
     socket.set_reuseport(true)?;
     socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
     socket.listen(LISTEN_BACKLOG)
-}
-
-fn to_path(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(OsStr::from_bytes(bytes))
 }

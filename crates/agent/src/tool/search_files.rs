@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use hermes_exec::Error as ExecError;
-use hermes_exec::files::{
-    FileError, FileSearch, LineRole, ResultPage, SearchHit, SearchMode, SearchScope, SearchSummary,
-};
+use hermes_exec::files::{FileError, FileSearch, LineRole, ResultPage, SearchHit, SearchMode, SearchSummary};
 use hermes_policy::redact::Redactor;
 use hermes_types::FileAccess;
 use serde::Deserialize;
@@ -126,7 +124,6 @@ async fn search(
             SearchTarget::Files => vec![name_glob(&given.pattern)],
             SearchTarget::Content => given.file_glob.iter().cloned().collect(),
         },
-        scope: SearchScope::Tracked,
         offset: number(given.offset, 0),
         limit: u32::try_from(limit).unwrap_or(u32::MAX),
     };

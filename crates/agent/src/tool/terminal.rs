@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hermes_exec::{
-    CommandInput, DeadlineAction, EndReason, Error as ExecError, ExitNotice, OpenPlace, Outcome, OutputMode,
-    ProcessHandle, RunOptions, RunningCommand, StateLoss, TerminalSize, WorkingDirectory,
+    CommandInput, EndReason, Error as ExecError, ExitNotice, OpenPlace, Outcome, OutputMode, ProcessHandle,
+    RunOptions, RunningCommand, StateLoss, TerminalSize, WorkingDirectory,
 };
 use hermes_policy::shell::{Surroundings, understand};
 use hermes_types::{Job, Person};
@@ -97,7 +97,6 @@ pub(super) async fn call(
     };
     let options = RunOptions {
         timeout: (!given.background).then_some(timeout),
-        at_deadline: DeadlineAction::Kill,
         keep_bytes: limits.output_bytes,
         input: if given.background { CommandInput::Stream } else { CommandInput::None },
         env: Vec::new(),

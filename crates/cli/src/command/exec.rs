@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hermes_exec::{
-    CommandEvent, CommandInput, DeadlineAction, EndReason, ExitNotice, OpenPlace, Outcome, OutputMode,
-    ProcessHandle, ResolvedPlace, RunOptions, StateLoss, WorkingDirectory,
+    CommandEvent, CommandInput, EndReason, ExitNotice, OpenPlace, Outcome, OutputMode, ProcessHandle,
+    ResolvedPlace, RunOptions, StateLoss, WorkingDirectory,
 };
 use hermes_policy::escape::escape;
 use hermes_types::{EnvName, Job, SessionKey, shell_quote};
@@ -186,7 +186,6 @@ fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<Ru
     let timeout = Duration::from_secs(args.timeout.unwrap_or(config.terminal.timeout));
     Ok(RunOptions {
         timeout: (!args.background).then_some(timeout),
-        at_deadline: DeadlineAction::Kill,
         keep_bytes: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
         input,
         env,

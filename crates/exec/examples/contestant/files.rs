@@ -2,8 +2,7 @@
 
 use hermes_exec::files::resolve_lexically;
 use hermes_guest::protocol::file::{
-    FileEdit, FileRange, FileSearch, Occurrences, ParentDirs, Precondition, SearchMode, SearchScope,
-    WriteOptions,
+    FileEdit, FileRange, FileSearch, Occurrences, ParentDirs, Precondition, SearchMode, WriteOptions,
 };
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, FileUse, Job, Work};
@@ -39,8 +38,7 @@ pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str
         }
         "search" => {
             let target = SearchMode::Lines { pattern: "line 7 of file 5".to_owned(), context: 0 };
-            let search =
-                FileSearch { target, globs: Vec::new(), scope: SearchScope::Tracked, offset: 0, limit: 50 };
+            let search = FileSearch { target, globs: Vec::new(), offset: 0, limit: 50 };
             let permit = permit(opened, cwd, FileAccess::Read, "tree");
             assert_eq!(files.search(permit, search).await.unwrap().summary.hits, 11);
         }

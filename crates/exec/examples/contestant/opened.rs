@@ -7,8 +7,8 @@ use std::time::Duration;
 use hermes_exec::backend::docker::{self, engine::EngineAddress};
 use hermes_exec::backend::sandbox::{HOME_DIR, WORKSPACE_DIR};
 use hermes_exec::{
-    Backend, CommandInput, DeadlineAction, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome,
-    OutputMode, ResolvedPlace, RunOptions, RunningCommand, SandboxBackend, Spec, WorkingDirectory,
+    Backend, CommandInput, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome, OutputMode,
+    ResolvedPlace, RunOptions, RunningCommand, SandboxBackend, Spec, WorkingDirectory,
 };
 use hermes_policy::{Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
@@ -52,7 +52,6 @@ impl Opened {
         let cwd = self.sandbox.cwd().await.unwrap();
         let wish = RunOptions {
             timeout: timeout.or(Some(Duration::from_secs(180))),
-            at_deadline: DeadlineAction::Kill,
             keep_bytes: 50_000,
             input: CommandInput::None,
             env: Vec::new(),

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hermes_guest::client::{self, RunEvent, RunHandle};
+use hermes_guest::client::{self, RunHandle};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    Deadline, DeadlineAction, ExitCause, ExitReport, OutputDelivery, Program, PythonInterpreter,
-    PythonProgram, Rejection, RunMode, RunRequest, StatePolicy, Stdin, WorkingDir,
+    ExitCause, ExitReport, OutputDelivery, Program, PythonInterpreter, PythonProgram, Rejection, RunMode,
+    RunRequest, StatePolicy, Stdin, WorkingDir,
 };
 use hermes_policy::Permit;
 use hermes_types::Work;
@@ -95,27 +95,26 @@ impl OpenPlace {
             }
             ScriptDirectory::Private => return Err(Error::SessionMoved),
         };
-        let python = PythonProgram {
-            script: ByteBuf::from(text),
-            module: (ByteBuf::from(options.module_name), ByteBuf::from(options.module_text)),
-            listener: 0,
-            interpreter,
-            stderr_bytes: options.keep_stderr_bytes,
-        };
-        let run = RunRequest {
+        let run = |listener| RunRequest {
             session: self.place.guest_session_key(),
-            program: Program::Argv(Vec::new()),
+            program: Program::Python(PythonProgram {
+                script: ByteBuf::from(text),
+                module: (ByteBuf::from(options.module_name), ByteBuf::from(options.module_text)),
+                listener,
+                interpreter,
+                stderr_bytes: options.keep_stderr_bytes,
+            }),
             workdir,
             env: to_byte_pairs(&options.env),
             stdin: Stdin::Null,
             terminal: None,
-            deadline: Some(Deadline { after: options.timeout, action: DeadlineAction::Kill }),
+            deadline: Some(options.timeout),
             mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Discard },
             memory_bytes: options.keep_bytes,
             spool_bytes: limit::MAX_SPOOL_BYTES,
         };
         let (client, state_loss) = self.client_for_command().await?;
-        let (running, calls) = client.run_python(run, python).await.map_err(|error| match error {
+        let (running, calls) = client.run_python(run).await.map_err(|error| match error {
             client::Error::Rejected(Rejection::NoPython) => Error::NoPython { place: self.python_location() },
             other => map_moved_error(other),
         })?;
@@ -134,11 +133,8 @@ impl OpenPlace {
 impl RunningScript {
     /// Waits for the end. Cancel safe.
     pub async fn wait(&mut self) -> Result<ScriptOutcome, Error> {
-        match self.running.wait().await? {
-            RunEvent::Exited(ended) => Ok(self.outcome(*ended)),
-            // The run did not ask for these events.
-            RunEvent::MovedToBackground(_) | RunEvent::Output(_) => Err(client::Error::Disconnected.into()),
-        }
+        let ended = self.running.wait().await?;
+        Ok(self.outcome(ended))
     }
 
     /// Sends an interrupt, as Ctrl-C does, and kills processes that do not stop. The end still has

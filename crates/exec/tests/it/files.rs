@@ -10,7 +10,7 @@ use hermes_exec::{Error, GuestFiles, OpenPlace, OutputMode, ResolvedPlace};
 use hermes_guest::client::FileChunk;
 use hermes_guest::protocol::file::{
     FileEdit, FileError, FileKind, FileRange, FileSearch, Occurrences, ParentDirs, Precondition, SearchMode,
-    SearchScope, SearchSummary, WriteEffect, WriteOptions,
+    SearchSummary, WriteEffect, WriteOptions,
 };
 use hermes_guest::protocol::limit;
 use hermes_policy::{Gate, Permit, Verdict};
@@ -357,7 +357,7 @@ pub(crate) async fn a_permit_is_good_for_its_own_use_place_and_session_only(fixt
 
 fn for_lines(pattern: &str) -> FileSearch {
     let target = SearchMode::Lines { pattern: pattern.to_owned(), context: 0 };
-    FileSearch { target, globs: Vec::new(), scope: SearchScope::Tracked, offset: 0, limit: 50 }
+    FileSearch { target, globs: Vec::new(), offset: 0, limit: 50 }
 }
 
 pub(crate) async fn a_search_counts_all_there_is_and_takes_no_pattern_for_an_option(fixture: &Fixture) {

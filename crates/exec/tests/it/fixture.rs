@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hermes_exec::backend::docker::{self, RunAs, engine::EngineAddress, run_args::RunArgs};
 use hermes_exec::{
-    Backend, CommandInput, DeadlineAction, DockerBackend, Installation, LocalBackend, OutputMode,
-    ResolvedPlace, RunOptions, SandboxBackend, Spec, WorkingDirectory, backend,
+    Backend, CommandInput, DockerBackend, Installation, LocalBackend, OutputMode, ResolvedPlace, RunOptions,
+    SandboxBackend, Spec, WorkingDirectory, backend,
 };
 use hermes_policy::{ApprovalMode, Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
@@ -137,7 +137,6 @@ pub(crate) fn judge(gate: &Gate, plan: &ResolvedPlace, session: &str, job: Job) 
 pub(crate) fn run_options(attention: OutputMode) -> RunOptions {
     RunOptions {
         timeout: Some(Duration::from_secs(60)),
-        at_deadline: DeadlineAction::Kill,
         keep_bytes: 50_000,
         input: CommandInput::None,
         env: Vec::new(),

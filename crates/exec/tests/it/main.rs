@@ -58,7 +58,6 @@ macro_rules! behaviors {
             process::input_needs_its_own_permit
             process::a_permit_for_anything_else_runs_nothing
             process::a_terminal_has_a_size_and_can_be_resized
-            process::a_command_can_go_on_in_the_background
             process::a_dropped_command_dies_and_nothing_else
             output::two_hundred_megabytes_cost_no_memory
             output::long_output_returns_head_and_tail_and_spools_all
@@ -177,7 +176,6 @@ macro_rules! behaviors_of_sh {
             process::an_interrupt_is_130_and_keeps_what_was_said
             process::background_output_is_there_at_once
             process::notices_report_matches_and_every_end
-            process::a_command_can_go_on_in_the_background
             process::a_dropped_command_dies_and_nothing_else
             output::long_output_returns_head_and_tail_and_spools_all
             output::the_output_of_a_process_can_be_paged_whole

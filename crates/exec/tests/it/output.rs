@@ -78,5 +78,4 @@ pub(crate) async fn the_output_of_a_process_can_be_paged_whole(fixture: &Fixture
     let whole: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
     assert_eq!(view.output_bytes, whole.len() as u64);
     assert!(pages_of(&s, id, view.output_bytes).await == whole.as_bytes());
-    processes.forget(id).await.unwrap();
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    CommandEvent, CommandInput, DeadlineAction, EndReason, Error, ExitNotice, OutputMode, ProcessId,
-    RunOptions, ScriptDirectory, ScriptOptions, TerminalEvent, TerminalSize, TreeStatus,
+    CommandEvent, CommandInput, EndReason, Error, ExitNotice, OutputMode, ProcessId, RunOptions,
+    ScriptDirectory, ScriptOptions, TerminalEvent, TerminalSize, TreeStatus,
 };
 use hermes_guest::client::Error as GuestError;
 use hermes_guest::protocol::message::{ExitCause, ProcessEvent as News, ProcessNotice, Rejection};
@@ -290,29 +290,6 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(fixture: &Fixture) 
         shown.extend(bytes);
     }
     assert_eq!(String::from_utf8(shown).unwrap(), "typed\r\ntyped\r\ndumb\r\n");
-}
-
-pub(crate) async fn a_command_can_go_on_in_the_background(fixture: &Fixture) {
-    let s = fixture.open("s").await;
-    let processes = s.processes().await;
-    let soon = RunOptions {
-        timeout: Some(Duration::from_millis(100)),
-        at_deadline: DeadlineAction::Background,
-        ..run_options(OutputMode::AtEnd)
-    };
-    let id =
-        s.background_as("echo early; until [ -e go ]; do sleep 0.01; done; echo late; exit 7", soon).await;
-    let mut moved = s.start("echo begun; sleep 1000", run_options(OutputMode::Live)).await;
-    assert!(matches!(moved.next_event().await.unwrap(), CommandEvent::Output(_)));
-    moved.move_to_background().await.unwrap();
-    let outcome = moved.wait().await.unwrap();
-    let EndReason::Background(sleeper) = outcome.end_reason else { panic!("{outcome:?}") };
-    drop(moved);
-    s.out("touch go").await;
-    let view = processes.wait(id, WAIT_TIMEOUT).await.unwrap();
-    assert_eq!((view.exit.unwrap().code, view.output_tail.as_slice()), (7, b"early\nlate\n".as_slice()));
-    assert_eq!(processes.show(sleeper).await.unwrap().tree, TreeStatus::Alive);
-    assert_eq!(processes.kill(sleeper).await.unwrap().tree, TreeStatus::Gone);
 }
 
 pub(crate) async fn a_dropped_command_dies_and_nothing_else(fixture: &Fixture) {

@@ -138,10 +138,6 @@ impl SharedConnection {
         Ok(self.start_request(request).await?.1)
     }
 
-    pub(super) async fn call_done(&self, request: &GuestRequest) -> Result<(), Error> {
-        self.expect_done(self.call_with_timeout(request).await?)
-    }
-
     /// Closes the connection if the guest takes longer than `timeout`.
     pub(super) async fn with_timeout<T>(
         &self,

@@ -11,7 +11,7 @@ use crate::protocol::message::Rejection;
 pub enum Error {
     /// The guest rejected the request. The connection is still usable.
     #[error(transparent)]
-    Rejected(Rejection),
+    Rejected(#[from] Rejection),
     /// The connection was lost. The request may or may not have been executed, but not twice.
     #[error("the connection to the guest was lost")]
     Disconnected,
@@ -38,9 +38,6 @@ pub enum ProtocolViolation {
     /// The reply does not match the request.
     #[error("its reply does not match the request")]
     Unexpected,
-    /// The guest opened a stream for a listener that does not exist.
-    #[error("it opened a connection for an unknown listener")]
-    UnknownListener,
 }
 
 /// Maps a failed read. A stream that ends within a frame is a lost connection, not a violation.

@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// Describes a file. A final symbolic connection is not followed.
+    /// Describes a file. A final symbolic link is not followed.
     pub async fn stat_file(&self, path: JudgedPath) -> Result<FileStat, Error> {
         match self.call_file(FileRequest::Stat(path)).await? {
             GuestReply::File(FileReply::Stat(stat)) => Ok(stat),
@@ -52,7 +52,7 @@ impl Client {
         }
     }
 
-    /// Removes a file, an empty directory, or a symbolic connection itself.
+    /// Removes a file, an empty directory, or a symbolic link itself.
     pub async fn remove_file(&self, path: JudgedPath) -> Result<(), Error> {
         match self.call_file(FileRequest::Remove(path)).await? {
             GuestReply::File(FileReply::Removed) => Ok(()),

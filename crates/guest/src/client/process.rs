@@ -4,12 +4,12 @@ use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
 use super::connection::SharedConnection;
-use super::error::{self, Error, ProtocolViolation};
+use super::error::{self, Error};
 use crate::protocol::frame::FrameStream;
 use crate::protocol::limit;
 use crate::protocol::message::{
     ExitReport, GuestReply, GuestRequest, OutputPage, ProcessId, ProcessNotice, ProcessRequest, RunInput,
-    RunMode, RunRequest, Signal, TerminalSize,
+    RunMode, RunRequest, TerminalSize,
 };
 use crate::protocol::mux::MuxStream;
 
@@ -30,8 +30,6 @@ pub struct RunHandle {
 pub enum RunEvent {
     Output(OutputPage),
     Exited(Box<ExitReport>),
-    /// The program continues in the background under this id.
-    MovedToBackground(ProcessId),
 }
 
 impl RunHandle {
@@ -39,10 +37,9 @@ impl RunHandle {
         let max_summary_bytes = usize::try_from(run.memory_bytes)
             .unwrap_or(limit::MAX_MEMORY_OUTPUT_BYTES)
             .clamp(4096, limit::MAX_MEMORY_OUTPUT_BYTES);
-        let reply_deadline = run.deadline.and_then(|deadline| {
-            let after = deadline.after.checked_add(limit::REPLY_TIMEOUT)?;
-            Instant::now().checked_add(after)
-        });
+        let reply_deadline = run
+            .deadline
+            .and_then(|deadline| Instant::now().checked_add(deadline.checked_add(limit::REPLY_TIMEOUT)?));
         let is_foreground = matches!(run.mode, RunMode::Foreground { .. });
         let request = GuestRequest::Run(Box::new(run));
         let (frames, reply) = connection.start_request(&request).await?;
@@ -87,22 +84,15 @@ impl RunHandle {
             {
                 Ok(RunEvent::Exited(Box::new(ended)))
             }
-            GuestReply::MovedToBackground => match self.id {
-                Some(id) => Ok(RunEvent::MovedToBackground(id)),
-                None => {
-                    Err(self.connection.abort_on_violation(Error::Protocol(ProtocolViolation::Unexpected)))
-                }
-            },
             other => Err(self.connection.unexpected_reply(other)),
         }
     }
 
-    /// Skips output until the program exits or moves to the background.
-    pub async fn wait(&mut self) -> Result<RunEvent, Error> {
+    /// Skips output until the program exits.
+    pub async fn wait(&mut self) -> Result<ExitReport, Error> {
         loop {
-            match self.next_event().await? {
-                RunEvent::Output(_) => {}
-                event @ (RunEvent::Exited(_) | RunEvent::MovedToBackground(_)) => return Ok(event),
+            if let RunEvent::Exited(ended) = self.next_event().await? {
+                return Ok(*ended);
             }
         }
     }
@@ -115,27 +105,13 @@ impl RunHandle {
         Ok(())
     }
 
-    pub async fn close_stdin(&mut self) -> Result<(), Error> {
-        self.send_input(&RunInput::CloseStdin).await
-    }
-
     pub async fn resize(&mut self, size: TerminalSize) -> Result<(), Error> {
         self.send_input(&RunInput::Resize(size)).await
-    }
-
-    /// Sends a signal to the program's process group.
-    pub async fn signal(&mut self, signal: Signal) -> Result<(), Error> {
-        self.send_input(&RunInput::Signal(signal)).await
     }
 
     /// Sends SIGINT, then kills the processes that do not stop. The exit code is 130.
     pub async fn interrupt(&mut self) -> Result<(), Error> {
         self.send_input(&RunInput::Interrupt).await
-    }
-
-    /// Moves the program to the background; [`RunEvent::MovedToBackground`] confirms it.
-    pub async fn move_to_background(&mut self) -> Result<(), Error> {
-        self.send_input(&RunInput::Background).await
     }
 
     async fn send_input(&mut self, input: &RunInput) -> Result<(), Error> {

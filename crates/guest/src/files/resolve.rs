@@ -25,9 +25,10 @@ const PATH_FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CL
 /// A name in an open directory. No symbolic link is followed after resolution.
 #[derive(Debug)]
 pub(crate) struct ResolvedPath {
-    dir: OwnedFd,
-    name: OsString,
-    real_path: PathBuf,
+    pub(super) dir: OwnedFd,
+    pub(super) name: OsString,
+    /// The absolute path without symbolic links.
+    pub(super) real_path: PathBuf,
 }
 
 /// How to treat a symbolic link in the last component of a path.
@@ -59,19 +60,6 @@ impl ResolvedPath {
         Ok(Self { dir, name, real_path: real })
     }
 
-    /// The absolute path without symbolic links.
-    pub(crate) fn real_path(&self) -> &Path {
-        &self.real_path
-    }
-
-    pub(super) fn dir(&self) -> &OwnedFd {
-        &self.dir
-    }
-
-    pub(super) fn name(&self) -> &OsStr {
-        &self.name
-    }
-
     /// Opens the file. Fails if a symbolic link appeared there after resolution.
     pub(super) fn open(&self, flags: OFlags) -> Result<OwnedFd, FileError> {
         open(&self.dir, &self.name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC)
@@ -90,10 +78,7 @@ impl ResolvedPath {
             Err(FileError::Os { errno: libc::ENOENT }) => return Ok(None),
             held => held?.metadata().map_err(|error| io_error(&error))?,
         };
-        match found.is_symlink() {
-            true => Err(path_error(Errno::LOOP, &self.real_path)),
-            false => Ok(Some(found)),
-        }
+        if found.is_symlink() { Err(path_error(Errno::LOOP, &self.real_path)) } else { Ok(Some(found)) }
     }
 
     pub(super) fn remove(&self, flags: AtFlags) -> Result<(), FileError> {

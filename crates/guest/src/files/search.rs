@@ -43,12 +43,12 @@ pub(super) fn search_files(
         SearchMode::Files { pattern } => (Some(Arc::new(build_matcher(pattern)?)), 0),
         SearchMode::Names => (None, 0),
     };
-    let root = resolved.real_path();
+    let root = resolved.real_path.as_path();
     let held = resolved.open_path()?;
     let kind = held.metadata()?.file_type();
     let (walk, single_file) = match kind.is_dir() {
-        true => (FileWalk::below(held.into(), root, search.scope), None),
-        false => (FileWalk::single_file(resolved.dir().try_clone()?, resolved.name()), Some(root)),
+        true => (FileWalk::below(held.into(), root), None),
+        false => (FileWalk::single_file(resolved.dir.try_clone()?, &resolved.name), Some(root)),
     };
     let mut page = SearchPage {
         out,

@@ -11,7 +11,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use hermes_guest::protocol::file::SearchScope;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, OFlags};
@@ -50,9 +49,9 @@ enum WalkKind {
 }
 
 impl FileWalk {
-    pub(super) fn below(dir: OwnedFd, root: &Path, scope: SearchScope) -> Self {
+    pub(super) fn below(dir: OwnedFd, root: &Path) -> Self {
         let top = WalkEntry { path: PathBuf::new(), kind: WalkKind::Directory, depth: 0 };
-        let rules = (scope == SearchScope::Tracked).then(|| IgnoreRules::above_root(root));
+        let rules = Some(IgnoreRules::above_root(root));
         Self { tree: DirTree::new(dir), root: root.to_owned(), rules, pending: vec![top] }
     }
 

@@ -13,7 +13,7 @@ use hermes_guest::protocol::file::{
 };
 use hermes_guest::protocol::frame::{FrameError, FrameReader, FrameWriter};
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::{GuestReply, Rejection, SizeLimit};
+use hermes_guest::protocol::message::{GuestReply, Rejection};
 use hermes_guest::protocol::mux::MuxStream;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -81,10 +81,7 @@ pub(super) fn patch_file(
 ) -> Result<(), FileTaskError> {
     let (mut file, found) = read::open_regular(&resolved)?;
     if found.len() > limit::MAX_PATCH_FILE_BYTES {
-        return Err(FileTaskError::Request(Rejection::TooLarge {
-            what: SizeLimit::File,
-            limit: limit::MAX_PATCH_FILE_BYTES,
-        }));
+        return Err(Rejection::FileTooLarge.into());
     }
     let mut content = Vec::new();
     read::each_chunk(&mut file, |chunk| {
@@ -144,9 +141,9 @@ impl StagedFile {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut number = 0;
         loop {
-            let name = staged_name(target.name(), number);
+            let name = staged_name(&target.name, number);
             // The umask applies, as for any new file.
-            match rustix::fs::openat(target.dir(), &name, flags, Mode::from_raw_mode(0o666)) {
+            match rustix::fs::openat(&target.dir, &name, flags, Mode::from_raw_mode(0o666)) {
                 Ok(file) => {
                     let (name, file) = (Some(name), file.into());
                     return Ok(Self { target, name, file, hash: Sha256::new(), length: 0 });
@@ -180,7 +177,7 @@ impl StagedFile {
         }
         self.install(before.as_ref()).map_err(|error| io_error(&error))?;
         Ok(WriteResult {
-            path: ByteBuf::from(self.target.real_path().as_os_str().as_bytes()),
+            path: ByteBuf::from(self.target.real_path.as_os_str().as_bytes()),
             length,
             digest: ContentDigest(self.hash.clone().finalize().into()),
             effect: before.map_or(WriteEffect::Created, |_| WriteEffect::Replaced),
@@ -197,8 +194,8 @@ impl StagedFile {
             // After `fchown`, which clears the set-user-ID bits.
             self.file.set_permissions(fs::Permissions::from_mode(before.mode() & 0o7777))?;
         }
-        let (dir, name) = (self.target.dir(), self.name.as_deref().unwrap_or_default());
-        rustix::fs::renameat(dir, name, dir, self.target.name())?;
+        let (dir, name) = (&self.target.dir, self.name.as_deref().unwrap_or_default());
+        rustix::fs::renameat(dir, name, dir, &self.target.name)?;
         // From here on the name may belong to another file.
         self.name = None;
         Ok(())
@@ -209,7 +206,7 @@ impl Drop for StagedFile {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             // Nothing can be done about an error here.
-            rustix::fs::unlinkat(self.target.dir(), name, AtFlags::empty()).ok();
+            rustix::fs::unlinkat(&self.target.dir, name, AtFlags::empty()).ok();
         }
     }
 }

@@ -120,7 +120,7 @@ fn reader_keeps_up(process: &GuestProcess) -> bool {
     process
         .reader_offset
         .get()
-        .is_none_or(|reader| output.total().saturating_sub(reader) < output.max_reader_lag())
+        .is_none_or(|reader| output.total.saturating_sub(reader) < output.max_reader_lag())
 }
 
 fn record_output(process: &GuestProcess, data: &[u8], notify: &impl Fn(ProcessEvent)) {

@@ -1,5 +1,6 @@
 //! The output of one program: beginning and end in memory, the rest on disk up to a limit.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -21,8 +22,9 @@ const SPOOL_PREFIX: &str = "spool-";
 pub(crate) struct OutputBuffer {
     head: Vec<u8>,
     head_capacity: usize,
-    tail: RingBuffer,
-    total: u64,
+    tail: VecDeque<u8>,
+    tail_capacity: usize,
+    pub(crate) total: u64,
     spool_path: PathBuf,
     spool_capacity: u64,
     spool: Spool,
@@ -57,7 +59,8 @@ impl OutputBuffer {
         Self {
             head: Vec::new(),
             head_capacity,
-            tail: RingBuffer::new(memory_bytes - head_capacity),
+            tail: VecDeque::new(),
+            tail_capacity: memory_bytes - head_capacity,
             total: 0,
             spool_path: dir.join(format!("{SPOOL_PREFIX}{id}")),
             spool_capacity: spool.clamp(memory_bytes as u64, limit::MAX_SPOOL_BYTES),
@@ -65,18 +68,14 @@ impl OutputBuffer {
         }
     }
 
-    pub(crate) fn total(&self) -> u64 {
-        self.total
-    }
-
     /// How far a live reader may lag behind and still find everything in memory.
     pub(crate) fn max_reader_lag(&self) -> u64 {
-        self.tail.capacity as u64 / 2
+        self.tail_capacity as u64 / 2
     }
 
     pub(crate) fn append(&mut self, data: &[u8], live_reader: LiveReader) {
         let needed = self.total + data.len() as u64;
-        let (head, tail) = (self.head_capacity as u64, self.tail.capacity as u64);
+        let (head, tail) = (self.head_capacity as u64, self.tail_capacity as u64);
         let from = match live_reader {
             LiveReader::At(from) => from.max(head),
             LiveReader::None => head,
@@ -91,7 +90,10 @@ impl OutputBuffer {
         }
         let (to_head, rest) = data.split_at(data.len().min(self.head_capacity - self.head.len()));
         self.head.extend_from_slice(to_head);
-        self.tail.push(rest);
+        let rest = rest.split_at(rest.len().saturating_sub(self.tail_capacity)).1;
+        let excess = (self.tail.len() + rest.len()).saturating_sub(self.tail_capacity);
+        self.tail.drain(..excess);
+        self.tail.extend(rest);
         self.total = needed;
     }
 
@@ -106,7 +108,7 @@ impl OutputBuffer {
             self.spool = Spool::Failed;
             return;
         };
-        let mut written = write_ring(&file, self.spool_capacity, in_tail, &self.tail.to_vec());
+        let mut written = write_ring(&file, self.spool_capacity, in_tail, &self.read_tail(0, usize::MAX));
         if is_whole {
             written = written.and_then(|()| write_ring(&file, self.spool_capacity, 0, &self.head));
         }
@@ -136,7 +138,18 @@ impl OutputBuffer {
 
     /// The beginning and the end of the output.
     pub(crate) fn summary(&self) -> (Vec<u8>, Vec<u8>) {
-        (self.head.clone(), self.tail.to_vec())
+        (self.head.clone(), self.read_tail(0, usize::MAX))
+    }
+
+    fn read_tail(&self, mut skip: usize, limit: usize) -> Vec<u8> {
+        let (older, newer) = self.tail.as_slices();
+        let mut found = Vec::with_capacity(limit.min(self.tail.len().saturating_sub(skip)));
+        for part in [older, newer] {
+            let from = part.split_at(skip.min(part.len())).1;
+            skip -= part.len() - from.len();
+            found.extend_from_slice(from.split_at(from.len().min(limit - found.len())).0);
+        }
+        found
     }
 
     /// At most the last `count` bytes.
@@ -157,7 +170,7 @@ impl OutputBuffer {
             |offset: u64, data: Vec<u8>| OutputPage { offset, data: ByteBuf::from(data), total: self.total };
         if offset >= in_tail {
             let skip = usize::try_from(offset.min(self.total) - in_tail).unwrap_or(usize::MAX);
-            return Ok(page(offset.min(self.total), self.tail.read(skip, limit)));
+            return Ok(page(offset.min(self.total), self.read_tail(skip, limit)));
         }
         if let Some(rest) = usize::try_from(offset).ok().and_then(|offset| self.head.get(offset..))
             && !rest.is_empty()
@@ -172,7 +185,7 @@ impl OutputBuffer {
                 read_ring(file, self.spool_capacity, offset, &mut data)?;
                 Ok(page(offset, data))
             }
-            Spool::NotNeeded | Spool::Failed => Ok(page(in_tail, self.tail.read(0, limit))),
+            Spool::NotNeeded | Spool::Failed => Ok(page(in_tail, self.read_tail(0, limit))),
         }
     }
 }
@@ -221,54 +234,6 @@ fn read_ring(file: &File, capacity: u64, offset: u64, data: &mut [u8]) -> io::Re
     Ok(())
 }
 
-/// Keeps the last bytes that were pushed.
-#[derive(Debug)]
-struct RingBuffer {
-    bytes: Vec<u8>,
-    capacity: usize,
-    /// Index of the oldest byte once the buffer is full.
-    oldest: usize,
-}
-
-impl RingBuffer {
-    fn new(capacity: usize) -> Self {
-        Self { bytes: Vec::new(), capacity, oldest: 0 }
-    }
-
-    fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn push(&mut self, data: &[u8]) {
-        let data = data.split_at(data.len().saturating_sub(self.capacity)).1;
-        let (grow, over) = data.split_at(data.len().min(self.capacity - self.bytes.len()));
-        self.bytes.extend_from_slice(grow);
-        let (first, second) = over.split_at(over.len().min(self.capacity - self.oldest));
-        for (at, part) in [(self.oldest, first), (0, second)] {
-            if let Some(slot) = self.bytes.get_mut(at..at + part.len()) {
-                slot.copy_from_slice(part);
-            }
-        }
-        self.oldest = (self.oldest + over.len()) % self.capacity;
-    }
-
-    fn read(&self, skip: usize, limit: usize) -> Vec<u8> {
-        let (newer, older) = self.bytes.split_at(self.oldest);
-        let mut found = Vec::with_capacity(limit.min(self.len().saturating_sub(skip)));
-        let mut skip = skip;
-        for part in [older, newer] {
-            let from = part.split_at(skip.min(part.len())).1;
-            skip -= part.len() - from.len();
-            found.extend_from_slice(from.split_at(from.len().min(limit - found.len())).0);
-        }
-        found
-    }
-
-    fn to_vec(&self) -> Vec<u8> {
-        self.read(0, usize::MAX)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -290,7 +255,7 @@ mod tests {
             for chunk in &chunks {
                 output.append(chunk, LiveReader::None);
             }
-            prop_assert_eq!(output.total(), all.len() as u64);
+            prop_assert_eq!(output.total, all.len() as u64);
             let page = output.page(offset, limit).unwrap();
             let start = usize::try_from(page.offset).unwrap();
             let expected = &all[start.min(all.len())..all.len().min(start + limit)];
@@ -320,7 +285,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let mut output = OutputBuffer::new(1024, 1 << 20, dir.path(), ID);
             let all: Vec<u8> = (0..live + later).map(|at| (at % 251) as u8).collect();
-            all[..live].chunks(100).for_each(|chunk| output.append(chunk, LiveReader::At(output.total())));
+            all[..live].chunks(100).for_each(|chunk| output.append(chunk, LiveReader::At(output.total)));
             prop_assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
             all[live..].chunks(100).for_each(|chunk| output.append(chunk, LiveReader::None));
             let page = output.page(offset, 10_000).unwrap();
@@ -340,7 +305,7 @@ mod tests {
         let reader = 2000;
         all[..2500]
             .chunks(100)
-            .for_each(|chunk| output.append(chunk, LiveReader::At(output.total().min(reader))));
+            .for_each(|chunk| output.append(chunk, LiveReader::At(output.total.min(reader))));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         // More than memory holds.
         all[2500..].chunks(100).for_each(|chunk| output.append(chunk, LiveReader::At(reader)));

@@ -9,7 +9,7 @@ use serde_bytes::ByteBuf;
 use tokio::io::unix::AsyncFd;
 
 #[derive(Debug)]
-pub(super) struct StderrCapture {
+pub(crate) struct StderrCapture {
     pipe: AsyncFd<OwnedFd>,
     head: RefCell<Vec<u8>>,
     max_bytes: usize,
@@ -32,7 +32,7 @@ impl StderrCapture {
     }
 
     /// Reads what was written before the call. A process that inherited the pipe may keep writing.
-    pub(super) fn drain(&self) {
+    pub(crate) fn drain(&self) {
         let mut waiting = rustix::io::ioctl_fionread(self.pipe.get_ref()).unwrap_or(0);
         while waiting > 0 {
             let Ok(count @ 1..) = self.read_once() else { return };

@@ -2,13 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    CountLimit, ExitNotice, FailedOperation, ProcessEvent, ProcessId, ProcessNotice, Rejection,
-    ShellSessionKey, StateOutcome, TreeStatus,
+    ExitNotice, FailedOperation, ProcessEvent, ProcessId, ProcessNotice, Rejection, ShellSessionKey,
+    TreeStatus,
 };
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;
@@ -33,8 +33,8 @@ pub(crate) struct ProcessTable {
     pub(crate) changed: Notify,
     /// When the last process tree went away.
     pub(crate) last_exit: Cell<Instant>,
-    /// The private directory of the guest, for spools.
-    run_dir: PathBuf,
+    /// The private directory of the guest.
+    pub(crate) run_dir: PathBuf,
 }
 
 /// The record of a program that is about to start.
@@ -60,10 +60,6 @@ impl ProcessTable {
         })
     }
 
-    pub(crate) fn run_dir(&self) -> &Path {
-        &self.run_dir
-    }
-
     /// Starts a program and supervises it.
     pub(crate) fn start(
         self: &Rc<Self>,
@@ -72,7 +68,7 @@ impl ProcessTable {
     ) -> Result<Rc<GuestProcess>, Rejection> {
         self.prune();
         if self.running_count() >= limit::MAX_RUNNING {
-            return Err(Rejection::TooMany { what: CountLimit::Processes, limit: limit::MAX_RUNNING as u64 });
+            return Err(Rejection::TooManyProcesses);
         }
         let started =
             launch::launch_process(spec).map_err(|error| os_error(FailedOperation::Start, &error))?;
@@ -92,10 +88,9 @@ impl ProcessTable {
             command: entry.command,
             cwd: entry.cwd,
             started: Instant::now(),
-            role: RefCell::new(entry.role),
+            role: entry.role,
             kill_cause: Cell::new(None),
             exit: Cell::new(None),
-            state_outcome: Cell::new(StateOutcome::Unchanged),
             tree: Cell::new(TreeStatus::Alive),
             output: RefCell::new(OutputBuffer::new(entry.memory_bytes, entry.spool_bytes, &self.run_dir, id)),
             watcher: RefCell::new(OutputWatcher::new(entry.watch_patterns)),
@@ -133,26 +128,19 @@ impl ProcessTable {
     /// Background processes, and foreground commands that left processes running.
     pub(crate) fn list(&self) -> Vec<Rc<GuestProcess>> {
         self.prune();
-        let listed =
-            |process: &&Rc<GuestProcess>| process.is_background() || process.tree() == TreeStatus::Alive;
+        let listed = |process: &&Rc<GuestProcess>| {
+            process.role != ProcessRole::Foreground || process.tree.get() == TreeStatus::Alive
+        };
         self.processes.borrow().values().filter(listed).cloned().collect()
     }
 
     pub(crate) fn running_count(&self) -> usize {
-        self.processes.borrow().values().filter(|process| process.tree() == TreeStatus::Alive).count()
-    }
-
-    pub(crate) fn finished_count(&self) -> usize {
-        self.processes.borrow().len() - self.running_count()
+        self.processes.borrow().values().filter(|process| process.tree.get() == TreeStatus::Alive).count()
     }
 
     /// Deletes a record and its output.
-    pub(crate) fn forget(&self, id: ProcessId) -> Result<(), Rejection> {
-        if self.get(id)?.tree() == TreeStatus::Alive {
-            return Err(Rejection::StillRunning);
-        }
+    pub(crate) fn forget(&self, id: ProcessId) {
         self.processes.borrow_mut().remove(&id);
-        Ok(())
     }
 
     /// Deletes old records. Age is counted from the exit.
@@ -161,7 +149,9 @@ impl ProcessTable {
             .processes
             .borrow()
             .values()
-            .filter_map(|process| Some((process.ended_at()?, process.id, process.is_background())))
+            .filter_map(|process| {
+                Some((process.ended_at()?, process.id, process.role != ProcessRole::Foreground))
+            })
             .collect();
         ended.sort_unstable();
         let mut expired = Vec::new();
@@ -179,7 +169,7 @@ impl ProcessTable {
 
     fn live_shims(&self) -> HashSet<Pid> {
         let processes = self.processes.borrow();
-        let alive = processes.values().filter(|process| process.tree() == TreeStatus::Alive);
+        let alive = processes.values().filter(|process| process.tree.get() == TreeStatus::Alive);
         alive.map(|process| process.shim).collect()
     }
 
@@ -201,7 +191,7 @@ impl ProcessTable {
 
 async fn notify_exit(table: Rc<ProcessTable>, process: Rc<GuestProcess>) {
     process.wait_until(GuestProcess::has_exited).await;
-    if let ProcessRole::Background { exit_notice: ExitNotice::Notify, .. } = process.role()
+    if let ProcessRole::Background { exit_notice: ExitNotice::Notify, .. } = process.role
         && let Some(mut ended) = process.exit_report(&process.cwd)
     {
         ended.tail = ByteBuf::from(process.output.borrow().tail_bytes(NOTICE_TAIL_BYTES));

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::mem::MaybeUninit;
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir};
+use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,24 +37,8 @@ pub(crate) fn for_each_process(mut callback: impl FnMut(ProcStat)) -> io::Result
 
 /// The start time of a process, if it exists.
 pub(crate) fn start_time(pid: Pid) -> Option<u64> {
-    let mut digits = [0; 20];
-    let name = decimal(pid.as_raw_nonzero().get().unsigned_abs(), &mut digits);
-    let proc =
-        rustix::fs::openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .ok()?;
-    read_stat(&proc, name).map(|stat| stat.start_time)
-}
-
-fn decimal(mut number: u32, digits: &mut [u8; 20]) -> &[u8] {
-    let mut at = digits.len();
-    while number > 0 && at > 0 {
-        at -= 1;
-        if let Some(digit) = digits.get_mut(at) {
-            *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        }
-        number /= 10;
-    }
-    digits.get(at..).unwrap_or_default()
+    let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    parse_stat(&stat).map(|stat| stat.start_time)
 }
 
 fn read_stat(proc: impl rustix::fd::AsFd, name: &[u8]) -> Option<ProcStat> {

@@ -101,12 +101,12 @@ pub enum Occurrences {
     All,
 }
 
+/// A search of files that are neither hidden nor ignored by git.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSearch {
     pub target: SearchMode,
     /// Searches only files whose relative path or name matches one of these globs.
     pub globs: Vec<String>,
-    pub scope: SearchScope,
     /// Hits to skip.
     pub offset: u64,
     pub limit: u32,
@@ -120,13 +120,6 @@ pub enum SearchMode {
     Files { pattern: String },
     /// Files by name.
     Names,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SearchScope {
-    /// Neither hidden files nor files that git ignores.
-    Tracked,
-    All,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,7 +173,6 @@ pub struct WriteResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteEffect {
     Replaced,
-    /// It was not.
     Created,
 }
 

@@ -11,6 +11,7 @@ use serde_bytes::ByteBuf;
 use thiserror::Error;
 
 use super::file::{self, FileRequest};
+use super::limit;
 
 /// Identifies a shell session; any bytes are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -40,7 +41,6 @@ impl fmt::Display for ProcessId {
 /// The first message on a stream opened by the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GuestRequest {
-    Info,
     Stats,
     /// Opens a shell session, or returns the existing one.
     OpenSession(OpenSession),
@@ -52,12 +52,10 @@ pub enum GuestRequest {
     /// Follows notices from this number on.
     Notices(u64),
     File(FileRequest),
-    /// Creates a listening socket in the environment. Its connections arrive at the host as streams
-    /// with this number. The host chooses the number, so that it is known before the first
-    /// connection arrives.
-    Listen(u64, TunnelAddress),
-    /// Connects to a socket in the environment; the stream then carries its bytes.
-    Dial(TunnelAddress),
+    /// Listens on a TCP port of the loopback interface; 0 selects a free one. Its connections arrive
+    /// at the host as streams with this number. The host chooses the number, so that it is known
+    /// before the first connection arrives.
+    Listen(u64, u16),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +63,7 @@ pub struct OpenSession {
     pub key: ShellSessionKey,
     /// Directory of the first command.
     pub cwd: ByteBuf,
-    /// Variables in addition to [`GuestInfo::base_env`], which they override. In an existing
+    /// Variables in addition to those of the guest itself, which they override. In an existing
     /// session, a changed or removed variable is updated unless the session itself changed it.
     pub env: Vec<(ByteBuf, ByteBuf)>,
     /// Files that bash sources when the session is created, in this order. Missing files are
@@ -87,8 +85,8 @@ pub struct RunRequest {
     pub stdin: Stdin,
     /// Runs the program on a terminal of this size instead of pipes.
     pub terminal: Option<TerminalSize>,
-    /// For a background program, only [`DeadlineAction::Kill`] has an effect.
-    pub deadline: Option<Deadline>,
+    /// The process tree is killed after this time.
+    pub deadline: Option<Duration>,
     pub mode: RunMode,
     /// Output kept in memory: two fifths from the beginning, the rest from the end.
     pub memory_bytes: u32,
@@ -112,8 +110,6 @@ pub enum WorkingDir {
 pub enum Program {
     /// A command line for bash or, if there is none, sh.
     Shell(ByteBuf),
-    /// A program and its arguments, without a shell.
-    Argv(Vec<ByteBuf>),
     /// A Python program; only in the foreground.
     Python(PythonProgram),
 }
@@ -159,22 +155,6 @@ pub enum Stdin {
 pub struct TerminalSize {
     pub rows: u16,
     pub columns: u16,
-}
-
-/// A time limit, and the action when it is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deadline {
-    /// Counted from the start of the program.
-    pub after: Duration,
-    pub action: DeadlineAction,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DeadlineAction {
-    /// Kill the whole process tree.
-    Kill,
-    /// Continue in the background.
-    Background,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -231,13 +211,8 @@ pub enum ProcessRequest {
     Write(ByteBuf),
     /// Closes standard input.
     CloseStdin,
-    Resize(TerminalSize),
-    /// A signal for the process group.
-    Signal(Signal),
     /// Kills the process tree and replies when it is gone.
     Kill,
-    /// Deletes record and output. Rejected while any process of the tree runs.
-    Forget,
 }
 
 /// A signal number on Linux.
@@ -249,30 +224,15 @@ pub struct Signal(pub i32);
 pub enum RunInput {
     /// Bytes for standard input.
     Stdin(ByteBuf),
-    /// Closes standard input.
-    CloseStdin,
     Resize(TerminalSize),
-    /// A signal for the process group.
-    Signal(Signal),
     /// Sends SIGINT and kills processes that do not stop. The exit code is 130.
     Interrupt,
-    /// Moves the program to the background.
-    Background,
-}
-
-/// A socket address inside the environment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TunnelAddress {
-    Unix(ByteBuf),
-    /// A TCP port on loopback; 0 selects a free port to listen on.
-    Loopback(u16),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GuestReply {
     Failed(Rejection),
     Done,
-    Info(GuestInfo),
     Stats(Stats),
     Session(SessionView),
     Started(ProcessId),
@@ -282,50 +242,23 @@ pub enum GuestReply {
         data: ByteBuf,
     },
     Exited(ExitReport),
-    /// A foreground program continues in the background.
-    MovedToBackground,
     Processes(Vec<ProcessView>),
     Process(Box<ProcessView>),
     Page(OutputPage),
     Notice(ProcessNotice),
     File(file::FileReply),
-    /// The bound port; 0 for a Unix socket.
+    /// The bound port.
     Listening(u16),
     /// The only message on a stream that the guest opens: a connection to this listener.
     Connected(u64),
 }
 
-/// Facts about the guest and its environment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestInfo {
-    /// Distinguishes this guest from an earlier one.
-    pub instance: u64,
-    pub pid: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub shell: Option<Shell>,
-    /// `PATH`, `HOME`, `LANG`, `TERM`, `TZ`, `USER` and `SHELL` of the guest.
-    pub base_env: Vec<(ByteBuf, ByteBuf)>,
-}
-
-/// The shell that runs commands, and the state it can keep.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Shell {
-    /// Directory, exports, functions and aliases.
-    Bash(ByteBuf),
-    /// Directory and exports.
-    Sh(ByteBuf),
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
-    pub uptime: Duration,
     pub clients: u32,
     pub sessions: u32,
     /// Processes with a living process tree.
     pub running: u32,
-    /// Finished processes whose output is still available.
-    pub finished: u32,
     /// Time since the last activity.
     pub idle: Duration,
     /// Resident memory of the guest, in bytes.
@@ -336,10 +269,6 @@ pub struct Stats {
 pub struct SessionView {
     /// Directory of the next command.
     pub cwd: ByteBuf,
-    /// Environment of the next command.
-    pub env: Vec<(ByteBuf, ByteBuf)>,
-    pub functions: Vec<ByteBuf>,
-    pub aliases: Vec<ByteBuf>,
     pub origin: SessionOrigin,
 }
 
@@ -370,7 +299,6 @@ pub struct ExitReport {
     pub stderr: ByteBuf,
     /// Directory of the session now.
     pub cwd: ByteBuf,
-    pub state: StateOutcome,
     /// Whether descendants still run.
     pub tree: TreeStatus,
 }
@@ -390,17 +318,6 @@ pub enum ExitCause {
     Killed,
     /// It never ran, because its working directory does not exist.
     NoWorkingDir,
-}
-
-/// How a command affected the state of its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StateOutcome {
-    /// Changes were applied.
-    Applied,
-    /// Changes were not requested.
-    Unchanged,
-    /// The shell exited without writing its state; the session did not change.
-    Lost,
 }
 
 /// Whether any process of a tree still runs.
@@ -473,7 +390,7 @@ pub enum Rejection {
     /// No process has this id, or its record was deleted.
     #[error("no such process")]
     NoProcess,
-    #[error("there is no shell in this environment; only a program with its arguments can be run")]
+    #[error("there is no shell in this environment")]
     NoShell,
     #[error("there is no python3 in this environment")]
     NoPython,
@@ -481,13 +398,18 @@ pub enum Rejection {
     NoStdin,
     #[error("the process has no terminal")]
     NoTerminal,
-    /// A process of the tree still runs.
-    #[error("the process is still running")]
-    StillRunning,
-    #[error("too many {what} (at most {limit})")]
-    TooMany { what: CountLimit, limit: u64 },
-    #[error("{what} is too large (at most {limit} bytes)")]
-    TooLarge { what: SizeLimit, limit: u64 },
+    #[error("too many sessions (at most {})", limit::MAX_SESSIONS)]
+    TooManySessions,
+    #[error("too many running processes (at most {})", limit::MAX_RUNNING)]
+    TooManyProcesses,
+    #[error("too many watched patterns (at most {})", limit::MAX_WATCH_PATTERNS)]
+    TooManyPatterns,
+    #[error("too many listening tunnels (at most {})", limit::MAX_LISTENERS)]
+    TooManyListeners,
+    #[error("the session key is too large (at most {} bytes)", limit::MAX_SESSION_KEY_BYTES)]
+    SessionKeyTooLarge,
+    #[error("the file is too large (at most {} bytes)", limit::MAX_PATCH_FILE_BYTES)]
+    FileTooLarge,
     #[error("invalid request")]
     Malformed,
     #[error("cannot {operation}: {}", std::io::Error::from_raw_os_error(*errno))]
@@ -496,64 +418,17 @@ pub enum Rejection {
     File(#[from] file::FileError),
 }
 
-/// The resources that [`Rejection::TooMany`] counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CountLimit {
-    Sessions,
-    Processes,
-    Patterns,
-    Listeners,
-}
-
-impl fmt::Display for CountLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sessions => "sessions",
-            Self::Processes => "running processes",
-            Self::Patterns => "watched patterns",
-            Self::Listeners => "listening tunnels",
-        })
-    }
-}
-
-/// The values that [`Rejection::TooLarge`] measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SizeLimit {
-    SessionKey,
-    State,
-    File,
-}
-
-impl fmt::Display for SizeLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::SessionKey => "the session key",
-            Self::State => "the state of the session",
-            Self::File => "the file",
-        })
-    }
-}
-
 /// The operation that a system call failed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum FailedOperation {
+    #[error("start the program")]
     Start,
+    #[error("prepare the program")]
     Prepare,
-    Signal,
+    #[error("write to the standard input")]
     Write,
+    #[error("read the output")]
     Read,
+    #[error("open the tunnel")]
     Tunnel,
-}
-
-impl fmt::Display for FailedOperation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Start => "start the program",
-            Self::Prepare => "prepare the program",
-            Self::Signal => "send the signal",
-            Self::Write => "write to the standard input",
-            Self::Read => "read the output",
-            Self::Tunnel => "open the tunnel",
-        })
-    }
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    ExitCause, OutputDelivery, Program, RunMode, RunRequest, Shell, StatePolicy, Stdin, WorkingDir,
+    ExitCause, OutputDelivery, Program, RunMode, RunRequest, StatePolicy, Stdin, WorkingDir,
 };
 use hermes_types::text::shell_quote_bytes;
 use serde_bytes::ByteBuf;
@@ -20,7 +20,7 @@ use super::spawn;
 use crate::guest::Guest;
 use crate::process::GuestProcess;
 use crate::session::ShellSession;
-use crate::shell;
+use crate::shell::{self, Shell};
 
 /// Returns when the session is initialized. The first caller sources the files, the others wait.
 pub(crate) async fn ensure_initialized(guest: &Guest, session: &Rc<ShellSession>) {
@@ -66,14 +66,12 @@ async fn source_file(guest: &Guest, session: &Rc<ShellSession>, file: &[u8], dea
     let Ok(running) = spawn::spawn_program(guest, session.clone(), run) else { return };
     let process = running.process.clone();
     if timeout_at(deadline, process.wait_until(GuestProcess::has_exited)).await.is_ok() {
-        running.apply_state_except(|name| {
-            session.protected_env.iter().any(|pattern| pattern_matches(pattern, name))
-        });
+        running
+            .apply_state(|name| session.protected_env.iter().any(|pattern| pattern_matches(pattern, name)));
     }
     // A leftover process would keep the environment from becoming idle.
     process.kill(ExitCause::Deadline).await;
-    // It may have been pruned already.
-    drop(guest.table.forget(process.id));
+    guest.table.forget(process.id);
 }
 
 /// Whether a pattern, which may end in `*`, matches a name.

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    FailedOperation, OutputDelivery, PythonInterpreter, PythonProgram, Rejection, RunMode, RunRequest,
+    FailedOperation, OutputDelivery, Program, PythonInterpreter, Rejection, RunMode, RunRequest,
     SOCKET_VARIABLE, WorkingDir,
 };
 use hermes_guest::protocol::mux::Mux;
@@ -89,8 +89,8 @@ pub(super) async fn spawn_python(
     mux: &Mux,
     session: Rc<ShellSession>,
     run: RunRequest,
-    python: PythonProgram,
 ) -> Result<RunningProgram, SpawnError> {
+    let Program::Python(python) = run.program else { return Err(Rejection::Malformed.into()) };
     if !matches!(run.mode, RunMode::Foreground { output: OutputDelivery::Summary, .. })
         || run.terminal.is_some()
     {
@@ -100,8 +100,7 @@ pub(super) async fn spawn_python(
     let mut interpreters = find_interpreters(&env).into_iter().map(|path| path.into_os_string().into_vec());
     let interpreter = interpreters.next().ok_or(Rejection::NoPython)?;
     let prepare_error = |error: &io::Error| SpawnError::Request(os_error(FailedOperation::Prepare, error));
-    let python_dir =
-        Rc::new(PythonDir::create(guest.table.run_dir()).map_err(|error| prepare_error(&error))?);
+    let python_dir = Rc::new(PythonDir::create(&guest.table.run_dir).map_err(|error| prepare_error(&error))?);
     let launched = async {
         let cwd = match run.workdir {
             WorkingDir::Private => {

@@ -11,8 +11,8 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    CountLimit, ExitCause, ExitReport, FailedOperation, OutputDelivery, ProcessId, Program, Rejection,
-    RunMode, RunRequest, Shell, StateOutcome, StatePolicy, TreeStatus, WorkingDir,
+    ExitCause, ExitReport, FailedOperation, OutputDelivery, ProcessId, Program, Rejection, RunMode,
+    RunRequest, StatePolicy, TreeStatus, WorkingDir,
 };
 use rustix::fs::{Access, AtFlags, CWD, Mode as FileMode, OFlags};
 use serde_bytes::ByteBuf;
@@ -25,7 +25,7 @@ use crate::process::table::NewProcess;
 use crate::process::{GuestProcess, ProcessRole, os_error};
 use crate::session::ShellSession;
 use crate::shell::state::ShellState;
-use crate::shell::{self, dump, script};
+use crate::shell::{self, Shell, dump, script};
 
 /// A running program, and the session state that its exit may change.
 pub(super) struct RunningProgram {
@@ -87,28 +87,14 @@ pub(super) fn spawn_program(
     let (role, patterns) = match run.mode {
         RunMode::Foreground { .. } => (ProcessRole::Foreground, Vec::new()),
         RunMode::Background { watch_patterns: watch, .. } if watch.len() > limit::MAX_WATCH_PATTERNS => {
-            return Err(Rejection::TooMany {
-                what: CountLimit::Patterns,
-                limit: limit::MAX_WATCH_PATTERNS as u64,
-            }
-            .into());
+            return Err(Rejection::TooManyPatterns.into());
         }
         RunMode::Background { label, watch_patterns: watch, exit_notice: at_end } => {
             (ProcessRole::Background { label, exit_notice: at_end }, watch)
         }
     };
-    let (program, argv, command, shell) = match run.program {
-        Program::Argv(argv) => {
-            let argv: Vec<Vec<u8>> = argv.into_iter().map(ByteBuf::into_vec).collect();
-            let command = argv.join(&b' ');
-            (argv.first().cloned().unwrap_or_default(), argv, command, None)
-        }
-        Program::Shell(command) => {
-            let (program, argv, files) = shell_command(&initial, &command, state_rule)?;
-            (program, argv, command.into_vec(), Some(files))
-        }
-        Program::Python(_) => return Err(Rejection::Malformed.into()),
-    };
+    let Program::Shell(command) = run.program else { return Err(Rejection::Malformed.into()) };
+    let (program, argv, shell_files) = shell_command(&initial, &command, state_rule)?;
     let spec = LaunchSpec {
         program: &program,
         argv: &argv,
@@ -120,7 +106,7 @@ pub(super) fn spawn_program(
     };
     let record = NewProcess {
         session: run.session,
-        command,
+        command: command.into_vec(),
         cwd: initial.cwd.clone(),
         role,
         watch_patterns: patterns,
@@ -132,7 +118,7 @@ pub(super) fn spawn_program(
         process,
         session,
         initial_state: initial,
-        shell_files: shell,
+        shell_files: Some(shell_files),
         scope,
         python_dir: None,
     })
@@ -175,18 +161,12 @@ impl RunningProgram {
         }
     }
 
-    /// Applies the state changes of the command to its session.
-    pub(super) fn apply_state(&self) -> StateOutcome {
-        self.apply_state_except(|_| false)
-    }
-
-    /// Like `apply_state`, except for variables for which `is_protected` returns true.
-    pub(super) fn apply_state_except(&self, is_protected: impl Fn(&[u8]) -> bool) -> StateOutcome {
-        let Some(file) = self.shell_files.as_ref().and_then(|files| files.state.as_ref()) else {
-            return StateOutcome::Unchanged;
-        };
-        let Some(mut after) = read_state(file).and_then(|dump| dump::parse_dump(&dump)) else {
-            return StateOutcome::Lost;
+    /// Applies the state changes of the command to its session, except those of protected variables.
+    /// A shell that was killed wrote no state, so the session does not change.
+    pub(super) fn apply_state(&self, is_protected: impl Fn(&[u8]) -> bool) {
+        let file = self.shell_files.as_ref().and_then(|files| files.state.as_ref());
+        let Some(mut after) = file.and_then(read_state).and_then(|dump| dump::parse_dump(&dump)) else {
+            return;
         };
         if !self.initial_state.functions.contains_key(script::TRAP_FUNCTION) {
             after.functions.remove(script::TRAP_FUNCTION);
@@ -201,7 +181,6 @@ impl RunningProgram {
             after.cwd.clone_from(&self.initial_state.cwd);
         }
         self.session.state.borrow_mut().apply(self.initial_state.delta(&after));
-        StateOutcome::Applied
     }
 
     pub(super) fn session_cwd(&self) -> Vec<u8> {
@@ -256,7 +235,7 @@ fn shell_command(
     written.map_err(|error| os_error(FailedOperation::Prepare, &error))?;
     let words = words.iter().map(|word| word.as_bytes().to_vec());
     let argv = words.chain([argument.into_bytes()]).collect();
-    Ok((path.into_vec(), argv, ShellFiles { _script: script, state }))
+    Ok((path, argv, ShellFiles { _script: script, state }))
 }
 
 pub(super) fn open_dir(path: &[u8]) -> io::Result<OwnedFd> {
@@ -297,7 +276,6 @@ pub(super) fn missing_dir(
         spool_path: None,
         stderr: ByteBuf::new(),
         cwd: ByteBuf::from(session.state.borrow().cwd.clone()),
-        state: StateOutcome::Unchanged,
         tree: TreeStatus::Gone,
     }))
 }

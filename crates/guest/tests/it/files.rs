@@ -7,8 +7,8 @@ use std::path::Path;
 use hermes_guest::client::{Error, FileChunk};
 use hermes_guest::protocol::file::{
     ContentDigest, FileEdit, FileError, FileKind, FileRange, FileSearch, JudgedPath, LineRole, Occurrences,
-    ParentDirs, Precondition, ReadSummary, SearchHit, SearchMode, SearchScope, SearchSummary, WriteEffect,
-    WriteOptions, WriteResult,
+    ParentDirs, Precondition, ReadSummary, SearchHit, SearchMode, SearchSummary, WriteEffect, WriteOptions,
+    WriteResult,
 };
 use hermes_guest::protocol::message::{Rejection, ShellSessionKey};
 use serde_bytes::ByteBuf;
@@ -283,7 +283,7 @@ async fn a_directory_with_any_names_is_listed() {
 
 fn for_lines(pattern: &str) -> FileSearch {
     let target = SearchMode::Lines { pattern: pattern.to_owned(), context: 0 };
-    FileSearch { target, globs: Vec::new(), scope: SearchScope::Tracked, offset: 0, limit: 50 }
+    FileSearch { target, globs: Vec::new(), offset: 0, limit: 50 }
 }
 
 #[tokio::test]
@@ -326,17 +326,10 @@ async fn a_search_counts_all_hits_and_reports_one_page() {
             line(3, b"no", LineRole::Context)
         ]
     );
-    let files = FileSearch {
-        target: SearchMode::Files { pattern: "hit".to_owned() },
-        scope: SearchScope::All,
-        ..for_lines("")
-    };
+    let files = FileSearch { target: SearchMode::Files { pattern: "hit".to_owned() }, ..for_lines("") };
     let found = s.client.search_files(judged_path(&s, ".").await, files).await.unwrap();
     let path = |path: &str, lines| SearchHit::File { path: ByteBuf::from(path), lines };
-    assert_eq!(
-        found.items,
-        [path(".hidden", 1), path("a/b/odd.rs", 1), path("a/many.txt", 500), path("ignored.log", 1)]
-    );
+    assert_eq!(found.items, [path("a/b/odd.rs", 1), path("a/many.txt", 500)]);
     let names = FileSearch {
         target: SearchMode::Names,
         globs: vec!["**/*.txt".to_owned(), "das?".to_owned()],

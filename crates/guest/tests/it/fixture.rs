@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hermes_guest::client::{Client, RunEvent};
+use hermes_guest::client::Client;
 use hermes_guest::protocol::message::{
-    Deadline, DeadlineAction, ExitNotice, ExitReport, OpenSession, OutputDelivery, ProcessId, Program,
-    RunMode, RunRequest, ShellSessionKey, StatePolicy, Stdin,
+    ExitNotice, ExitReport, OpenSession, OutputDelivery, ProcessId, Program, RunMode, RunRequest,
+    ShellSessionKey, StatePolicy, Stdin,
 };
 use serde_bytes::ByteBuf;
 use tempfile::TempDir;
@@ -34,8 +34,14 @@ impl TestGuest {
         let socket = dir.path().join("run/guest.sock");
         start_guest(&socket, options);
         let mut guest = Self { dir, socket, pid: 0 };
-        guest.pid = guest.client().await.info().await.unwrap().pid;
+        guest.pid = guest.find_pid().await;
         guest
+    }
+
+    /// The process that listens on the socket.
+    pub(crate) async fn find_pid(&self) -> u32 {
+        let stream = UnixStream::connect(&self.socket).await.unwrap();
+        stream.peer_cred().unwrap().pid().unwrap().unsigned_abs()
     }
 
     /// Opens a new connection.
@@ -130,10 +136,7 @@ impl TestShell {
     /// Runs a program until it exits.
     pub(crate) async fn run(&self, run: RunRequest) -> ExitReport {
         let mut running = self.client.run(run).await.unwrap();
-        match tokio::time::timeout(TIMEOUT, running.wait()).await.expect("the command is stuck").unwrap() {
-            RunEvent::Exited(ended) => *ended,
-            other => panic!("{other:?}"),
-        }
+        tokio::time::timeout(TIMEOUT, running.wait()).await.expect("the command is stuck").unwrap()
     }
 
     /// Runs a command; returns exit code and output.
@@ -151,7 +154,7 @@ impl TestShell {
 
     /// A command that is killed at a deadline.
     pub(crate) fn killed_after(&self, text: &str, after: Duration) -> RunRequest {
-        RunRequest { deadline: Some(Deadline { after, action: DeadlineAction::Kill }), ..self.command(text) }
+        RunRequest { deadline: Some(after), ..self.command(text) }
     }
 
     /// A background command with an exit notice.

@@ -6,8 +6,8 @@ use hermes_guest::client::{Client, Error, ProtocolViolation};
 use hermes_guest::protocol::file::{FileRange, FileReply, FileRequest, JudgedPath, WriteChunk};
 use hermes_guest::protocol::frame::{self, FrameStream};
 use hermes_guest::protocol::message::{
-    Deadline, DeadlineAction, GuestReply, GuestRequest, OutputDelivery, OutputPage, ProcessId, Program,
-    RunInput, RunMode, RunRequest, ShellSessionKey, StatePolicy, Stdin, TunnelAddress,
+    GuestReply, GuestRequest, OutputDelivery, OutputPage, ProcessId, Program, RunInput, RunMode, RunRequest,
+    ShellSessionKey, StatePolicy, Stdin,
 };
 use hermes_guest::protocol::mux::{self, Mux, MuxSide, MuxStream};
 use hermes_guest::protocol::{handshake, limit};
@@ -79,9 +79,9 @@ fn root() -> JudgedPath {
 #[tokio::test]
 async fn a_mismatched_reply_closes_the_connection() {
     let client = client_with_reply(GuestReply::Done).await;
-    assert_eq!(breach(client.info().await.unwrap_err()), ProtocolViolation::Unexpected);
+    assert_eq!(breach(client.stats().await.unwrap_err()), ProtocolViolation::Unexpected);
     tokio::time::timeout(TIMEOUT, client.wait_closed()).await.unwrap();
-    assert!(matches!(client.info().await.unwrap_err(), Error::Disconnected));
+    assert!(matches!(client.stats().await.unwrap_err(), Error::Disconnected));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_guest_that_never_replies_times_out() {
     })
     .await;
     let asked = tokio::time::Instant::now();
-    assert!(matches!(client.info().await.unwrap_err(), Error::Timeout));
+    assert!(matches!(client.stats().await.unwrap_err(), Error::Timeout));
     assert_eq!(asked.elapsed().as_secs(), limit::REPLY_TIMEOUT.as_secs());
     client.wait_closed().await;
     let (near, _far) = tokio::io::duplex(64);
@@ -164,7 +164,7 @@ async fn a_guest_that_misses_a_deadline_times_out() {
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,
-        deadline: Some(Deadline { after: Duration::from_secs(5), action: DeadlineAction::Kill }),
+        deadline: Some(Duration::from_secs(5)),
         mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Apply },
         memory_bytes: 4096,
         spool_bytes: 0,
@@ -194,9 +194,9 @@ async fn a_connection_for_an_unknown_listener_is_a_violation() {
         }
     })
     .await;
-    let mut listener = client.listen(TunnelAddress::Loopback(0)).await.unwrap();
+    let mut listener = client.listen(0).await.unwrap();
     assert!(listener.accept().await.is_some(), "a connection of the listener is accepted");
-    assert!(client.info().await.is_err());
+    assert!(client.stats().await.is_err());
     tokio::time::timeout(TIMEOUT, client.wait_closed()).await.unwrap();
     assert!(listener.accept().await.is_none(), "the listener is closed too");
 }
@@ -213,7 +213,7 @@ async fn unsolicited_streams_are_bounded() {
         std::future::pending().await
     })
     .await;
-    drop(tokio::time::timeout(Duration::from_secs(2), client.info()).await);
+    drop(tokio::time::timeout(Duration::from_secs(2), client.stats()).await);
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn noise_instead_of_a_connection_is_an_error() {
         while far.write_all(&[0xa5; 4096]).await.is_ok() {}
     });
     let client = Client::connect(near).await.unwrap();
-    assert!(matches!(client.info().await.unwrap_err(), Error::Disconnected));
+    assert!(matches!(client.stats().await.unwrap_err(), Error::Disconnected));
     noise.await.unwrap();
 }
 

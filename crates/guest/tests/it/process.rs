@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use hermes_guest::client::{Error, RunEvent};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    Deadline, DeadlineAction, ExitCause, ExitNotice, OutputDelivery, ProcessEvent, ProcessId, Rejection,
-    RunMode, RunRequest, Signal, StatePolicy, Stdin, TerminalSize, TreeStatus,
+    ExitCause, ExitNotice, OutputDelivery, ProcessEvent, ProcessId, Rejection, RunMode, RunRequest,
+    StatePolicy, Stdin, TerminalSize, TreeStatus,
 };
 use serde_bytes::ByteBuf;
 
@@ -56,7 +56,7 @@ async fn two_hundred_processes_are_dead_when_the_deadline_is_reported() {
     let event = running.next_event().await.unwrap();
     assert!(matches!(&event, RunEvent::Output(page) if page.data.as_slice() == b"ready\n"), "{event:?}");
     assert_eq!(s.out(format!("pgrep -fc 'sleep {long}'")).await, "200\n");
-    let RunEvent::Exited(ended) = running.wait().await.unwrap() else { panic!("it did not end") };
+    let ended = running.wait().await.unwrap();
     assert_eq!((ended.code, ended.tree), (124, TreeStatus::Gone));
     assert_eq!(s.out(format!("pgrep -fc 'sleep {long}' || true")).await, "0\n");
 }
@@ -84,7 +84,7 @@ async fn an_interrupt_is_130_and_the_session_still_works() {
         let mut running = s.client.run(RunRequest { mode: LIVE, ..s.command(command) }).await.unwrap();
         assert!(matches!(running.next_event().await.unwrap(), RunEvent::Output(_)));
         running.interrupt().await.unwrap();
-        let RunEvent::Exited(ended) = running.wait().await.unwrap() else { panic!("it did not end") };
+        let ended = running.wait().await.unwrap();
         assert_eq!((ended.code, ended.cause, ended.tree), (130, ExitCause::Interrupted, TreeStatus::Gone));
         assert_eq!(s.out("echo fine").await, "fine\n");
     }
@@ -142,33 +142,6 @@ async fn killing_the_shim_kills_the_tree() {
 }
 
 #[tokio::test]
-async fn a_command_can_move_to_the_background_at_its_deadline() {
-    let guest = TestGuest::start().await;
-    let s = guest.session().await;
-    let deadline = Some(Deadline { after: Duration::from_millis(50), action: DeadlineAction::Background });
-    let run = RunRequest {
-        deadline,
-        stdin: Stdin::Stream,
-        ..s.command("echo early; read x; echo late $x; exit 7")
-    };
-    let mut running = s.client.run(run).await.unwrap();
-    let id = running.id().unwrap();
-    assert_eq!(running.wait().await.unwrap(), RunEvent::MovedToBackground(id));
-    drop(running);
-    s.client.write_stdin(id, b"word\n").await.unwrap();
-    let view = s.client.wait(id, TIMEOUT).await.unwrap();
-    assert_eq!(view.exit.unwrap().code, 7);
-    assert_eq!(s.client.read_output(id, 0, 1000).await.unwrap().data.as_slice(), b"early\nlate word\n");
-    let asked = s.client.run(RunRequest { mode: LIVE, ..s.command("echo $$; sleep 300") }).await;
-    let mut running = asked.unwrap();
-    assert!(matches!(running.next_event().await.unwrap(), RunEvent::Output(_)));
-    running.move_to_background().await.unwrap();
-    let id = running.id().unwrap();
-    assert_eq!(running.wait().await.unwrap(), RunEvent::MovedToBackground(id));
-    assert_eq!(s.client.kill(id).await.unwrap().tree, TreeStatus::Gone);
-}
-
-#[tokio::test]
 async fn background_output_is_available_immediately_and_can_be_paged() {
     let guest = TestGuest::start().await;
     let s = guest.session().await;
@@ -189,8 +162,6 @@ async fn background_output_is_available_immediately_and_can_be_paged() {
     );
     let page = s.client.read_output(id, 4, 5).await.unwrap();
     assert_eq!((page.offset, page.data.as_slice(), page.total), (4, b"two\ne".as_slice(), 12));
-    s.client.forget(id).await.unwrap();
-    assert!(matches!(s.client.process(id).await.unwrap_err(), Error::Rejected(Rejection::NoProcess)));
 }
 
 #[tokio::test]
@@ -217,33 +188,25 @@ async fn notices_report_matches_and_the_exit_to_later_clients_too() {
 }
 
 #[tokio::test]
-async fn a_running_program_accepts_input_and_signals() {
+async fn a_running_program_accepts_input() {
     let guest = TestGuest::start().await;
     let s = guest.session().await;
-    let run = RunRequest {
-        mode: LIVE,
-        stdin: Stdin::Stream,
-        ..s.command("trap 'echo usr; exit 4' USR1; cat; echo eof; while :; do :; done")
-    };
+    let run =
+        RunRequest { mode: LIVE, stdin: Stdin::Stream, ..s.command("head -c 300000; echo end; exit 4") };
     let mut running = s.client.run(run).await.unwrap();
     let data = vec![b'z'; 300_000];
     running.write_stdin(&data).await.unwrap();
-    running.close_stdin().await.unwrap();
     let mut output = Vec::new();
     let code = loop {
         match running.next_event().await.unwrap() {
             RunEvent::Output(page) => {
                 assert_eq!(page.offset, output.len() as u64);
                 output.extend_from_slice(&page.data);
-                if output.ends_with(b"eof\n") {
-                    running.signal(Signal(10)).await.unwrap();
-                }
             }
             RunEvent::Exited(ended) => break ended.code,
-            RunEvent::MovedToBackground(_) => panic!("it was not moved"),
         }
     };
-    assert_eq!((code, output.len()), (4, 300_000 + 8));
+    assert_eq!((code, output.len()), (4, 300_000 + 4));
 }
 
 #[tokio::test]
@@ -267,7 +230,6 @@ async fn a_terminal_has_a_size_and_can_be_resized() {
                 }
             }
             RunEvent::Exited(ended) => break ended.code,
-            RunEvent::MovedToBackground(_) => panic!("it was not moved"),
         }
     };
     assert_eq!((code, output.as_str()), (3, "30 120\r\n50 80\r\n"));
@@ -292,7 +254,6 @@ async fn a_stale_process_id_affects_nothing() {
     let id = s.start(s.in_background("sleep 300")).await;
     let stale = ProcessId { started: id.started + 1, ..id };
     assert!(matches!(s.client.kill(stale).await.unwrap_err(), Error::Rejected(Rejection::NoProcess)));
-    assert!(matches!(s.client.forget(id).await.unwrap_err(), Error::Rejected(Rejection::StillRunning)));
     assert!(is_alive(&id.pid.to_string()));
     let killed = s.client.kill(id).await.unwrap();
     assert_eq!(killed.exit.map(|ended| (ended.code, ended.cause)), Some((137, ExitCause::Killed)));
@@ -302,7 +263,7 @@ async fn a_stale_process_id_affects_nothing() {
 async fn a_background_process_has_a_deadline() {
     let guest = TestGuest::start().await;
     let s = guest.session().await;
-    let deadline = Some(Deadline { after: Duration::from_millis(50), action: DeadlineAction::Kill });
+    let deadline = Some(Duration::from_millis(50));
     let id =
         s.start(RunRequest { deadline, ..s.in_background("echo begun; setsid sleep 600 & sleep 600") }).await;
     let view = s.client.wait(id, TIMEOUT).await.unwrap();
@@ -341,8 +302,8 @@ async fn records_are_bounded_and_the_oldest_are_deleted_first() {
     started.sort();
     assert_eq!(listed, started);
     let stats = s.client.stats().await.unwrap();
-    assert_eq!((stats.clients, stats.sessions, stats.running, stats.finished), (1, 1, 0, 64));
-    assert!(stats.uptime > Duration::ZERO && stats.memory > 0);
+    assert_eq!((stats.clients, stats.sessions, stats.running), (1, 1, 0));
+    assert!(stats.memory > 0);
 }
 
 #[tokio::test]
@@ -355,7 +316,7 @@ async fn running_processes_are_limited_and_the_latest_exits_are_kept() {
         others.push(s.start(s.in_background("exec sleep 1300")).await);
     }
     let refused = s.client.run(s.in_background("true")).await;
-    assert!(matches!(refused, Err(Error::Rejected(Rejection::TooMany { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Rejected(Rejection::TooManyProcesses))), "{refused:?}");
     for other in others {
         s.client.kill(other).await.unwrap();
     }

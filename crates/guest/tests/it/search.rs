@@ -5,7 +5,7 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use hermes_guest::protocol::file::{FileSearch, SearchHit, SearchMode, SearchScope, SearchSummary};
+use hermes_guest::protocol::file::{FileSearch, SearchHit, SearchMode, SearchSummary};
 use regex_automata::meta::Regex;
 use rustix::fs::{CWD, Mode, OFlags};
 
@@ -20,8 +20,7 @@ fn lines(pattern: &str) -> SearchMode {
 
 /// All hits of a search: each path, with its line number if lines are searched.
 async fn find(s: &TestShell, path: &str, target: SearchMode) -> (Vec<(String, u64)>, SearchSummary) {
-    let search =
-        FileSearch { target, globs: Vec::new(), scope: SearchScope::Tracked, offset: 0, limit: 10_000 };
+    let search = FileSearch { target, globs: Vec::new(), offset: 0, limit: 10_000 };
     let found = s.client.search_files(judged_path(s, path).await, search).await.unwrap();
     let hits = found.items.into_iter().map(|hit| match hit {
         SearchHit::File { path, lines } => (String::from_utf8(path.into_vec()).unwrap(), lines),
@@ -151,7 +150,7 @@ async fn start_unprivileged() -> TestGuest {
     let done = command.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let mut guest = TestGuest { dir, socket, pid: 0 };
-    guest.pid = guest.client().await.info().await.unwrap().pid;
+    guest.pid = guest.find_pid().await;
     guest
 }
 

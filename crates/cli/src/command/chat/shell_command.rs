@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use hermes_agent::{CallContext, Denied, ToolContext, TurnControl, TurnObserver};
 use hermes_exec::{
-    CommandEvent, CommandInput, DeadlineAction, EndReason, Error, Outcome, OutputMode, RunOptions,
-    WorkingDirectory,
+    CommandEvent, CommandInput, EndReason, Error, Outcome, OutputMode, RunOptions, WorkingDirectory,
 };
 use hermes_types::{CallId, Job};
 
@@ -29,7 +28,6 @@ pub(super) async fn run(talk: &mut Repl<'_>, command: &str) -> Result<TurnOutcom
     let screen = talk.context().screen;
     let wish = RunOptions {
         timeout: Some(Duration::from_secs(talk.config().terminal.timeout)),
-        at_deadline: DeadlineAction::Kill,
         keep_bytes: u32::try_from(talk.config().tool_output.max_bytes).unwrap_or(u32::MAX),
         input: CommandInput::None,
         env: Vec::new(),

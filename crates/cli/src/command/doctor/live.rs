@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    Backend, BindMount, CommandInput, DeadlineAction, OpenPlace, Outcome, OutputMode, ResolvedPlace,
-    RunOptions, WorkingDirectory, Writable,
+    Backend, BindMount, CommandInput, OpenPlace, Outcome, OutputMode, ResolvedPlace, RunOptions,
+    WorkingDirectory, Writable,
 };
 use hermes_types::{BackendName, Job, Network};
 
@@ -353,7 +353,6 @@ impl LiveCheck<'_> {
         };
         let wish = RunOptions {
             timeout: Some(PATIENCE),
-            at_deadline: DeadlineAction::Kill,
             keep_bytes: KEEP,
             input: CommandInput::None,
             env: Vec::new(),
