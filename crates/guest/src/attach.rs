@@ -1,7 +1,7 @@
 //! `hermes-guest attach`: connects standard input and output to the socket of a guest.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -25,6 +25,14 @@ pub(crate) fn main(socket: &Path) -> io::Result<()> {
 
 /// Copies without buffering: the other side may be waiting for any byte.
 fn pump(from: &impl AsFd, to: &impl AsFd) -> io::Result<()> {
-    let open = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned().map(File::from);
-    io::copy(&mut open(from)?, &mut open(to)?).map(drop)
+    let mut from = File::from(from.as_fd().try_clone_to_owned()?);
+    let mut to = File::from(to.as_fd().try_clone_to_owned()?);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            count => to.write_all(buffer.split_at(count?).0)?,
+        }
+    }
 }

@@ -86,61 +86,54 @@ impl<T, E: Into<io::Error>> WithStep<T> for Result<T, E> {
 }
 
 /// The steps of the setup, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum SetupStep {
+    #[error("read the jail request")]
     Request,
+    #[error("drop supplementary groups")]
     Groups,
+    #[error("create namespaces")]
     Namespaces,
+    #[error("write the uid and gid maps")]
     IdMap,
+    #[error("enter the cgroup")]
     Cgroup,
+    #[error("set the host name")]
     Hostname,
+    #[error("bring up the loopback interface")]
     Loopback,
+    #[error("open the mount source")]
     OpenSource,
+    #[error("create the private file system")]
     Scratch,
+    #[error("create the read-only root")]
     Root,
+    #[error("create the mount point (it must exist in the read-only tree)")]
     MountPoint,
+    #[error("mount")]
     Mount,
+    #[error("mount /proc")]
     Proc,
+    #[error("mount /dev/pts")]
     Terminals,
+    #[error("pivot to the new root")]
     PivotRoot,
+    #[error("set resource limits")]
     Rlimits,
+    #[error("drop capabilities")]
     Capabilities,
+    #[error("bind the jail to its supervisor")]
     DeathSignal,
+    #[error("install descriptors")]
     Descriptors,
+    #[error("apply Landlock rules")]
     Landlock,
+    #[error("enter the working directory")]
     WorkingDir,
+    #[error("apply the seccomp filter")]
     Seccomp,
+    #[error("start the program")]
     Exec,
-}
-
-impl fmt::Display for SetupStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Request => "read the jail request",
-            Self::Groups => "drop supplementary groups",
-            Self::Namespaces => "create namespaces",
-            Self::IdMap => "write the uid and gid maps",
-            Self::Cgroup => "enter the cgroup",
-            Self::Hostname => "set the host name",
-            Self::Loopback => "bring up the loopback interface",
-            Self::OpenSource => "open the mount source",
-            Self::Scratch => "create the private file system",
-            Self::Root => "create the read-only root",
-            Self::MountPoint => "create the mount point (it must exist in the read-only tree)",
-            Self::Mount => "mount",
-            Self::Proc => "mount /proc",
-            Self::Terminals => "mount /dev/pts",
-            Self::PivotRoot => "pivot to the new root",
-            Self::Rlimits => "set resource limits",
-            Self::Capabilities => "drop capabilities",
-            Self::DeathSignal => "bind the jail to its supervisor",
-            Self::Descriptors => "install descriptors",
-            Self::Landlock => "apply Landlock rules",
-            Self::WorkingDir => "enter the working directory",
-            Self::Seccomp => "apply the seccomp filter",
-            Self::Exec => "start the program",
-        })
-    }
 }
 
 /// Features that the machine lacks, and how to provide them.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -18,8 +18,8 @@ use crate::{cgroup, file_access, ipc, privilege, rootfs, seccomp, sys};
 
 pub(crate) struct JailInit {
     pub(crate) jail: Jail,
-    /// Inherited descriptors, each with its number inside the jail.
-    pub(crate) descriptors: Vec<(OwnedFd, RawFd)>,
+    /// The standard streams of the program.
+    pub(crate) descriptors: Vec<OwnedFd>,
     /// Receives the entry files of the cgroups once they exist.
     pub(crate) cgroup_receiver: OwnedFd,
     /// Reaches end of file when the supervisor dies.

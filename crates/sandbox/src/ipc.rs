@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -13,33 +13,20 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::SetupError;
-use crate::jail::Jail;
 use crate::limit_report::LimitReport;
 
 /// Descriptors per packet; the kernel allows 253.
-pub(crate) const MAX_DESCRIPTORS: usize = 64;
+const MAX_DESCRIPTORS: usize = 64;
 
 /// Reports are small.
 const MAX_PACKET_BYTES: usize = 64 * 1024;
-
-/// The jail to create. It is sent in a memory file, because an environment can exceed the size of a
-/// packet.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct LaunchRequest {
-    pub(crate) jail: Jail,
-    /// The numbers of the sent descriptors inside the jail, in order.
-    pub(crate) fd_numbers: Vec<RawFd>,
-}
 
 /// Messages of the supervisor: `Started` or `Failed`, and after `Started` one `Exited`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum SupervisorReport {
     /// The namespaces exist. Includes the pidfd of process 1, and a pipe that carries a
     /// [`SetupError`] if a later step fails, and ends empty when the program has started.
-    Started {
-        pid: i32,
-        limits: LimitReport,
-    },
+    Started(LimitReport),
     Failed(SetupError),
     /// The jail and its cgroups are gone.
     Exited(JailExit),

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,15 +11,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::process::{Pid, PidfdFlags, Signal};
-use serde::{Deserialize, Serialize};
+use rustix::process::Signal;
 
 use crate::error::{Error, SetupError};
-use crate::ipc::{self, JailExit, LaunchRequest, MAX_DESCRIPTORS, SupervisorReport};
+use crate::ipc::{self, JailExit, SupervisorReport};
 use crate::jail::{Jail, Lifetime};
 use crate::limit_report::LimitReport;
 use crate::supervisor::SUPERVISOR_ARG0;
-use crate::{mount_plan, sockets, sys};
+use crate::{mount_plan, sockets};
 
 /// Time limit for a step of the setup, on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -27,7 +26,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Launches jails, each with its own supervisor process.
 #[derive(Debug, Clone)]
 pub struct Launcher {
-    program: PathBuf,
+    pub(crate) program: PathBuf,
 }
 
 /// The descriptors of the program in the jail. It inherits no others.
@@ -39,18 +38,12 @@ pub struct JailStreams<'a> {
     pub stdout: Option<BorrowedFd<'a>>,
     /// Default: `/dev/null`.
     pub stderr: Option<BorrowedFd<'a>>,
-    /// More descriptors, each with its number inside the jail, from 3 on.
-    pub others: Vec<(RawFd, BorrowedFd<'a>)>,
 }
 
 impl Launcher {
     /// Uses this program, which must call [`helper_main`](crate::helper_main) first in its `main`.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into() }
-    }
-
-    pub(crate) fn path(&self) -> &PathBuf {
-        &self.program
     }
 
     /// Creates a jail and starts its program; see [`PreparedLauncher::launch`].
@@ -117,38 +110,30 @@ impl PreparedLauncher {
             // It exits immediately; its forked child, which needs no reaping, continues.
             supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
         }
-        let outcome = receive_started(&control);
-        if outcome.is_err() && jail.lifetime == Lifetime::WithParent {
-            // Closing the socket makes the supervisor clean up and exit.
-            drop(control);
-            supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
-            return Err(outcome.err().unwrap_or_else(|| Error::Launcher("it exited".to_owned())));
-        }
-        let (pid, limits, init) = outcome?;
+        let (limits, init) = match receive_started(&control) {
+            Err(error) if jail.lifetime == Lifetime::WithParent => {
+                // Closing the socket makes the supervisor clean up and exit.
+                drop(control);
+                supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
+                return Err(error);
+            }
+            started => started?,
+        };
         set_socket_timeout(&control, Timeout::Recv, None)
             .map_err(|error| Error::io("set a socket timeout")(error.into()))?;
         let supervisor = (jail.lifetime == Lifetime::WithParent).then_some(supervisor);
-        Ok(RunningJail { control, init, pid, limits, supervisor, exit: None })
+        Ok(RunningJail { control, init, limits, supervisor, exit: None })
     }
 }
 
 /// Sends the request. The socket buffers it until the supervisor reads it.
 fn send_request(control: &OwnedFd, jail: &Jail, streams: &JailStreams<'_>) -> Result<(), Error> {
-    let mut numbers = vec![0, 1, 2];
-    numbers.extend(streams.others.iter().map(|(number, _)| *number));
-    let is_invalid = streams.others.iter().enumerate().any(|(i, (number, _))| {
-        *number < 3 || streams.others.iter().skip(i + 1).any(|(other, _)| other == number)
-    });
-    if is_invalid || numbers.len() >= MAX_DESCRIPTORS {
-        return Err(Error::io("pass these descriptors")(io::Error::from_raw_os_error(libc::EINVAL)));
-    }
     let mut jail = jail.clone();
     // Resolved here, while the supervisor is still starting. Sockets are listed per network
     // namespace, and that of the jail may differ.
     jail.masked.retain(|path| mount_plan::may_need_mask(path));
     jail.masked.extend(sockets::host_sockets(&jail));
-    let bytes = postcard::to_stdvec(&LaunchRequest { jail, fd_numbers: numbers })
-        .map_err(|error| Error::Launcher(error.to_string()))?;
+    let bytes = postcard::to_stdvec(&jail).map_err(|error| Error::Launcher(error.to_string()))?;
     let memory = rustix::fs::memfd_create("jail", MemfdFlags::CLOEXEC)
         .map_err(|error| Error::io("create a memory file")(error.into()))?;
     let mut memory = File::from(memory);
@@ -158,17 +143,16 @@ fn send_request(control: &OwnedFd, jail: &Jail, streams: &JailStreams<'_>) -> Re
         File::options().read(true).write(true).open("/dev/null").map_err(Error::io("open /dev/null"))?;
     let mut descriptors = vec![memory.as_fd()];
     descriptors.extend([streams.stdin, streams.stdout, streams.stderr].map(|fd| fd.unwrap_or(null.as_fd())));
-    descriptors.extend(streams.others.iter().map(|(_, fd)| *fd));
     ipc::send(control, &0u8, &descriptors).map_err(Error::io("send the jail request"))
 }
 
 /// Waits until the program runs or a step failed.
-fn receive_started(control: &OwnedFd) -> Result<(i32, LimitReport, OwnedFd), Error> {
+fn receive_started(control: &OwnedFd) -> Result<(LimitReport, OwnedFd), Error> {
     let broken = |what: &str| Error::Launcher(what.to_owned());
     let received = ipc::receive(control).map_err(Error::io("receive a report from the jail supervisor"))?;
     let (report, descriptors) = received.ok_or_else(|| broken("it exited without a report"))?;
-    let (pid, limits) = match report {
-        SupervisorReport::Started { pid, limits } => (pid, limits),
+    let limits = match report {
+        SupervisorReport::Started(limits) => limits,
         SupervisorReport::Failed(fault) => return Err(Error::from_setup(fault)),
         SupervisorReport::Exited(_) => return Err(broken("it sent an unexpected report")),
     };
@@ -176,7 +160,7 @@ fn receive_started(control: &OwnedFd) -> Result<(i32, LimitReport, OwnedFd), Err
         return Err(broken("descriptors are missing"));
     };
     match read_setup_error(failure).map_err(Error::io("receive a report from the jail's first process"))? {
-        None => Ok((pid, limits, init)),
+        None => Ok((limits, init)),
         Some(fault) => Err(Error::from_setup(fault)),
     }
 }
@@ -208,28 +192,16 @@ fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
 pub struct RunningJail {
     control: OwnedFd,
     init: OwnedFd,
-    pid: i32,
-    limits: LimitReport,
+    /// Which limits are enforced.
+    pub limits: LimitReport,
     supervisor: Option<Child>,
     exit: Option<JailExit>,
 }
 
 impl RunningJail {
-    /// Which limits are enforced.
-    pub fn limits(&self) -> &LimitReport {
-        &self.limits
-    }
-
     /// The pidfd of the program; it becomes readable when the whole jail is gone.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.init.as_fd()
-    }
-
-    /// An identifier of the jail that is valid in other processes.
-    pub fn id(&self) -> Result<JailId, Error> {
-        let started = sys::process_start_time(self.pid)
-            .map_err(Error::io("read the start time of the jail's first process"))?;
-        Ok(JailId { pid: self.pid, started })
     }
 
     /// Waits until the jail is gone and cleaned up.
@@ -248,8 +220,7 @@ impl RunningJail {
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
         }
-        self.exit = Some(ended?);
-        self.exit.ok_or_else(|| Error::Launcher("it exited".to_owned()))
+        Ok(*self.exit.insert(ended?))
     }
 
     /// Kills every process of the jail and waits until they are gone.
@@ -270,45 +241,6 @@ impl Drop for RunningJail {
     }
 }
 
-/// Identifies a detached jail by pid and start time, since pids are reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct JailId {
-    pid: i32,
-    started: u64,
-}
-
-impl JailId {
-    /// Whether the jail still runs.
-    pub fn is_alive(&self) -> Result<bool, Error> {
-        match self.open()? {
-            Some(init) => {
-                Ok(!wait_readable(init.as_fd(), Duration::ZERO).map_err(Error::io("poll the jail"))?)
-            }
-            None => Ok(false),
-        }
-    }
-
-    /// Kills every process of the jail and waits until they are gone. A jail that is already gone
-    /// is not an error.
-    pub fn kill(&self) -> Result<(), Error> {
-        let Some(init) = self.open()? else { return Ok(()) };
-        send_sigkill(&init)?;
-        wait_gone(&init)
-    }
-
-    /// Opens the first process, if the pid was not reused.
-    fn open(&self) -> Result<Option<OwnedFd>, Error> {
-        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
-        let init = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(init) => init,
-            Err(rustix::io::Errno::SRCH) => return Ok(None),
-            Err(error) => return Err(Error::io("open the jail's first process")(error.into())),
-        };
-        // After the open: a pidfd never refers to another process, a pid may.
-        Ok(sys::process_start_time(self.pid).is_ok_and(|started| started == self.started).then_some(init))
-    }
-}
-
 fn send_sigkill(init: &OwnedFd) -> Result<(), Error> {
     match rustix::process::pidfd_send_signal(init, Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
@@ -318,8 +250,8 @@ fn send_sigkill(init: &OwnedFd) -> Result<(), Error> {
 
 /// Waits for the end of a jail that is being killed.
 fn wait_gone(init: &OwnedFd) -> Result<(), Error> {
-    match wait_readable(init.as_fd(), STEP_TIMEOUT).map_err(Error::io("wait for the jail"))? {
-        true => Ok(()),
-        false => Err(Error::Launcher("the jail does not exit".to_owned())),
+    if wait_readable(init.as_fd(), STEP_TIMEOUT).map_err(Error::io("wait for the jail"))? {
+        return Ok(());
     }
+    Err(Error::Launcher("the jail does not exit".to_owned()))
 }

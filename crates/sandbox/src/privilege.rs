@@ -11,8 +11,8 @@ use crate::jail::JailLimits;
 use crate::limit_report::{LimitReport, LimitStatus};
 use crate::sys;
 
-/// Descriptors are moved above this number before they get their final one.
-const MIN_TEMPORARY_FD: RawFd = 512;
+/// The first descriptor that is not a standard stream.
+const FIRST_OTHER_FD: RawFd = 3;
 
 /// Capability sets have 64 bits.
 const CAPABILITY_BITS: u32 = 64;
@@ -81,30 +81,18 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Moves each descriptor to its number and marks all others close-on-exec.
-pub(crate) fn install_descriptors(descriptors: Vec<(OwnedFd, RawFd)>) -> io::Result<()> {
-    let mut numbers: Vec<RawFd> = descriptors.iter().map(|(_, number)| *number).collect();
-    let min_fd = numbers.iter().copied().max().unwrap_or(0).max(MIN_TEMPORARY_FD) + 1;
+/// Installs the standard streams and marks all other descriptors close-on-exec.
+pub(crate) fn install_descriptors(streams: Vec<OwnedFd>) -> io::Result<()> {
     // First above all final numbers, so that no move overwrites a descriptor that is still needed.
-    let moved = descriptors
+    let moved = streams
         .iter()
-        .map(|(fd, number)| Ok((rustix::io::fcntl_dupfd_cloexec(fd, min_fd)?, *number)))
-        .collect::<io::Result<Vec<_>>>()?;
+        .map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, FIRST_OTHER_FD))
+        .collect::<Result<Vec<_>, _>>()?;
     // From here on the lower numbers may be overwritten; the originals are closed by that or by
     // exec.
-    for fd in descriptors {
-        std::mem::forget(fd);
+    std::mem::forget(streams);
+    for (number, fd) in (0..).zip(&moved) {
+        sys::duplicate_to(fd.as_fd(), number)?;
     }
-    for (fd, number) in &moved {
-        sys::duplicate_to(fd.as_fd(), *number)?;
-    }
-    numbers.sort_unstable();
-    let mut first = 0;
-    for number in numbers.into_iter().filter_map(|number| u32::try_from(number).ok()) {
-        if first < number {
-            sys::close_on_exec(first, number - 1)?;
-        }
-        first = number + 1;
-    }
-    sys::close_on_exec(first, u32::MAX)
+    sys::close_on_exec(FIRST_OTHER_FD.unsigned_abs(), u32::MAX)
 }

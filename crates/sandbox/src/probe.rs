@@ -3,7 +3,6 @@
 //! The attempts run inside a small jail, in this crate's own code. Outside of a jail each of them
 //! would succeed, so a failure is due to the jail.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -89,10 +88,6 @@ struct ProbeTargets {
 }
 
 impl ProbeTargets {
-    fn to_arguments(&self) -> Vec<OsString> {
-        vec![self.port.to_string().into(), self.name.clone().into(), self.pid.to_string().into()]
-    }
-
     fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
         let port = arguments.next()?.parse().ok()?;
         let name = arguments.next()?;
@@ -106,7 +101,7 @@ impl Launcher {
     /// created.
     pub fn probe(&self) -> Result<ProbeReport, Error> {
         let fixture = ProbeFixture::new().map_err(Error::io("prepare the probe"))?;
-        let program = fs::canonicalize(self.path()).map_err(Error::io("find this program"))?;
+        let program = fs::canonicalize(&self.program).map_err(Error::io("find this program"))?;
         let jail = fixture.jail(&program);
         let (mut reader, writer) = io::pipe().map_err(Error::io("create a pipe"))?;
         let streams = JailStreams { stdout: Some(writer.as_fd()), ..JailStreams::default() };
@@ -115,7 +110,7 @@ impl Launcher {
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes).map_err(Error::io("read from the probe"))?;
         running.wait()?;
-        Ok(summarize(&parse_findings(&bytes), running.limits()))
+        Ok(summarize(&parse_findings(&bytes), &running.limits))
     }
 }
 
@@ -184,7 +179,8 @@ impl ProbeFixture {
         jail.limits.processes = Some(MAX_PROCESSES);
         jail.limits.memory = Some(MAX_MEMORY_BYTES);
         jail.limits.millicpus = Some(1000);
-        jail.arguments = self.targets.to_arguments();
+        let ProbeTargets { port, name, pid } = &self.targets;
+        jail.arguments = vec![port.to_string().into(), name.into(), pid.to_string().into()];
         jail
     }
 }
@@ -209,22 +205,19 @@ fn parse_findings(bytes: &[u8]) -> Vec<ProbeFinding> {
 fn summarize(findings: &[ProbeFinding], report: &LimitReport) -> ProbeReport {
     let completed = findings.iter().any(|finding| matches!(finding, ProbeFinding::Completed));
     let verdict = |dimension: Dimension| {
-        let inconclusive = findings.iter().find_map(|finding| match finding {
-            ProbeFinding::Inconclusive(about, what) if *about == dimension => Some(what.clone()),
-            _ => None,
-        });
-        let escapes: Vec<&str> = findings
-            .iter()
-            .filter_map(|finding| match finding {
-                ProbeFinding::Escaped(about, what) if *about == dimension => Some(what.as_str()),
-                _ => None,
-            })
-            .collect();
-        match (escapes.is_empty(), inconclusive, completed) {
-            (false, _, _) => ProbeVerdict::NotEnforced(format!("could {}", escapes.join(", could "))),
-            (true, Some(what), _) => ProbeVerdict::Unknown(format!("could not {what}, which is allowed")),
-            (true, None, false) => ProbeVerdict::Unknown("the probe did not finish".to_owned()),
-            (true, None, true) => ProbeVerdict::Enforced,
+        let (mut escapes, mut failures) = (Vec::new(), Vec::new());
+        for finding in findings {
+            match finding {
+                ProbeFinding::Escaped(about, what) if *about == dimension => escapes.push(what.as_str()),
+                ProbeFinding::Inconclusive(about, what) if *about == dimension => failures.push(what),
+                _ => {}
+            }
+        }
+        match (escapes.as_slice(), failures.as_slice()) {
+            ([], []) if completed => ProbeVerdict::Enforced,
+            ([], []) => ProbeVerdict::Unknown("the probe did not finish".to_owned()),
+            ([], [what, ..]) => ProbeVerdict::Unknown(format!("could not {what}, which is allowed")),
+            _ => ProbeVerdict::NotEnforced(format!("could {}", escapes.join(", could "))),
         }
     };
     ProbeReport {
@@ -273,58 +266,53 @@ fn report_finding(finding: &ProbeFinding) {
     io::stdout().lock().write_all(&bytes).and_then(|()| io::stdout().lock().flush()).ok();
 }
 
-fn report_escape(dimension: Dimension, what: &str) {
-    report_finding(&ProbeFinding::Escaped(dimension, what.to_owned()));
+fn report_escape_if(escaped: bool, dimension: Dimension, what: &str) {
+    if escaped {
+        report_finding(&ProbeFinding::Escaped(dimension, what.to_owned()));
+    }
+}
+
+/// Reports a permitted action that fails.
+fn report_unless(succeeded: bool, dimension: Dimension, what: &str) {
+    if !succeeded {
+        report_finding(&ProbeFinding::Inconclusive(dimension, what.to_owned()));
+    }
 }
 
 fn try_files() {
-    let cell = Path::new(PROBE_DIR);
-    if fs::read_to_string(cell.join("open")).ok().as_deref() != Some("seen") {
-        report_finding(&ProbeFinding::Inconclusive(Dimension::Files, "read an open file".to_owned()));
-    }
-    if fs::read_to_string(cell.join("masked")).is_ok_and(|text| !text.is_empty()) {
-        report_escape(Dimension::Files, "read a masked file");
-    }
-    if File::create(cell.join("new")).is_ok() {
-        report_escape(Dimension::Files, "write outside");
-    }
-    if fs::write(cell.join("open"), "changed").is_ok() {
-        report_escape(Dimension::Files, "change a file outside");
-    }
-    if fs::read_dir("/run").is_ok_and(|mut entries| entries.next().is_some()) {
-        report_escape(Dimension::Files, "look into /run");
-    }
+    let dimension = Dimension::Files;
+    let text = |name: &str| fs::read_to_string(Path::new(PROBE_DIR).join(name));
+    report_unless(text("open").is_ok_and(|text| text == "seen"), dimension, "read an open file");
+    report_escape_if(text("masked").is_ok_and(|text| !text.is_empty()), dimension, "read a masked file");
+    report_escape_if(File::create(Path::new(PROBE_DIR).join("new")).is_ok(), dimension, "write outside");
+    let changed = fs::write(Path::new(PROBE_DIR).join("open"), "changed");
+    report_escape_if(changed.is_ok(), dimension, "change a file outside");
+    let listed = fs::read_dir("/run").is_ok_and(|mut entries| entries.next().is_some());
+    report_escape_if(listed, dimension, "look into /run");
 }
 
 fn try_network(targets: &ProbeTargets) {
+    let dimension = Dimension::Network;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, targets.port));
-    if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
-        report_escape(Dimension::Network, "reach the host's loopback");
-    }
-    if UnixAddress::from_abstract_name(&targets.name).and_then(|name| UnixStream::connect_addr(&name)).is_ok()
-    {
-        report_escape(Dimension::Network, "reach an abstract socket");
-    }
-    if TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).is_err() {
-        report_finding(&ProbeFinding::Inconclusive(Dimension::Network, "use its own loopback".to_owned()));
-    }
+    let loopback = TcpStream::connect_timeout(&address, Duration::from_secs(1));
+    report_escape_if(loopback.is_ok(), dimension, "reach the host's loopback");
+    let name = UnixAddress::from_abstract_name(&targets.name);
+    let connected = name.and_then(|name| UnixStream::connect_addr(&name));
+    report_escape_if(connected.is_ok(), dimension, "reach an abstract socket");
+    let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    report_unless(own.is_ok(), dimension, "use its own loopback");
 }
 
 fn try_processes(targets: &ProbeTargets) {
+    let dimension = Dimension::Processes;
     let seen = rustix::process::Pid::from_raw(targets.pid).map(rustix::process::test_kill_process);
-    if !matches!(seen, Some(Err(rustix::io::Errno::SRCH))) {
-        report_escape(Dimension::Processes, "signal a process outside");
-    }
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return report_finding(&ProbeFinding::Inconclusive(Dimension::Processes, "read /proc".to_owned()));
-    };
-    let others = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()))
-        .filter(|pid| *pid != 1);
-    if others.count() > 0 {
-        report_escape(Dimension::Processes, "see processes outside");
-    }
+    let is_hidden = matches!(seen, Some(Err(rustix::io::Errno::SRCH)));
+    report_escape_if(!is_hidden, dimension, "signal a process outside");
+    let entries = fs::read_dir("/proc");
+    report_unless(entries.is_ok(), dimension, "read /proc");
+    let pids =
+        entries.into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    report_escape_if(pids.filter(|pid: &i32| *pid != 1).count() > 0, dimension, "see processes outside");
 }
 
 fn try_syscalls() {
@@ -341,21 +329,18 @@ fn try_syscalls() {
     for (what, call, argument) in calls {
         // The filter rejects a call before the kernel checks its arguments; any other error comes
         // from the kernel.
-        match sys::try_syscall(call, argument).map_err(|error| error.raw_os_error()) {
-            Err(Some(libc::EPERM | libc::ENOSYS)) => {}
-            _ => report_escape(Dimension::Syscalls, what),
-        }
+        let result = sys::try_syscall(call, argument).map_err(|error| error.raw_os_error());
+        let is_refused = matches!(result, Err(Some(libc::EPERM | libc::ENOSYS)));
+        report_escape_if(!is_refused, Dimension::Syscalls, what);
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let has_value = |name: &str, value: &str| {
         status.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.trim() == value))
     };
-    if !has_value("NoNewPrivs:", "1")
-        || !has_value("CapBnd:", "0000000000000000")
-        || !has_value("CapEff:", "0000000000000000")
-    {
-        report_escape(Dimension::Syscalls, "keep privileges");
-    }
+    let is_stripped = has_value("NoNewPrivs:", "1")
+        && has_value("CapBnd:", "0000000000000000")
+        && has_value("CapEff:", "0000000000000000");
+    report_escape_if(!is_stripped, Dimension::Syscalls, "keep privileges");
 }
 
 fn try_many_threads() {
@@ -370,9 +355,8 @@ fn try_many_threads() {
             Err(_) => break,
         }
     }
-    if threads.len() >= MAX_PROCESSES as usize {
-        report_escape(Dimension::Resources, "start more threads than allowed");
-    }
+    let exceeded = threads.len() >= MAX_PROCESSES as usize;
+    report_escape_if(exceeded, Dimension::Resources, "start more threads than allowed");
     drop(release);
     for thread in threads {
         // Whether the thread panicked does not matter.
@@ -385,9 +369,8 @@ fn try_memory() {
     let Ok(bytes) = usize::try_from(MAX_MEMORY_BYTES + MAX_MEMORY_BYTES / 4) else { return };
     if memory.try_reserve_exact(bytes).is_ok() {
         memory.resize(bytes, 1);
-        if memory.iter().step_by(4096).all(|byte| *byte == 1) {
-            report_escape(Dimension::Resources, "use more memory than allowed");
-        }
+        let exceeded = memory.iter().step_by(4096).all(|byte| *byte == 1);
+        report_escape_if(exceeded, Dimension::Resources, "use more memory than allowed");
     }
 }
 

@@ -136,16 +136,19 @@ fn open_source(mount: &PlannedMount) -> Result<Option<OwnedFd>, SetupError> {
 fn mount_private_fs(jail: &Jail) -> Result<OwnedFd, SetupError> {
     let size = jail.limits.scratch.unwrap_or(DEFAULT_SCRATCH_BYTES);
     let files = size / SCRATCH_BYTES_PER_INODE + RESERVED_INODES;
-    (|| {
-        let fs = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        rustix::mount::fsconfig_set_string(&fs, "size", size.to_string())?;
-        rustix::mount::fsconfig_set_string(&fs, "nr_inodes", files.to_string())?;
-        rustix::mount::fsconfig_set_string(&fs, "mode", "0755")?;
-        rustix::mount::fsconfig_create(&fs)?;
-        let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        rustix::mount::fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)
-    })()
-    .with_step(SetupStep::Scratch)
+    let options = [("size", &*size.to_string()), ("nr_inodes", &files.to_string()), ("mode", "0755")];
+    mount_new("tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NODEV).with_step(SetupStep::Scratch)
+}
+
+/// A detached mount of a new file system, without set-user-ID programs.
+fn mount_new(kind: &str, options: &[(&str, &str)], flags: MountAttrFlags) -> rustix::io::Result<OwnedFd> {
+    let fs = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (name, value) in options {
+        rustix::mount::fsconfig_set_string(&fs, *name, *value)?;
+    }
+    rustix::mount::fsconfig_create(&fs)?;
+    let flags = flags | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    rustix::mount::fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)
 }
 
 /// Creates the directories that are mounted later, with the mount points inside them.
@@ -182,7 +185,10 @@ fn create_private_layout(private: &OwnedFd, plan: &MountPlan) -> Result<(), Setu
         let made = if mount.is_directory {
             make_dirs(private, &place)
         } else {
-            make_file_and_parents(private, &place)
+            place
+                .parent()
+                .map_or(Ok(()), |parent| make_dirs(private, parent))
+                .and_then(|()| make_file(private, &place))
         };
         made.map_err(|error| SetupError::at(SetupStep::MountPoint, &mount.target, error))?;
     }
@@ -223,30 +229,17 @@ fn clone_root_entries(plan: &MountPlan) -> Result<Vec<(PathBuf, OwnedFd)>, Setup
 
 /// A private devpts.
 fn mount_devpts() -> Result<OwnedFd, SetupError> {
-    (|| {
-        let fs = rustix::mount::fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        rustix::mount::fsconfig_set_string(&fs, "ptmxmode", "0666")?;
-        rustix::mount::fsconfig_set_string(&fs, "mode", "0620")?;
-        rustix::mount::fsconfig_create(&fs)?;
-        let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        rustix::mount::fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)
-    })()
-    .with_step(SetupStep::Terminals)
+    let options = [("ptmxmode", "0666"), ("mode", "0620")];
+    mount_new("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOEXEC).with_step(SetupStep::Terminals)
 }
 
 /// A new procfs for the jail's pid namespace. It is read-only because files below `/proc/sys` are
 /// writable for the host's root, which may have started the jail, without any capability.
 fn mount_proc() -> Result<OwnedFd, SetupError> {
-    (|| {
-        let fs = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        rustix::mount::fsconfig_create(&fs)?;
-        let flags = MountAttrFlags::MOUNT_ATTR_NOSUID
-            | MountAttrFlags::MOUNT_ATTR_NODEV
-            | MountAttrFlags::MOUNT_ATTR_NOEXEC
-            | MountAttrFlags::MOUNT_ATTR_RDONLY;
-        rustix::mount::fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)
-    })()
-    .with_step(SetupStep::Proc)
+    let flags = MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    mount_new("proc", &[], flags).with_step(SetupStep::Proc)
 }
 
 fn mask_proc(covers: &OwnedFd) -> Result<(), SetupError> {
@@ -278,7 +271,8 @@ fn bind_private(holder: &OwnedFd, part: &Path, target: &Path) -> rustix::io::Res
 
 /// Attaches a mount at a path; follows symbolic links.
 fn attach_mount(mount: &OwnedFd, target: &Path) -> Result<(), SetupError> {
-    let place = open_path(target).map_err(|error| SetupError::at(SetupStep::MountPoint, target, error))?;
+    let place = rustix::fs::openat(CWD, target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| SetupError::at(SetupStep::MountPoint, target, error))?;
     move_mount(mount, &place, Path::new("")).map_err(|error| SetupError::at(SetupStep::Mount, target, error))
 }
 
@@ -288,10 +282,6 @@ fn move_mount(mount: &OwnedFd, at: impl AsFd, path: &Path) -> io::Result<()> {
         flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     }
     Ok(rustix::mount::move_mount(mount, "", at, path, flags)?)
-}
-
-fn open_path(path: &Path) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn make_dir(at: &OwnedFd, path: &Path) -> io::Result<()> {
@@ -311,9 +301,4 @@ fn make_file(at: &OwnedFd, path: &Path) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::CLOEXEC | OFlags::WRONLY;
     rustix::fs::openat(at, path, flags, Mode::from_raw_mode(0o444))?;
     Ok(())
-}
-
-fn make_file_and_parents(at: &OwnedFd, path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), |parent| make_dirs(at, parent))?;
-    make_file(at, path)
 }

@@ -17,7 +17,7 @@ use rustix::process::{DumpableBehavior, Signal, WaitIdOptions};
 use crate::cgroup::Cgroups;
 use crate::error::{SetupError, SetupStep, WithStep};
 use crate::init::JailInit;
-use crate::ipc::{self, JailExit, LaunchRequest, SupervisorReport};
+use crate::ipc::{self, JailExit, SupervisorReport};
 use crate::jail::{Jail, JailNetwork, Lifetime};
 use crate::limit_report::LimitReport;
 use crate::sys::{self, ForkSide};
@@ -69,19 +69,19 @@ struct SupervisedJail {
 
 /// Creates the jail. `None` means that another process continues.
 fn create_jail(control: &OwnedFd) -> Result<Option<SupervisedJail>, SetupError> {
-    let (request, descriptors) = receive_request(control).with_step(SetupStep::Request)?;
+    let (jail, descriptors) = receive_request(control).with_step(SetupStep::Request)?;
     rustix::process::chdir("/").with_step(SetupStep::Request)?;
-    if request.jail.lifetime == Lifetime::Detached {
+    if jail.lifetime == Lifetime::Detached {
         // The launcher must not have to reap a detached supervisor.
-        if let ForkSide::Parent { .. } = sys::fork(0).with_step(SetupStep::Request)? {
+        if let ForkSide::Parent(_) = sys::fork(0).with_step(SetupStep::Request)? {
             return Ok(None);
         }
     }
     drop_groups().with_step(SetupStep::Groups)?;
-    let run_dir = request.jail.run_dir.as_ref().map(|run_dir| RunDir::open(Path::new(run_dir)));
+    let run_dir = jail.run_dir.as_ref().map(|run_dir| RunDir::open(Path::new(run_dir)));
     let run_dir = run_dir.transpose().with_step(SetupStep::Request)?;
-    let lifetime = request.jail.lifetime;
-    let (init, cgroups) = start_init(control, request, descriptors)?;
+    let lifetime = jail.lifetime;
+    let (init, cgroups) = start_init(control, jail, descriptors)?;
     Ok(Some(SupervisedJail { init, cgroups, lifetime, run_dir }))
 }
 
@@ -94,7 +94,9 @@ fn drop_groups() -> io::Result<()> {
     Ok(())
 }
 
-fn receive_request(control: &OwnedFd) -> io::Result<(LaunchRequest, Vec<OwnedFd>)> {
+/// Receives the jail, in a memory file because an environment can exceed the size of a packet, and the
+/// descriptors of its standard streams.
+fn receive_request(control: &OwnedFd) -> io::Result<(Jail, Vec<OwnedFd>)> {
     let gone = || io::Error::from_raw_os_error(libc::EPIPE);
     let (_, mut descriptors): (u8, _) = ipc::receive(control)?.ok_or_else(gone)?;
     if descriptors.is_empty() {
@@ -102,28 +104,27 @@ fn receive_request(control: &OwnedFd) -> io::Result<(LaunchRequest, Vec<OwnedFd>
     }
     let mut bytes = Vec::new();
     File::from(descriptors.remove(0)).read_to_end(&mut bytes)?;
-    let request: LaunchRequest = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
-    Ok((request, descriptors))
+    Ok((postcard::from_bytes(&bytes).map_err(io::Error::other)?, descriptors))
 }
 
 /// Starts the first process and reports to the launcher. Returns the pidfd of the process, and its
 /// cgroups.
 fn start_init(
     control: &OwnedFd,
-    request: LaunchRequest,
+    jail: Jail,
     descriptors: Vec<OwnedFd>,
 ) -> Result<(OwnedFd, Cgroups), SetupError> {
     let (failure, failing) = pipe().with_step(SetupStep::Namespaces)?;
     let (supervisor_alive, alive) = pipe().with_step(SetupStep::Namespaces)?;
     let (cgroup_sender, cgroup_receiver) = ipc::socket_pair().with_step(SetupStep::Namespaces)?;
-    let limits = request.jail.limits.clone();
+    let limits = jail.limits.clone();
     let inside = JailInit {
-        descriptors: descriptors.into_iter().zip(request.fd_numbers).collect(),
+        descriptors,
         cgroup_receiver,
         supervisor_alive,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        jail: request.jail,
+        jail,
     };
     match sys::fork(namespace_flags(&inside.jail)).with_step(SetupStep::Namespaces)? {
         ForkSide::Child => {
@@ -134,18 +135,15 @@ fn start_init(
             let sent = postcard::to_stdvec(&fault).map(|bytes| File::from(failing).write_all(&bytes));
             std::process::exit(if sent.is_ok() { 1 } else { 2 });
         }
-        ForkSide::Parent { pid, pidfd } => {
+        ForkSide::Parent(pidfd) => {
             // The first process builds its file tree in parallel, then waits for the cgroups.
             let (cgroups, report) = Cgroups::create(&limits);
             let sent =
                 send_cgroups(&cgroup_sender, &cgroups, &report).with_step(SetupStep::Cgroup).and_then(|()| {
                     let report = privilege::Rlimits::new(&limits, report).limits;
-                    ipc::send(
-                        control,
-                        &SupervisorReport::Started { pid, limits: report },
-                        &[pidfd.as_fd(), failure.as_fd()],
-                    )
-                    .with_step(SetupStep::Request)
+                    let descriptors = [pidfd.as_fd(), failure.as_fd()];
+                    ipc::send(control, &SupervisorReport::Started(report), &descriptors)
+                        .with_step(SetupStep::Request)
                 });
             if let Err(fault) = sent {
                 kill_and_reap(&pidfd).with_step(SetupStep::Namespaces)?;

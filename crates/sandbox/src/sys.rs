@@ -8,11 +8,8 @@ use std::ptr;
 
 pub(crate) enum ForkSide {
     Child,
-    /// The caller, with the pid and pidfd of the child.
-    Parent {
-        pid: i32,
-        pidfd: OwnedFd,
-    },
+    /// The caller, with the pidfd of the child.
+    Parent(OwnedFd),
 }
 
 /// Forks this process into the new namespaces in `flags`.
@@ -37,11 +34,8 @@ pub(crate) fn fork(flags: i32) -> io::Result<ForkSide> {
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(ForkSide::Child),
-        pid => {
-            // SAFETY: the kernel just created this descriptor, and nothing else owns it.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(ForkSide::Parent { pid: i32::try_from(pid).map_err(io::Error::other)?, pidfd })
-        }
+        // SAFETY: the kernel just created this descriptor, and nothing else owns it.
+        _pid => Ok(ForkSide::Parent(unsafe { OwnedFd::from_raw_fd(pidfd) })),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
-use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
@@ -430,18 +429,4 @@ fn sockets_in_run_are_not_reached() {
     let _listener = UnixListener::bind(&path).unwrap();
     let path = path.to_str().unwrap().to_owned();
     testbed(move |_| ["unix".into(), path.clone()]).control(Control::Root).assert_refused();
-}
-
-#[test]
-fn passed_descriptors_are_inherited() {
-    let user = test_users().remove(0);
-    let (reader, writer) = std::io::pipe().unwrap();
-    let mut jail = user.jail("/bin/bash", &["-c", "echo through >&7"]);
-    jail.directory = PathBuf::from("/");
-    let launcher = hermes_sandbox::Launcher::new(user.program());
-    let streams = hermes_sandbox::JailStreams { others: vec![(7, writer.as_fd())], ..Default::default() };
-    let mut running = launcher.launch(&jail, &streams).unwrap();
-    drop(writer);
-    assert_eq!(std::io::read_to_string(reader).unwrap(), "through\n");
-    assert_eq!(running.wait().unwrap(), hermes_sandbox::JailExit::Code(0));
 }

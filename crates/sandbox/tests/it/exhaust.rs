@@ -65,7 +65,7 @@ fn processor_time_is_limited() {
     drop(writer);
     let used: f64 = std::io::read_to_string(reader).unwrap().trim().parse().unwrap();
     running.wait().unwrap();
-    match &running.limits().cpu {
+    match &running.limits.cpu {
         // A fifth of the time, plus what one period may exceed.
         LimitStatus::Enforced => assert!(used < 0.3, "{used} seconds of 0.6"),
         other => report_missing(&format!("processor time cannot be limited: {other:?}")),
@@ -78,7 +78,7 @@ fn a_limit_that_cannot_be_enforced_is_reported() {
     let mut jail = user.jail("/bin/true", &[] as &[&str]);
     jail.limits = JailLimits { disk: Some(1 << 20), open_files: Some(64), ..JailLimits::default() };
     let mut running = Launcher::new(user.program()).launch(&jail, &JailStreams::default()).unwrap();
-    let held = running.limits().clone();
+    let held = running.limits.clone();
     running.wait().unwrap();
     assert_eq!((held.memory, held.open_files), (LimitStatus::NotRequested, LimitStatus::Enforced));
     assert!(matches!(held.disk, LimitStatus::NotEnforced { .. }));

@@ -1,10 +1,11 @@
 //! Lifetime and cleanup of jails.
 
 use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hermes_sandbox::{JailExit, JailId, JailStreams, Launcher, Lifetime};
+use hermes_sandbox::{JailExit, JailStreams, Launcher, Lifetime};
 use hermes_testkit::prerequisite::require_root;
 
 use crate::fixture::{TestUser, test_users};
@@ -127,7 +128,7 @@ fn a_launcher_killed_at_any_moment_leaves_nothing() {
         launcher.wait().unwrap();
     }
     eventually("the families are gone", || processes_with(&word).is_empty());
-    eventually("the keepers are gone", || {
+    eventually("the supervisors are gone", || {
         !processes_with("hermes-jail-supervisor").iter().any(|pid| supervisors.contains(pid))
     });
     let mut left = Vec::new();
@@ -142,39 +143,38 @@ fn a_killed_supervisor_takes_its_jail_with_it() {
     let word = word(&user, "unkept");
     let mut jail = jail_with_children(&user, &word);
     jail.lifetime = Lifetime::Detached;
-    let id = detach(&user, &jail);
+    let pid = detach(&user, &jail);
     eventually("the family is there", || processes_with(&word).len() >= 6);
-    kill(parent(u32::try_from(number(id)).unwrap()).unwrap());
+    kill(parent(pid).unwrap());
     eventually("the family is gone", || processes_with(&word).is_empty());
-    eventually("the jail is gone", || !id.is_alive().unwrap());
+    eventually("the jail is gone", || !is_alive(pid));
 }
 
-fn detach(user: &TestUser, jail: &hermes_sandbox::Jail) -> JailId {
+/// Launches a detached jail and returns the pid of its first process.
+fn detach(user: &TestUser, jail: &hermes_sandbox::Jail) -> u32 {
     let spec = user.write_spec(jail);
     let output = user.command(user.uid, user.program()).arg("detach").arg(spec).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    postcard::from_bytes(&output.stdout).unwrap()
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+fn is_alive(pid: u32) -> bool {
+    stat(pid, 0).is_some_and(|state| state != "Z" && state != "X")
 }
 
 #[test]
-fn a_detached_jail_outlives_its_launcher_and_is_found_again() {
+fn a_detached_jail_outlives_its_launcher_and_ends_with_its_first_process() {
     for user in test_users() {
         let word = word(&user, "detached");
         let mut jail = jail_with_children(&user, &word);
         jail.lifetime = Lifetime::Detached;
-        let id = detach(&user, &jail);
+        let pid = detach(&user, &jail);
         eventually("the family is there", || processes_with(&word).len() >= 6);
-        assert!(id.is_alive().unwrap());
-        id.kill().unwrap();
+        assert!(is_alive(pid));
+        kill(pid);
+        eventually("the jail is gone", || !is_alive(pid));
         assert_eq!(processes_with(&word), [] as [u32; 0]);
-        assert!(!id.is_alive().unwrap());
-        id.kill().unwrap();
     }
-}
-
-/// The pid of a jail's first process: the first field of its id.
-fn number(id: JailId) -> i32 {
-    postcard::take_from_bytes(&postcard::to_stdvec(&id).unwrap()).unwrap().0
 }
 
 /// All our cgroups below this directory.
@@ -189,13 +189,19 @@ fn cgroups(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The pid behind a pidfd.
+fn pid_of(pidfd: BorrowedFd<'_>) -> u32 {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).unwrap();
+    info.lines().find_map(|line| line.strip_prefix("Pid:")).unwrap().trim().parse().unwrap()
+}
+
 #[test]
 fn cgroups_are_removed_with_their_jail() {
     let user = test_users().remove(0);
     let mut jail = user.jail("/bin/sleep", &["100"]);
     jail.limits.processes = Some(8);
     let mut running = Launcher::new(user.program()).launch(&jail, &JailStreams::default()).unwrap();
-    let pid = number(running.id().unwrap());
+    let pid = pid_of(running.pidfd());
     let holds = |cgroup: &PathBuf| {
         fs::read_to_string(cgroup.join("cgroup.procs"))
             .is_ok_and(|text| text.lines().any(|line| line == pid.to_string()))
@@ -259,12 +265,12 @@ fn a_guest_listens_on_a_socket_in_a_shared_directory() {
         let script = "import socket; l = socket.socket(socket.AF_UNIX); l.bind(\"s\"); l.listen(); c, _ = l.accept(); c.send(b\"hello\")";
         let mut jail = user.jail("/usr/bin/python3", &["-c", script]);
         jail.lifetime = Lifetime::Detached;
-        let id = detach(&user, &jail);
+        let pid = detach(&user, &jail);
         let socket = user.path("work/s");
         eventually("the guest answers", || {
             std::os::unix::net::UnixStream::connect(&socket)
                 .is_ok_and(|stream| std::io::read_to_string(stream).is_ok_and(|text| text == "hello"))
         });
-        eventually("the guest has ended", || !id.is_alive().unwrap());
+        eventually("the guest has ended", || !is_alive(pid));
     }
 }

@@ -9,8 +9,7 @@ mod attack;
 mod raw;
 
 use std::error::Error;
-use std::io::Write;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::ExitCode;
 
 use hermes_sandbox::{Jail, JailExit, JailStreams, Launcher};
@@ -65,7 +64,6 @@ fn run(file: &str) -> Result<ExitCode, Box<dyn Error>> {
         stdin: Some(stdin.as_fd()),
         stdout: Some(stdout.as_fd()),
         stderr: Some(stderr.as_fd()),
-        others: Vec::new(),
     };
     let mut running = Launcher::new("/proc/self/exe").launch(&read(file)?, &streams)?;
     Ok(match running.wait()? {
@@ -74,10 +72,11 @@ fn run(file: &str) -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-/// Launches a detached jail and prints its id.
+/// Launches a detached jail and prints the pid of its first process.
 fn detach(file: &str) -> Result<ExitCode, Box<dyn Error>> {
     let running = Launcher::new("/proc/self/exe").launch(&read(file)?, &JailStreams::default())?;
-    let id = postcard::to_stdvec(&running.id()?)?;
-    std::io::stdout().write_all(&id)?;
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", running.pidfd().as_raw_fd()))?;
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")).ok_or("no pid")?;
+    println!("{}", pid.trim());
     Ok(ExitCode::SUCCESS)
 }
