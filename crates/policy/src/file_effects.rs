@@ -77,12 +77,12 @@ fn words_of(call: &Invocation<'_>, files: &DeclaredFiles) -> Vec<Word> {
         }
         Which::OperandsAfterScript(options) => operands(usize::from(!call.has(options))).collect(),
         Which::Values(options) => call.values(options),
-        Which::Behind(start) => call.args.iter().filter_map(|word| word.strip_prefix(start)).collect(),
+        Which::AfterPrefix(start) => call.args.iter().filter_map(|word| word.strip_prefix(start)).collect(),
         Which::PathLike => {
             call.args.iter().filter(|word| word.prefix().contains(['/', '.'])).cloned().collect()
         }
         Which::Fixed(path) => vec![Word::literal(*path)],
-        Which::Custom(words) => words(call),
+        Which::Computed(words) => words(call),
     }
 }
 

@@ -38,9 +38,10 @@ pub(crate) use ssh::is_remote;
 
 use crate::rules::RuleContext;
 use crate::shell::{
-    Nested, RedirectOperator, Segment, UNKNOWN_CHAR, Unknown, Word, WordPiece, concatenated, first_operand,
-    has, joined, nested_behind, nested_variable, operands, values,
+    Nested, Segment, UNKNOWN_CHAR, Unknown, Word, WordPiece, first_operand, has, nested_behind,
+    nested_variable, operands, values,
 };
+use Runs::*;
 use When::*;
 use Which::*;
 
@@ -58,7 +59,7 @@ pub(crate) struct Program {
     /// Whether the first operand is a search pattern.
     pub(crate) searches: bool,
     /// Whether it prints, stores or sends its words and never runs them.
-    pub(crate) never_runs_words: bool,
+    pub(crate) inert: bool,
     /// Whether what it runs stays in a container of its own.
     pub(crate) contains: bool,
     /// Whether it brings text or files from other machines.
@@ -80,7 +81,7 @@ const fn program(names: &'static [&'static str]) -> Program {
         arguments: ArgumentUse::Unknown,
         key_options: &[],
         searches: false,
-        never_runs_words: false,
+        inert: false,
         contains: false,
         fetches: false,
         files: &[],
@@ -95,8 +96,16 @@ impl Program {
         Self { valued, ..self }
     }
 
-    const fn arguments(self, arguments: ArgumentUse) -> Self {
-        Self { arguments, ..self }
+    const fn names_files(self) -> Self {
+        Self { arguments: ArgumentUse::Named, ..self }
+    }
+
+    const fn reads_files(self) -> Self {
+        Self { arguments: ArgumentUse::Read, ..self }
+    }
+
+    const fn reads_outside(self) -> Self {
+        Self { arguments: ArgumentUse::ReadOutside, ..self }
     }
 
     const fn key_options(self, key_options: &'static [&'static str]) -> Self {
@@ -107,8 +116,8 @@ impl Program {
         Self { searches: true, ..self }
     }
 
-    const fn never_runs_words(self) -> Self {
-        Self { never_runs_words: true, ..self }
+    const fn inert(self) -> Self {
+        Self { inert: true, ..self }
     }
 
     const fn contains(self) -> Self {
@@ -184,12 +193,12 @@ pub(crate) enum Which {
     /// The values of these options.
     Values(&'static [&'static str]),
     /// The rest of the words that start with this text.
-    Behind(&'static str),
+    AfterPrefix(&'static str),
     /// Every word that looks like a path.
     PathLike,
     /// This path.
     Fixed(&'static str),
-    Custom(fn(&Invocation<'_>) -> Vec<Word>),
+    Computed(fn(&Invocation<'_>) -> Vec<Word>),
 }
 
 const fn files(access: PathAccess, which: Which) -> DeclaredFiles {
@@ -311,6 +320,8 @@ pub(crate) enum When {
     NoOperands,
     /// Something is piped into it.
     Piped,
+    /// Something unknown is piped into it.
+    PipedUnknown,
     /// It only prints its help or its version.
     Help,
     Any(&'static [When]),
@@ -337,6 +348,7 @@ impl When {
             Self::NoArguments => call.args.is_empty(),
             Self::NoOperands => call.operands().is_empty(),
             Self::Piped => call.segment.stdin.is_piped(),
+            Self::PipedUnknown => call.segment.stdin.is_piped() && call.segment.stdin.text.is_none(),
             Self::Help => call.asks_for_help(),
             Self::Any(conditions) => conditions.iter().any(|condition| condition.holds(call)),
             Self::All(conditions) => conditions.iter().all(|condition| condition.holds(call)),

@@ -23,7 +23,7 @@ mod walk;
 use budget::{Budget, MAX_BYTES};
 use hermes_types::{FileUse, shell_quote};
 
-pub(crate) use args::{concatenated, first_operand, has, joined, operands, values};
+pub(crate) use args::{first_operand, has, operands, values};
 pub(crate) use nested::{Nested, nested_behind, nested_variable};
 pub use syntax::RedirectOperator;
 pub use value::{PipeData, Redirect, Unknown, Word, WordPiece};

@@ -4,18 +4,17 @@ use super::databases::RESETS_SCHEMA;
 use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
-    program(&["pytest"]).arguments(ArgumentUse::Named).never_runs_words(),
-    program(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"])
-        .arguments(ArgumentUse::Named),
-    program(&["make"]).arguments(ArgumentUse::Named).runs(&[Runs::Custom(make)]).asks(&[RESETS_SCHEMA]),
-    program(&["gmake"]).runs(&[Runs::Custom(make)]),
+    program(&["pytest"]).names_files().inert(),
+    program(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"]).names_files(),
+    program(&["make"]).names_files().runs(&[Custom(make)]).asks(&[RESETS_SCHEMA]),
+    program(&["gmake"]).runs(&[Custom(make)]),
     program(&["just"]).asks(&[RESETS_SCHEMA]),
-    program(&["gcc", "cc", "clang"]).files(&[writes(Values(&["-o", "--output"]))]).runs(&[Runs::Compiles]),
+    program(&["gcc", "cc", "clang"]).files(&[writes(Values(&["-o", "--output"]))]).runs(&[Compiles]),
     program(&[
         "g++", "c++", "clang++", "tcc", "rustc", "javac", "java", "runghc", "zig", "swiftc", "kotlinc",
         "nim", "dmd", "rust-script", "cargo-script", "scala-cli", "jbang", "as", "nasm",
     ])
-    .runs(&[Runs::Compiles]),
+    .runs(&[Compiles]),
 ];
 
 /// The text of `--eval`, the values of variables, and makefiles that this script wrote.
@@ -24,8 +23,7 @@ fn make(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         found.push(Nested::text(text.strip_prefix("$(shell ").unwrap_or(text)));
     }
     for word in call.args {
-        let Some((name, _)) = word.prefix().split_once('=') else { continue };
-        let value = word.after('=').unwrap_or_default();
+        let Some((name, value)) = word.as_assignment() else { continue };
         if name == "SHELL" || value.prefix().contains(' ') {
             found.push(Nested::text(value));
         }

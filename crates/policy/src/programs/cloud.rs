@@ -48,7 +48,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         verbs(&["copy", "sync", "move", "copyto", "moveto", "rcat", "bisync", "serve"], "copy-out"),
     ]),
     program(&["doctl", "linode-cli", "oci", "ibmcloud", "hcloud", "scw"]).asks(&[CHANGES, FORCES]),
-    program(&["terraform"]).arguments(ArgumentUse::ReadOutside).asks(&[TERRAFORM]),
+    program(&["terraform"]).reads_outside().asks(&[TERRAFORM]),
     program(&["tofu", "terragrunt"]).asks(&[TERRAFORM]),
     program(&["pulumi"]).asks(&[
         verbs(&["up", "destroy", "cancel", "import", "refresh"], CLOUD),
@@ -56,7 +56,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     ]),
     program(&["cdk", "serverless", "sls", "sam", "eb"])
         .asks(&[verbs(&["deploy", "destroy", "remove", "delete", "terminate", "bootstrap"], CLOUD)]),
-    program(&["ansible"]).runs(&[Runs::Text(&["-a", "--args"])]).asks(&[PROVISIONS]),
+    program(&["ansible"]).runs(&[Text(&["-a", "--args"])]).asks(&[PROVISIONS]),
     program(&["ansible-playbook", "packer"]).asks(&[PROVISIONS]),
     program(&["heroku"]).asks(&[DEPLOYS, verbs(&["config*", "auth:token"], "secret-stores")]),
     program(&["vercel", "netlify", "fly", "flyctl", "railway", "render", "firebase"]).asks(&[DEPLOYS]),
@@ -86,7 +86,7 @@ const CHANGES: Ask = ask(
 
 const FORCES: Ask = ask(CLOUD, Arg(&["--force"]));
 
-const COPIES: super::When = Operand(&["cp", "rsync", "mv", "put", "sync", "mirror", "pipe", "upload-file"]);
+const COPIES: When = Operand(&["cp", "rsync", "mv", "put", "sync", "mirror", "pipe", "upload-file"]);
 
 const TERRAFORM: Ask = verbs(
     &[

@@ -6,64 +6,57 @@ use crate::paths::is_stream;
 pub(super) const PROGRAMS: &[Program] = &[
     // Programs that name files and neither read nor run them.
     program(&[
-        "basename", "cmp", "dirname", "echo", "false", "file", "ls", "md5sum", "printf", "sha256sum", "stat",
-        "true", "wc", "which",
+        "basename", "cmp", "df", "dirname", "du", "echo", "exa", "eza", "false", "file", "findmnt",
+        "getfacl", "locate", "ls", "lsattr", "lsblk", "lsd", "md5sum", "mktemp", "namei", "printf",
+        "readlink", "realpath", "seq", "sha1sum", "sha256sum", "sleep", "stat", "tree", "true", "wc",
+        "which",
     ])
-    .arguments(ArgumentUse::Named)
-    .never_runs_words(),
-    program(&[
-        "df", "du", "exa", "eza", "findmnt", "getfacl", "locate", "lsattr", "lsblk", "lsd", "mktemp",
-        "namei", "readlink", "realpath", "seq", "sha1sum", "sleep", "tree",
-    ])
-    .arguments(ArgumentUse::Named),
+    .names_files()
+    .inert(),
     // Programs that read files and nothing else.
-    program(&["base64", "cksum", "comm", "cut", "diff", "fold", "jq", "rev", "tail"])
-        .arguments(ArgumentUse::Read)
-        .never_runs_words(),
+    program(&["base64", "cksum", "comm", "cut", "diff", "fold", "jq", "rev", "tail"]).reads_files().inert(),
     program(&[
         "b2sum", "bat", "batcat", "colordiff", "column", "delta", "hexdump", "nl", "od", "open", "paste",
         "sha512sum", "shellcheck", "strings", "tac", "xdg-open",
     ])
-    .arguments(ArgumentUse::Read),
+    .reads_files(),
     program(&["ack", "ag", "egrep", "fgrep", "ggrep", "grep", "rg", "ugrep", "zgrep"])
-        .arguments(ArgumentUse::Read)
+        .reads_files()
         .searches()
-        .never_runs_words(),
-    program(&["less", "more"])
-        .arguments(ArgumentUse::Read)
-        .never_runs_words()
-        .runs(&[Runs::Escapes(&["+!"])]),
+        .inert(),
+    program(&["less", "more"]).reads_files().inert().runs(&[Escapes(&["+!"])]),
     // Programs that print, store or send their words.
     program(&[
         "apropos", "base32", "expr", "info", "notify-send", "pbcopy", "say", "tldr", "tr", "whatis",
         "whereis", "wl-copy", "write", "xclip", "xxd",
     ])
-    .never_runs_words(),
-    program(&["man"]).never_runs_words().runs(&[Runs::Text(&["-P", "-H", "--pager", "--html"])]),
-    program(&["cat", "head"]).arguments(ArgumentUse::Read).never_runs_words().asks(&[FILLS_DISK]),
-    program(&["yes"]).asks(&[FILLS_DISK, ask("spawn-without-end", Test(runs_for_each_input))]),
-    program(&["sort"])
-        .arguments(ArgumentUse::Read)
-        .never_runs_words()
-        .files(&[writes(Values(&["-o", "--output"]))]),
-    program(&["uniq"]).valued(&["-f", "-s", "-w"]).never_runs_words().files(&[writes(OperandsFrom(1))]),
-    program(&["yq"]).arguments(ArgumentUse::Read).never_runs_words().files(&[EDITS_IN_PLACE]),
+    .inert(),
+    program(&["man"]).inert().runs(&[Text(&["-P", "-H", "--pager", "--html"])]),
+    program(&["cat", "head"]).reads_files().inert().asks(&[FILLS_DISK]),
+    program(&["yes"]).asks(&[
+        FILLS_DISK,
+        ask(
+            "spawn-without-end",
+            Test(|call| {
+                call.segment.redirects.is_empty() && call.segment.via.iter().any(|via| via == "xargs")
+            }),
+        ),
+    ]),
+    program(&["sort"]).reads_files().inert().files(&[writes(Values(&["-o", "--output"]))]),
+    program(&["uniq"]).valued(&["-f", "-s", "-w"]).inert().files(&[writes(OperandsFrom(1))]),
+    program(&["yq"]).reads_files().inert().files(&[EDITS_IN_PLACE]),
     program(&["crudini", "dasel", "toml", "augtool", "xmlstarlet"]).files(&[EDITS_IN_PLACE]),
-    program(&["tee", "sponge"]).arguments(ArgumentUse::Named).never_runs_words().files(&[writes(Operands)]),
+    program(&["tee", "sponge"]).names_files().inert().files(&[writes(Operands)]),
     program(&["truncate", "fallocate"])
         .valued(&["-s", "--size", "-r", "-l", "-o", "--length"])
-        .arguments(ArgumentUse::Named)
+        .names_files()
         .files(&[writes(Operands)])
         .asks(&[FILLS_DISK]),
-    program(&["touch"])
-        .valued(CREATION_VALUED)
-        .arguments(ArgumentUse::Named)
-        .never_runs_words()
-        .files(&[writes(Operands)]),
+    program(&["touch"]).valued(CREATION_VALUED).names_files().inert().files(&[writes(Operands)]),
     program(&["mkdir", "mkfifo"])
         .valued(CREATION_VALUED)
-        .arguments(ArgumentUse::Named)
-        .never_runs_words()
+        .names_files()
+        .inert()
         .files(&[writes(Operands)])
         .asks(&[ask("modes", Test(creates_open_file))]),
     program(&["mknod"])
@@ -72,43 +65,46 @@ pub(super) const PROGRAMS: &[Program] = &[
         .asks(&[ask("modes", Operand(&["b", "c", "u"]))]),
     program(&["cp", "gcp", "ditto"])
         .valued(COPY_VALUED)
-        .arguments(ArgumentUse::Read)
-        .files(&[writes(Custom(copy_targets))])
+        .reads_files()
+        .files(&[writes(Computed(copy_targets))])
         .asks(&[FILLS_DISK]),
     program(&["install", "ginstall"])
         .valued(&[
             "-t", "-S", "-m", "-o", "-g", "--target-directory", "--suffix", "--mode", "--owner", "--group",
         ])
-        .arguments(ArgumentUse::Read)
-        .files(&[writes(Custom(copy_targets))])
+        .reads_files()
+        .files(&[writes(Computed(copy_targets))])
         .asks(&[ask("modes", Test(creates_open_file))]),
     program(&["ln", "gln", "link"])
         .valued(COPY_VALUED)
-        .files(&[writes(Custom(copy_targets))])
+        .files(&[writes(Computed(copy_targets))])
         .asks(&[judged("link-around", links_around)]),
-    program(&["mv", "gmv"]).valued(COPY_VALUED).arguments(ArgumentUse::Named).files(MOVES),
-    program(&["dd"]).arguments(ArgumentUse::Read).files(&[writes(Behind("of="))]).asks(&[FILLS_DISK]),
-    program(&["rm", "grm", "srm", "wipe", "rimraf"]).arguments(ArgumentUse::Named).files(REMOVES),
+    program(&["mv", "gmv"]).valued(COPY_VALUED).names_files().files(MOVES),
+    program(&["dd"]).reads_files().files(&[writes(AfterPrefix("of="))]).asks(&[FILLS_DISK]),
+    program(&["rm", "grm", "srm", "wipe", "rimraf"]).names_files().files(REMOVES),
     program(&["unlink", "shred", "rmdir"])
         .valued(&["-n", "-s", "--iterations", "--size", "--random-source"])
-        .arguments(ArgumentUse::Named)
+        .names_files()
         .files(&[deletes(Operands)]),
     program(&["chmod", "chown", "chgrp", "gchmod", "gchown"])
         .valued(&["--reference", "--from"])
-        .arguments(ArgumentUse::Named)
+        .names_files()
         .asks(&[judged("modes", changes_modes)]),
     program(&["setcap", "chflags"]).asks(&[always("capabilities")]),
     program(&["chattr", "setfacl", "xattr"])
-        .files(&[writes(Custom(behind_first_word))])
+        .files(&[writes(Computed(|call| call.args.iter().skip(1).cloned().collect()))])
         .asks(&[always("capabilities")]),
-    program(&["tar", "gtar", "bsdtar"]).arguments(ArgumentUse::Read).files(ARCHIVES).runs(&[
-        Runs::Text(&[
+    program(&["tar", "gtar", "bsdtar"]).reads_files().files(ARCHIVES).runs(&[
+        Text(&[
             "--to-command", "-I", "--use-compress-program", "-F", "--info-script", "--new-volume-script",
             "--rsh-command",
         ]),
-        Runs::Custom(checkpoint_actions),
+        Custom(|call, found| {
+            let actions = call.values(&["--checkpoint-action"]);
+            found.extend(actions.iter().filter_map(|action| action.strip_prefix("exec=")).map(Nested::text));
+        }),
     ]),
-    program(&["zip"]).arguments(ArgumentUse::Read).runs(&[Runs::Text(&["-TT", "--unzip-command"])]),
+    program(&["zip"]).reads_files().runs(&[Text(&["-TT", "--unzip-command"])]),
     program(&["unzip", "7z", "unrar", "bsdcpio"]).files(&[writes(Values(&["-d", "-o"]))]),
     program(&["cpio"]).files(&[writes(Values(&["-D", "--directory"]))]),
     program(&["patch"]).valued(&["-i", "-p", "-d", "-o", "-r"]).files(&[
@@ -126,11 +122,11 @@ const FILLS_DISK: Ask = judged("fill-disk", fills_disk);
 const EDITS_IN_PLACE: DeclaredFiles =
     writes(PathLike).when(Flag(&["-i", "--inplace", "--in-place", "--set", "-L"]));
 
-const MOVES: &[DeclaredFiles] = &[deletes_tree(Custom(copy_sources)), writes(Custom(copy_targets))];
+const MOVES: &[DeclaredFiles] = &[deletes_tree(Computed(copy_sources)), writes(Computed(copy_targets))];
 
 const REMOVES: &[DeclaredFiles] = &[
     deletes_tree(Operands).when(All(&[Test(removes_trees), Not(&Flag(&["--help", "--version"]))])),
-    deletes(Custom(emptied_operands)).when(Test(removes_trees)),
+    deletes(Computed(emptied_operands)).when(Test(removes_trees)),
     deletes(Operands).when(Not(&Any(&[Test(removes_trees), Flag(&["--help", "--version"])]))),
 ];
 
@@ -139,14 +135,6 @@ const ARCHIVES: &[DeclaredFiles] = &[
     writes(Fixed("/")).when(All(&[Test(extracts), Test(keeps_absolute_names)])),
     writes(Values(&["-f", "--file"])).when(Not(&Test(extracts))),
 ];
-
-fn runs_for_each_input(call: &Invocation<'_>) -> bool {
-    call.segment.redirects.is_empty() && call.segment.via.iter().any(|via| via == "xargs")
-}
-
-fn behind_first_word(call: &Invocation<'_>) -> Vec<Word> {
-    call.args.iter().skip(1).cloned().collect()
-}
 
 fn removes_trees(call: &Invocation<'_>) -> bool {
     call.name() == "rimraf"
@@ -216,11 +204,6 @@ fn extracts(call: &Invocation<'_>) -> bool {
 
 fn keeps_absolute_names(call: &Invocation<'_>) -> bool {
     call.has(&["-P", "--absolute-names"]) || bundled_options(call).contains('P')
-}
-
-fn checkpoint_actions(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    let actions = call.values(&["--checkpoint-action"]);
-    found.extend(actions.iter().filter_map(|action| action.strip_prefix("exec=")).map(Nested::text));
 }
 
 fn creates_open_file(call: &Invocation<'_>) -> bool {
@@ -295,13 +278,7 @@ fn parse_size(text: &str) -> u64 {
     let text = text.trim_start_matches(|char: char| !char.is_ascii_digit());
     let unit = text.trim_start_matches(|char: char| char.is_ascii_digit());
     let number = text.strip_suffix(unit).and_then(|digits| digits.parse::<u64>().ok()).unwrap_or(0);
-    let shift = match unit.chars().next().map(|unit| unit.to_ascii_uppercase()) {
-        Some('K') => 10,
-        Some('M') => 20,
-        Some('G') => 30,
-        Some('T') => 40,
-        Some('P' | 'E') => 50,
-        _ => 0,
-    };
-    number.saturating_mul(1 << shift)
+    let unit = unit.chars().next().map(|unit| unit.to_ascii_uppercase());
+    let power = unit.and_then(|unit| "KMGTPE".find(unit)).map_or(0, |index| index + 1);
+    (0..power).fold(number, |number, _| number.saturating_mul(1024))
 }

@@ -6,9 +6,9 @@ use super::*;
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["curl"])
         .fetches()
-        .arguments(ArgumentUse::Read)
+        .reads_files()
         .key_options(&["-E", "--cert", "--key", "--cacert", "--netrc-file", "-K", "-b", "-c", "--cookie-jar"])
-        .never_runs_words()
+        .inert()
         .files(&[writes(Values(&[
             "-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D", "--dump-header",
         ]))])
@@ -21,15 +21,15 @@ pub(super) const PROGRAMS: &[Program] = &[
         ]),
     program(&["wget", "aria2c", "axel"])
         .fetches()
-        .arguments(ArgumentUse::Read)
-        .never_runs_words()
+        .reads_files()
+        .inert()
         .files(&[writes(Values(&[
             "-O", "--output-document", "-P", "--directory-prefix", "-o", "-a", "-d", "--dir",
         ]))])
-        .runs(&[Runs::Text(&["--use-askpass"])])
+        .runs(&[Text(&["--use-askpass"])])
         .asks(CLIENT),
     program(&["fetch", "lynx", "w3m"]).fetches().asks(CLIENT),
-    program(&["http", "https", "xh", "httpie"]).fetches().never_runs_words().asks(HTTPIE),
+    program(&["http", "https", "xh", "httpie"]).fetches().inert().asks(HTTPIE),
 ];
 
 const DELETES: Ask = ask(

@@ -3,13 +3,13 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
-    program(&["psql"]).key_options(&["-f"]).never_runs_words().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
-    program(&["mysql"]).never_runs_words().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
+    program(&["psql"]).key_options(&["-f"]).inert().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
+    program(&["mysql"]).inert().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
     program(&["mariadb"]).runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
     program(&["sqlite3"])
         .valued(&["-cmd", "-separator"])
-        .never_runs_words()
-        .files(&[writes(FirstOperand).when(Test(changes_file)), writes(Custom(sqlite_output))])
+        .inert()
+        .files(&[writes(FirstOperand).when(Test(changes_file)), writes(Computed(sqlite_output))])
         .runs(&[ESCAPES])
         .asks(&[LOSES_ROWS]),
     program(&[
@@ -52,7 +52,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         "drush", "hasura", "goose", "sqlx", "diesel",
     ])
     .asks(&[RESETS_SCHEMA]),
-    program(&["borg"]).runs(&[Runs::Text(&["--rsh"])]).asks(&[LOSES_BACKUPS]),
+    program(&["borg"]).runs(&[Text(&["--rsh"])]).asks(&[LOSES_BACKUPS]),
     program(&[
         "tmutil", "restic", "timeshift", "snapper", "duplicity", "rsnapshot", "rdiff-backup", "zrepl",
         "kopia",
@@ -64,7 +64,7 @@ const LOSS: &str = "database-loss";
 const RESET: &str = "schema-reset";
 
 /// The commands with which database clients start a program.
-const ESCAPES: Runs = Runs::Escapes(&["\\!", ".shell ", ".system ", "system ", "!"]);
+const ESCAPES: Runs = Escapes(&["\\!", ".shell ", ".system ", "system ", "!"]);
 
 pub(super) const LOSES_ROWS: Ask = ask("sql", Test(runs_losing_statement));
 

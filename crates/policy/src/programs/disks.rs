@@ -13,9 +13,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["badblocks"]).asks(&[ask("format", All(&[Flag(&["-w", "-n"]), Test(names_device)])), CHANGES]),
     program(&["sg_format"]).asks(&[FORMATS, CHANGES]),
     program(&["mount"])
-        .arguments(ArgumentUse::Named)
+        .names_files()
         .asks(&[changes_unless(&Any(&[NoArguments, Flag(&["-l", "--show-labels"])]))]),
-    program(&["umount"]).arguments(ArgumentUse::Named).asks(&[CHANGES]),
+    program(&["umount"]).names_files().asks(&[CHANGES]),
     program(&["fdisk", "sfdisk", "parted", "gdisk", "sgdisk"]).asks(&[changes_unless(&Any(&[
         Flag(&["-l", "--list", "-d", "-p", "--print", "-J"]),
         LastOperandIs(&["print"]),

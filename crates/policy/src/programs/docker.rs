@@ -5,9 +5,9 @@ use super::*;
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["docker", "podman", "nerdctl", "docker-compose", "podman-compose"])
         .valued(ENGINE_VALUED)
-        .arguments(ArgumentUse::ReadOutside)
+        .reads_outside()
         .contains()
-        .runs(&[Runs::Custom(nested)])
+        .runs(&[Custom(nested)])
         .asks(&[
             ask("containers", Test(loses)),
             judged("container-escape", escapes),
@@ -15,7 +15,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         ]),
     program(&["crictl", "ctr", "buildah"]).valued(ENGINE_VALUED).asks(&[ask("containers", Test(loses))]),
     program(&["vagrant"])
-        .runs(&[Runs::Text(&["-c", "--command"])])
+        .runs(&[Text(&["-c", "--command"])])
         .asks(&[verbs(&["destroy", "halt", "delete", "purge", "stop"], "containers")]),
     program(&["multipass"]).asks(&[verbs(&["destroy", "halt", "delete", "purge", "stop"], "containers")]),
     program(&["minikube", "kind", "k3d", "colima"]).asks(&[verbs(&["delete", "stop"], "containers")]),
@@ -25,15 +25,15 @@ pub(super) const PROGRAMS: &[Program] = &[
     ]),
     program(&["lxc", "incus"])
         .contains()
-        .runs(&[Runs::After("exec", &["--env", "--cwd"], 1)])
+        .runs(&[After("exec", &["--env", "--cwd"], 1)])
         .asks(&[verbs(&["delete", "stop", "restart"], "containers")]),
-    program(&["apptainer", "singularity"]).contains().runs(&[Runs::After(
+    program(&["apptainer", "singularity"]).contains().runs(&[After(
         "exec",
         &["-B", "--bind", "-H", "--home", "--pwd", "--env"],
         1,
     )]),
-    program(&["toolbox"]).runs(&[Runs::After("run", &["-c", "--container"], 0)]),
-    program(&["distrobox"]).runs(&[Runs::After("enter", &["-n", "--name"], 0)]),
+    program(&["toolbox"]).runs(&[After("run", &["-c", "--container"], 0)]),
+    program(&["distrobox"]).runs(&[After("enter", &["-n", "--name"], 0)]),
 ];
 
 /// Options of the engine itself that take a separate value.

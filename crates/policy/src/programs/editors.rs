@@ -5,46 +5,39 @@ use super::*;
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["sed", "gsed"])
         .valued(&["-e", "-f", "-l", "--expression", "--file"])
-        .arguments(ArgumentUse::Read)
-        .never_runs_words()
+        .reads_files()
+        .inert()
         .files(&[writes(OperandsAfterScript(&["-e", "--expression", "-f", "--file"]))
             .when(Any(&[Flag(&["-i", "--in-place"]), Arg(&["-i*"])]))])
-        .runs(&[Runs::Custom(sed)]),
+        .runs(&[Custom(sed)]),
     program(&["awk", "gawk", "mawk", "nawk", "original-awk"])
         .valued(&[
             "-F", "-v", "-i", "-l", "-e", "-f", "-E", "--field-separator", "--assign", "--include", "--load",
             "--source", "--file",
         ])
-        .arguments(ArgumentUse::Read)
-        .never_runs_words()
+        .reads_files()
+        .inert()
         .files(&[writes(OperandsAfterScript(&["-f", "--file", "-e", "--source"]))
             .when(Value(&["-i", "--include"], &["inplace"]))])
-        .runs(&[Runs::Custom(awk)]),
+        .runs(&[Custom(awk)]),
     program(&["vim", "vi", "nvim", "ex", "gvim", "vimdiff"])
         .valued(EDITOR_VALUED)
-        .arguments(ArgumentUse::Read)
+        .reads_files()
         .files(EDITOR_FILES)
-        .runs(&[Runs::Custom(vim)]),
-    program(&["view"]).arguments(ArgumentUse::Read).runs(&[Runs::Custom(vim)]),
-    program(&["ed", "red"])
-        .valued(EDITOR_VALUED)
-        .arguments(ArgumentUse::Read)
-        .files(EDITOR_FILES)
-        .runs(&[Runs::Custom(ed)]),
-    program(&["nano", "pico", "micro"])
-        .valued(EDITOR_VALUED)
-        .arguments(ArgumentUse::Read)
-        .files(EDITOR_FILES),
+        .runs(&[Custom(vim)]),
+    program(&["view"]).reads_files().runs(&[Custom(vim)]),
+    program(&["ed", "red"]).valued(EDITOR_VALUED).reads_files().files(EDITOR_FILES).runs(&[Custom(ed)]),
+    program(&["nano", "pico", "micro"]).valued(EDITOR_VALUED).reads_files().files(EDITOR_FILES),
     program(&["emacs"])
         .valued(EDITOR_VALUED)
         .files(EDITOR_FILES)
-        .runs(&[Runs::Interprets(&super::interpreters::OTHER)]),
+        .runs(&[Interprets(&super::interpreters::OTHER)]),
     program(&["visudo", "vipw"]).valued(&["-f"]).files(&[writes(Operands)]).asks(&[always("accounts")]),
 ];
 
 const EDITOR_VALUED: &[&str] = &["-c", "--cmd", "-S", "-u"];
 
-const EDITOR_FILES: &[DeclaredFiles] = &[writes(Custom(edited_files))];
+const EDITOR_FILES: &[DeclaredFiles] = &[writes(Computed(edited_files))];
 
 /// The files an editor opens, and those its commands write.
 fn edited_files(call: &Invocation<'_>) -> Vec<Word> {

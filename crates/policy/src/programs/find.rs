@@ -4,26 +4,26 @@ use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["find", "bfs"])
-        .arguments(ArgumentUse::Read)
+        .reads_files()
         .files(&[
-            deletes_tree(Custom(deleted)).when(Arg(&["-delete"])),
+            deletes_tree(Computed(deleted)).when(Arg(&["-delete"])),
             writes(Values(&["-fprint", "-fprint0", "-fprintf", "-fls"])),
         ])
-        .runs(&[Runs::Custom(find)]),
-    program(&["fd", "fdfind"]).arguments(ArgumentUse::Named).runs(&[Runs::Custom(find)]),
+        .runs(&[Custom(find)]),
+    program(&["fd", "fdfind"]).names_files().runs(&[Custom(find)]),
     program(&["xargs"])
         .valued(&[
             "-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "--max-args", "--max-procs", "--delimiter",
             "--arg-file", "--replace", "--max-lines",
         ])
-        .arguments(ArgumentUse::Read)
-        .runs(&[Runs::Custom(xargs)]),
+        .reads_files()
+        .runs(&[Custom(xargs)]),
     program(&["parallel"])
         .valued(&[
             "-j", "--jobs", "-N", "-n", "-I", "-d", "--delimiter", "-a", "--arg-file", "--results",
             "--timeout", "--joblog", "-S", "--sshlogin", "--colsep", "-C",
         ])
-        .runs(&[Runs::Custom(parallel)]),
+        .runs(&[Custom(parallel)]),
 ];
 
 /// The number of items of an input that are followed.
@@ -68,7 +68,7 @@ fn found_path(start: &Word, name: Option<&Word>) -> Word {
         }
         None => pieces.push(WordPiece::Glob("**".to_owned())),
     }
-    concatenated(pieces)
+    Word::from_pieces(pieces)
 }
 
 fn find(call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -142,7 +142,7 @@ fn filled(text: &str, marker: &str, input: &[Word]) -> Word {
         }
         pieces.push(WordPiece::Text(part.to_owned()));
     }
-    concatenated(pieces)
+    Word::from_pieces(pieces)
 }
 
 fn parallel(call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -173,7 +173,7 @@ fn parallel(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         }
         // A command of one word is a whole command line.
         match command {
-            [only] if only.prefix().contains(' ') => found.push(Nested::text(joined(&words))),
+            [only] if only.prefix().contains(' ') => found.push(Nested::text(Word::joined(&words))),
             _ => found.extend(Nested::argv(&words)),
         }
     }

@@ -8,15 +8,15 @@ pub(super) const PROGRAMS: &[Program] = &[
             "-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix",
             "--config-env",
         ])
-        .arguments(ArgumentUse::ReadOutside)
-        .never_runs_words()
+        .reads_outside()
+        .inert()
         .files(&[
             files(PathAccess::Read, Operands).when(Flag(&["--no-index"])),
-            deletes_tree(Custom(absolute_operands)).when(All(&[Verb(&["rm"]), Flag(&["-r"])])),
-            deletes(Custom(absolute_operands)).when(Verb(&["rm"])),
-            writes(Custom(clone_target)).when(Verb(&["clone * *"])),
+            deletes_tree(Computed(absolute_operands)).when(All(&[Verb(&["rm"]), Flag(&["-r"])])),
+            deletes(Computed(absolute_operands)).when(Verb(&["rm"])),
+            writes(Computed(clone_target)).when(Verb(&["clone * *"])),
         ])
-        .runs(&[Runs::Custom(nested), Runs::After("bisect", &[], 1)])
+        .runs(&[Custom(nested), After("bisect", &[], 1)])
         .asks(&[
             on(&["reset"], LOSS, Flag(&["--hard", "--merge", "--keep"])),
             on(
@@ -68,8 +68,11 @@ pub(super) const PROGRAMS: &[Program] = &[
                 "secret-stores",
             ),
         ]),
-    program(&["hg"]).runs(&[Runs::Custom(mercurial)]),
-    program(&["gh", "glab", "hub"]).never_runs_words().asks(HOSTS),
+    program(&["hg"]).runs(&[Custom(|call, found| {
+        let settings = call.values(&["--config"]);
+        found.extend(settings.iter().filter_map(|setting| setting.after('!')).map(Nested::text));
+    })]),
+    program(&["gh", "glab", "hub"]).inert().asks(HOSTS),
 ];
 
 const LOSS: &str = "git-loss";
@@ -182,9 +185,8 @@ const COMMAND_SETTINGS: &[&str] = &[
 
 fn nested(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     for setting in call.values(&["-c", "--config"]) {
-        let (key, _) = setting.prefix().split_once('=').unwrap_or((setting.prefix(), ""));
-        if let Some(value) = setting.after('=') {
-            run_setting(key, &value, found);
+        if let Some((key, value)) = setting.as_assignment() {
+            run_setting(&key, &value, found);
         }
     }
     let behind = call.behind_verb();
@@ -208,7 +210,7 @@ fn nested(call: &Invocation<'_>, found: &mut Vec<Nested>) {
             if let Some(at) = rest.iter().position(|word| word.known() == Some("foreach")) {
                 let words = rest.get(at + 1..).unwrap_or_default();
                 let from = words.iter().position(|word| !word.prefix().starts_with("--")).unwrap_or(0);
-                found.push(Nested::text(joined(words.get(from..).unwrap_or_default())));
+                found.push(Nested::text(Word::joined(words.get(from..).unwrap_or_default())));
             }
         }
         _ => {}
@@ -222,9 +224,4 @@ fn run_setting(key: &str, value: &Word, found: &mut Vec<Nested>) {
     } else if fits_any(key, COMMAND_SETTINGS) {
         found.push(Nested::text(command.unwrap_or_else(|| value.clone())));
     }
-}
-
-fn mercurial(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    let settings = call.values(&["--config"]);
-    found.extend(settings.iter().filter_map(|setting| setting.after('!')).map(Nested::text));
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[Program] =
-    &[program(&["hermes", "hermes-agent"]).arguments(ArgumentUse::Named).never_runs_words().asks(&[
+    &[program(&["hermes", "hermes-agent"]).names_files().inert().asks(&[
         ask("hermes-policy", Arg(&["--yolo", "--dangerously-skip-permissions"])),
         ask(
             "hermes-policy",

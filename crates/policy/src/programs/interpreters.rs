@@ -80,35 +80,32 @@ pub(super) const OTHER: Interpreter = Interpreter {
 };
 
 pub(super) const PROGRAMS: &[Program] = &[
-    program(&["bash", "sh", "zsh", "dash"])
-        .valued(SHELL_VALUED)
-        .arguments(ArgumentUse::Named)
-        .runs(&[Runs::Shell]),
+    program(&["bash", "sh", "zsh", "dash"]).valued(SHELL_VALUED).names_files().runs(&[Shell]),
     program(&[
         "ksh", "ksh93", "mksh", "pdksh", "ash", "fish", "rbash", "csh", "tcsh", "yash", "hush", "nu",
         "xonsh", "elvish", "osh",
     ])
     .valued(SHELL_VALUED)
-    .runs(&[Runs::Shell]),
+    .runs(&[Shell]),
     program(&["python", "python3", "pypy", "pypy3", "ipython", "bpython", "jython", "micropython"])
         .valued(&["-W", "-X", "--check-hash-based-pycs"])
-        .arguments(ArgumentUse::Read)
-        .runs(&[Runs::Interprets(&PYTHON)])
+        .reads_files()
+        .runs(&[Interprets(&PYTHON)])
         .asks(&[judged("inbound-access", serves_owner_files), RESETS_SCHEMA]),
-    program(&["perl"]).arguments(ArgumentUse::Read).files(IN_PLACE).runs(&[Runs::Interprets(&PERL)]),
+    program(&["perl"]).reads_files().files(IN_PLACE).runs(&[Interprets(&PERL)]),
     program(&["ruby", "jruby", "irb"])
         .valued(&["-r", "-I", "-C", "-E"])
-        .arguments(ArgumentUse::Read)
+        .reads_files()
         .files(IN_PLACE)
-        .runs(&[Runs::Interprets(&RUBY)]),
+        .runs(&[Interprets(&RUBY)]),
     program(&["node", "nodejs", "ts-node", "tsx", "qjs"])
         .valued(NODE_VALUED)
-        .arguments(ArgumentUse::Read)
-        .runs(&[Runs::Interprets(&NODE)]),
-    program(&["deno"]).valued(NODE_VALUED).runs(&[Runs::Interprets(&BUN)]),
+        .reads_files()
+        .runs(&[Interprets(&NODE)]),
+    program(&["deno"]).valued(NODE_VALUED).runs(&[Interprets(&BUN)]),
     program(&["php"])
         .valued(&["-d", "-c", "-S", "-t", "-z"])
-        .runs(&[Runs::Interprets(&PHP)])
+        .runs(&[Interprets(&PHP)])
         .asks(&[RESETS_SCHEMA]),
     program(&[
         "lua", "luajit", "rscript", "r", "julia", "elixir", "groovy", "scala", "racket", "octave", "guile",
@@ -116,22 +113,22 @@ pub(super) const PROGRAMS: &[Program] = &[
         "clojure", "clj", "gforth", "iex", "wish", "kotlin", "dotnet-script", "jrunscript",
     ])
     .valued(&["-l", "-i"])
-    .runs(&[Runs::Interprets(&SCRIPTS)]),
+    .runs(&[Interprets(&SCRIPTS)]),
     program(&["powershell.exe"])
         .valued(&["-l", "-i"])
-        .runs(&[Runs::Interprets(&SCRIPTS)])
+        .runs(&[Interprets(&SCRIPTS)])
         .asks(&[always("devices")]),
     program(&["osascript"])
         .valued(&["-l", "-i"])
-        .runs(&[Runs::Interprets(&SCRIPTS)])
-        .asks(&[ask("power", Test(asks_to_shut_down))]),
-    program(&["swift"]).valued(&["-l", "-i"]).runs(&[Runs::Interprets(&OTHER)]),
+        .runs(&[Interprets(&SCRIPTS)])
+        .asks(&[ask("power", Arg(&["*shut down*", "*restart*"]))]),
+    program(&["swift"]).valued(&["-l", "-i"]).runs(&[Interprets(&OTHER)]),
 ];
 
 const SHELL_VALUED: &[&str] = &["-o", "-O", "+o", "+O", "--rcfile", "--init-file", "-C", "--init-command"];
 pub(super) const NODE_VALUED: &[&str] = &["-r", "--require", "--import", "--loader", "-C", "--env-file"];
 
-const IN_PLACE: &[DeclaredFiles] = &[writes(Custom(edited_files)).when(Test(edits_in_place))];
+const IN_PLACE: &[DeclaredFiles] = &[writes(Computed(edited_files)).when(Test(edits_in_place))];
 
 fn edits_in_place(call: &Invocation<'_>) -> bool {
     call.args.iter().map(Word::prefix).any(|option| {
@@ -149,13 +146,6 @@ fn edited_files(call: &Invocation<'_>) -> Vec<Word> {
     let skip = usize::from(!call.has(&["-e", "-E"]));
     let words = operands(call.args, &["-e", "-E", "-I", "-r"]);
     words.into_iter().skip(skip).cloned().collect()
-}
-
-fn asks_to_shut_down(call: &Invocation<'_>) -> bool {
-    call.args.iter().any(|word| {
-        let text = word.outline();
-        text.contains("shut down") || text.contains("restart")
-    })
 }
 
 /// Whether `python -m http.server` shows more than a project.

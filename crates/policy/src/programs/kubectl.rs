@@ -3,38 +3,33 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
-    program(&["kubectl", "oc"])
-        .valued(VALUED)
-        .arguments(ArgumentUse::ReadOutside)
-        .contains()
-        .runs(&[Runs::Custom(nested)])
-        .asks(&[
-            verbs(
-                &[
-                    "delete", "drain", "cordon", "uncordon", "taint", "replace", "patch", "edit", "scale",
-                    "autoscale", "set", "annotate", "label", "evict", "proxy", "debug", "create", "run",
-                    "expose", "certificate", "adm", "rollout restart", "rollout undo", "rollout pause",
-                    "rollout resume", "config set", "config set-cluster", "config set-credentials",
-                    "config delete-context", "config delete-cluster", "config unset", "config delete-user",
-                ],
-                "cluster",
-            ),
-            on(&["cp"], "cluster", Arg(&["*:*"])),
-            on(
-                &["apply"],
-                "cluster",
-                Any(&[
-                    Value(&["-f", "--filename"], &["*://*", "-"]),
-                    Test(applies_unknown_file),
-                    Flag(&["--prune", "--force"]),
-                ]),
-            ),
-            on(&["get"], "cluster", All(&[Test(names_secret), Flag(&["-o", "--output"])])),
-            ask("secret-stores", All(&[Operand(&["secret"]), Flag(&["-o", "--output"])])),
-            on(&["config view"], "secret-stores", Flag(&["--raw"])),
-            verbs(&["create token"], "secret-stores"),
-        ]),
-    program(&["helm"]).valued(VALUED).arguments(ArgumentUse::ReadOutside).asks(&[
+    program(&["kubectl", "oc"]).valued(VALUED).reads_outside().contains().runs(&[Custom(nested)]).asks(&[
+        verbs(
+            &[
+                "delete", "drain", "cordon", "uncordon", "taint", "replace", "patch", "edit", "scale",
+                "autoscale", "set", "annotate", "label", "evict", "proxy", "debug", "create", "run",
+                "expose", "certificate", "adm", "rollout restart", "rollout undo", "rollout pause",
+                "rollout resume", "config set", "config set-cluster", "config set-credentials",
+                "config delete-context", "config delete-cluster", "config unset", "config delete-user",
+            ],
+            "cluster",
+        ),
+        on(&["cp"], "cluster", Arg(&["*:*"])),
+        on(
+            &["apply"],
+            "cluster",
+            Any(&[
+                Value(&["-f", "--filename"], &["*://*", "-"]),
+                Test(|call| call.values(&["-f", "--filename"]).iter().any(Word::has_unknown)),
+                Flag(&["--prune", "--force"]),
+            ]),
+        ),
+        on(&["get"], "cluster", All(&[Test(names_secret), Flag(&["-o", "--output"])])),
+        ask("secret-stores", All(&[Operand(&["secret"]), Flag(&["-o", "--output"])])),
+        on(&["config view"], "secret-stores", Flag(&["--raw"])),
+        verbs(&["create token"], "secret-stores"),
+    ]),
+    program(&["helm"]).valued(VALUED).reads_outside().asks(&[
         verbs(&["uninstall", "delete", "rollback", "upgrade", "install", "push"], "cluster"),
         verbs(&["push"], "publish"),
     ]),
@@ -49,10 +44,6 @@ const VALUED: &[&str] = &[
     "-n", "--namespace", "--context", "--kubeconfig", "-c", "--container", "-s", "--server", "--cluster",
     "--user", "--as", "-l", "--selector", "-f", "--filename", "-o", "--output", "--token",
 ];
-
-fn applies_unknown_file(call: &Invocation<'_>) -> bool {
-    call.values(&["-f", "--filename"]).iter().any(Word::has_unknown)
-}
 
 fn names_secret(call: &Invocation<'_>) -> bool {
     call.words().any(|word| word.split(',').any(|kind| kind.starts_with("secret")))

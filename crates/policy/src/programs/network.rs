@@ -6,25 +6,25 @@ use crate::address::{self, AddressKind};
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["nc", "netcat", "nc.traditional", "ncat"])
         .fetches()
-        .runs(&[Runs::Text(&["-e", "-c", "--exec", "--sh-exec"])])
+        .runs(&[Text(&["-e", "-c", "--exec", "--sh-exec"])])
         .asks(NETCAT),
-    program(&["telnet"]).fetches().asks(&[ask("copy-out", Not(&Test(names_this_machine))), METADATA]),
-    program(&["socat"]).fetches().runs(&[Runs::Escapes(&["EXEC:", "SYSTEM:", "exec:", "system:"])]).asks(&[
-        ask("copy-out", Not(&Test(names_this_machine))),
+    program(&["telnet"]).fetches().asks(&[ask("copy-out", Not(&NAMES_THIS_MACHINE)), METADATA]),
+    program(&["socat"]).fetches().runs(&[Escapes(&["EXEC:", "SYSTEM:", "exec:", "system:"])]).asks(&[
+        ask("copy-out", Not(&NAMES_THIS_MACHINE)),
         ask("inbound-access", Arg(&["*LISTEN*", "EXEC*", "SYSTEM*", "*EXEC:*"])),
         METADATA,
     ]),
     program(&["openssl"])
         .fetches()
         .files(&[writes(Values(&["-out", "-keyout"]))])
-        .asks(&[ask("copy-out", All(&[Verb(&["s_client"]), Piped, Test(reads_unknown_input)])), METADATA]),
+        .asks(&[ask("copy-out", All(&[Verb(&["s_client"]), PipedUnknown])), METADATA]),
     program(&[
         "ngrok", "cloudflared", "bore", "localtunnel", "lt", "frpc", "chisel", "gost", "sshd", "telnetd",
         "x11vnc", "vncserver", "ttyd", "gotty", "tmate", "serveo", "pagekite", "zrok", "inlets", "dropbear",
         "teamviewer", "anydesk", "iodine", "dnscat",
     ])
     .asks(&[always("inbound-access")]),
-    program(&["code"]).arguments(ArgumentUse::Read).asks(&[verbs(&["tunnel"], "inbound-access")]),
+    program(&["code"]).reads_files().asks(&[verbs(&["tunnel"], "inbound-access")]),
     program(&["tailscale"]).asks(&[
         verbs(&["funnel", "serve", "up", "ssh", "file"], "inbound-access"),
         ask("firewall", Operand(&["up", "down", "set", "logout", "serve", "funnel"])),
@@ -32,17 +32,17 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["ping"]).asks(&[STEALS_BY_NAME, METADATA]),
     program(&["dig", "nslookup", "host", "drill", "traceroute"]).fetches().asks(&[STEALS_BY_NAME]),
     program(&["getent"]).asks(&[STEALS_BY_NAME, ask("secret-stores", Operand(&["*shadow*"]))]),
-    program(&["ftp", "lftp"]).fetches().runs(&[Runs::Escapes(&["!"])]).asks(&[always("copy-out")]),
+    program(&["ftp", "lftp"]).fetches().runs(&[Escapes(&["!"])]).asks(&[always("copy-out")]),
     program(&[
         "tftp", "smbclient", "azcopy", "croc", "wormhole", "magic-wormhole", "transfer", "gist",
         "pastebinit", "termbin", "kdeconnect-cli",
     ])
     .asks(&[always("copy-out")]),
     program(&["mail", "mutt", "mailx", "sendmail", "msmtp", "swaks", "ssmtp", "telegram-send", "slack"])
-        .never_runs_words()
+        .inert()
         .asks(&[ask("copy-out", Any(&[Piped, Verb(&["*"])]))]),
-    program(&["logger"]).never_runs_words().asks(&[ask("copy-out", Flag(&["-n", "--server"]))]),
-    program(&["tcpdump"]).runs(&[Runs::Text(&["-z"])]).asks(&[always("scan")]),
+    program(&["logger"]).inert().asks(&[ask("copy-out", Flag(&["-n", "--server"]))]),
+    program(&["tcpdump"]).runs(&[Text(&["-z"])]).asks(&[always("scan")]),
     program(&[
         "nmap", "masscan", "zmap", "hydra", "medusa", "john", "hashcat", "sqlmap", "nikto", "msfconsole",
         "msfvenom", "tshark", "ettercap", "responder", "aircrack-ng", "arpspoof", "bettercap",
@@ -77,12 +77,14 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["wg-quick", "openvpn", "brctl", "iwconfig", "iptables-restore"]).asks(&[always("firewall")]),
 ];
 
+const NAMES_THIS_MACHINE: When = Operand(&["localhost", "127.0.0.1", "::1"]);
+
 const METADATA: Ask = ask("metadata", Test(names_metadata));
 
 const STEALS_BY_NAME: Ask = ask("steal-by-name", Test(looks_up_output));
 
 const NETCAT: &[Ask] = &[
-    ask("copy-out", All(&[Piped, Not(&Flag(&["-z"])), Not(&Test(names_this_machine))])),
+    ask("copy-out", All(&[Piped, Not(&Flag(&["-z"])), Not(&NAMES_THIS_MACHINE)])),
     ask(
         "inbound-access",
         All(&[Flag(&["-l", "--listen", "-e", "-c", "--exec", "--sh-exec"]), Not(&Flag(&["-z"]))]),
@@ -91,7 +93,7 @@ const NETCAT: &[Ask] = &[
 ];
 
 /// The firewall is changed, unless a condition says that it is only shown.
-const fn changes_unless(shows: &'static super::When) -> Ask {
+const fn changes_unless(shows: &'static When) -> Ask {
     ask("firewall", Not(shows))
 }
 
@@ -112,14 +114,6 @@ fn looks_up_output(call: &Invocation<'_>) -> bool {
     call.args
         .iter()
         .any(|word| carries_output(word) || (word.output_of().next().is_some() && word.pieces().len() > 1))
-}
-
-fn reads_unknown_input(call: &Invocation<'_>) -> bool {
-    call.segment.stdin.text.is_none()
-}
-
-fn names_this_machine(call: &Invocation<'_>) -> bool {
-    call.words().any(|word| matches!(word, "localhost" | "127.0.0.1" | "::1"))
 }
 
 fn only_lists_firewall(call: &Invocation<'_>) -> bool {

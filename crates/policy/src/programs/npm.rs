@@ -7,8 +7,8 @@ use super::*;
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["npm"])
         .valued(&["--prefix", "-C", "-w", "--workspace", "--registry", "--tag", "--otp"])
-        .arguments(ArgumentUse::Named)
-        .runs(&[Runs::Text(&["-c", "--call"]), Runs::After("exec", &["-c", "--call", "-p", "--package"], 0)])
+        .names_files()
+        .runs(&[Text(&["-c", "--call"]), After("exec", &["-c", "--call", "-p", "--package"], 0)])
         .asks(&[
             PUBLISHES,
             SETTINGS,
@@ -17,24 +17,31 @@ pub(super) const PROGRAMS: &[Program] = &[
             OPEN_CONNECTION,
             RESETS_SCHEMA,
         ]),
-    program(&["yarn"])
-        .arguments(ArgumentUse::Named)
-        .runs(&[Runs::After("exec", &[], 0), Runs::After("dlx", &["-p"], 0)])
-        .asks(&[PUBLISHES, verbs(&["npm publish"], "publish"), SETTINGS, OPEN_CONNECTION, RESETS_SCHEMA]),
+    program(&["yarn"]).names_files().runs(&[After("exec", &[], 0), After("dlx", &["-p"], 0)]).asks(&[
+        PUBLISHES,
+        verbs(&["npm publish"], "publish"),
+        SETTINGS,
+        OPEN_CONNECTION,
+        RESETS_SCHEMA,
+    ]),
     program(&["pnpm"])
-        .arguments(ArgumentUse::Named)
-        .runs(&[Runs::After("exec", &[], 0), Runs::After("dlx", &[], 0)])
+        .names_files()
+        .runs(&[After("exec", &[], 0), After("dlx", &[], 0)])
         .asks(&[PUBLISHES, SETTINGS, OPEN_CONNECTION, RESETS_SCHEMA]),
     program(&["bun"])
         .valued(NODE_VALUED)
-        .runs(&[Runs::Interprets(&BUN)])
+        .runs(&[Interprets(&BUN)])
         .asks(&[PUBLISHES, OPEN_CONNECTION, RESETS_SCHEMA]),
-    program(&["npx"]).valued(&["-p", "--package"]).runs(&[Runs::Text(&["-c", "--call"]), Runs::Behind(0)]),
-    program(&["bunx", "pnpx"]).valued(&["-p", "--package"]).runs(&[Runs::Behind(0)]),
+    program(&["npx"]).valued(&["-p", "--package"]).runs(&[Text(&["-c", "--call"]), Behind(0)]),
+    program(&["bunx", "pnpx"]).valued(&["-p", "--package"]).runs(&[Behind(0)]),
     program(&["cargo"])
         .valued(&["--config", "-C", "-Z", "--color", "--manifest-path"])
-        .arguments(ArgumentUse::Named)
-        .runs(&[Runs::Custom(cargo_watch)])
+        .names_files()
+        .runs(&[Custom(|call, found| {
+            if call.verb() == "watch" {
+                found.extend(call.values(&["-s", "--shell"]).into_iter().map(Nested::text));
+            }
+        })])
         .asks(&[
             on(&["publish", "yank", "owner", "login"], "publish", Not(&Flag(&["--list", "-l"]))),
             ask(
@@ -43,30 +50,30 @@ pub(super) const PROGRAMS: &[Program] = &[
             ),
             OPEN_CONNECTION,
         ]),
-    program(&["rustup"]).runs(&[Runs::After("run", &[], 1)]),
-    program(&["pip", "pip3"]).arguments(ArgumentUse::Named).asks(&[SETTINGS, OPEN_CONNECTION]),
+    program(&["rustup"]).runs(&[After("run", &[], 1)]),
+    program(&["pip", "pip3"]).names_files().asks(&[SETTINGS, OPEN_CONNECTION]),
     program(&["uv"])
-        .arguments(ArgumentUse::Named)
-        .runs(&[Runs::After(
+        .names_files()
+        .runs(&[After(
             "run",
             &["--with", "-p", "--python", "--extra", "--group", "--directory", "--project"],
             0,
         )])
         .asks(&[verbs(&["publish"], "publish"), OPEN_CONNECTION]),
-    program(&["uvx"]).valued(&["--from", "--with", "-p", "--python"]).runs(&[Runs::Behind(0)]),
+    program(&["uvx"]).valued(&["--from", "--with", "-p", "--python"]).runs(&[Behind(0)]),
     program(&["poetry"])
-        .arguments(ArgumentUse::Named)
-        .runs(&[Runs::After("run", &[], 0)])
+        .names_files()
+        .runs(&[After("run", &[], 0)])
         .asks(&[verbs(&["publish"], "publish"), OPEN_CONNECTION]),
-    program(&["pdm", "hatch"]).runs(&[Runs::After("run", &[], 0)]).asks(&[verbs(&["publish"], "publish")]),
-    program(&["pipenv", "rye"]).runs(&[Runs::After("run", &[], 0)]),
-    program(&["pipx"]).runs(&[Runs::After("run", &["--spec", "--python"], 0)]),
-    program(&["conda"]).runs(&[Runs::After("run", CONDA_VALUED, 0)]).asks(&[SETTINGS, OPEN_CONNECTION]),
-    program(&["mamba", "micromamba"]).runs(&[Runs::After("run", CONDA_VALUED, 0)]),
+    program(&["pdm", "hatch"]).runs(&[After("run", &[], 0)]).asks(&[verbs(&["publish"], "publish")]),
+    program(&["pipenv", "rye"]).runs(&[After("run", &[], 0)]),
+    program(&["pipx"]).runs(&[After("run", &["--spec", "--python"], 0)]),
+    program(&["conda"]).runs(&[After("run", CONDA_VALUED, 0)]).asks(&[SETTINGS, OPEN_CONNECTION]),
+    program(&["mamba", "micromamba"]).runs(&[After("run", CONDA_VALUED, 0)]),
     program(&["gem"]).asks(&[verbs(&["push", "yank", "owner"], "publish"), SETTINGS, OPEN_CONNECTION]),
-    program(&["bundle"]).runs(&[Runs::After("exec", &[], 0)]).asks(&[SETTINGS]),
+    program(&["bundle"]).runs(&[After("exec", &[], 0)]).asks(&[SETTINGS]),
     program(&["composer"]).asks(&[SETTINGS, OPEN_CONNECTION]),
-    program(&["go"]).arguments(ArgumentUse::Named).runs(&[Runs::Compiles]).asks(&[
+    program(&["go"]).names_files().runs(&[Compiles]).asks(&[
         on(
             &["env"],
             "tool-settings",
@@ -125,10 +132,4 @@ fn uses_open_connection(call: &Invocation<'_>) -> bool {
         let address = word.split_once('=').map_or(word, |(_, value)| value);
         word.contains("http://") && !super::network::is_local(address)
     })
-}
-
-fn cargo_watch(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    if call.verb() == "watch" {
-        found.extend(call.values(&["-s", "--shell"]).into_iter().map(Nested::text));
-    }
 }

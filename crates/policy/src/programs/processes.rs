@@ -3,13 +3,13 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[Program] = &[
-    program(&["kill"]).arguments(ArgumentUse::Named).asks(&[
+    program(&["kill"]).names_files().asks(&[
         ask("kill-everything", Test(targets_everything)),
         ask("kill-init", All(&[Test(targets_init), Not(&Test(signals_nothing))])),
         KILLS_HERMES,
         ask("mass-kill", Test(kills_many)),
     ]),
-    program(&["pkill"]).arguments(ArgumentUse::Named).asks(&[
+    program(&["pkill"]).names_files().asks(&[
         KILLS_HERMES,
         ask(
             "mass-kill",
@@ -20,7 +20,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             ]),
         ),
     ]),
-    program(&["pgrep"]).arguments(ArgumentUse::Named),
+    program(&["pgrep"]).names_files(),
     program(&["killall"]).asks(&[
         KILLS_HERMES,
         ask("mass-kill", Any(&[Test(sends_kill), Flag(&["-r", "-u", "--regexp", "--user", "-g"])])),
@@ -35,7 +35,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["fuser"]).asks(&[KILLS_HERMES, ask("mass-kill", Flag(&["-k", "--kill"]))]),
     program(&["ps"]).asks(&[ask("secret-stores", Any(&[Test(shows_variables), Flag(&["-E"])]))]),
     program(&["gdb", "lldb"])
-        .runs(&[Runs::Escapes(&["shell ", "platform shell ", "!"])])
+        .runs(&[Escapes(&["shell ", "platform shell ", "!"])])
         .asks(&[ask("attach", Flag(&["-p", "--pid"]))]),
     program(&["gcore", "reptyr", "dtrace", "bpftrace", "jmap"]).asks(&[always("attach")]),
 ];

@@ -8,7 +8,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         STORE,
         Not(&Any(&[NoOperands, Verb(&["ls", "list", "git", "find", "version", "help"])])),
     )]),
-    program(&["op"]).runs(&[Runs::After("run", &["--env-file"], 0)]).asks(&[ask(
+    program(&["op"]).runs(&[After("run", &["--env-file"], 0)]).asks(&[ask(
         STORE,
         All(&[Verb(&["read", "item", "document", "signin", "inject"]), Not(&Verb(&["* list"]))]),
     )]),
@@ -24,21 +24,17 @@ pub(super) const PROGRAMS: &[Program] = &[
         .files(&[writes(Values(&["-o", "--output"]))])
         .asks(&[ask(STORE, Arg(&["--export-secret*", "--delete*"]))]),
     program(&["keyctl"]).asks(&[verbs(&["read", "print", "pipe"], STORE)]),
-    program(&["ssh-add"]).arguments(ArgumentUse::Named).asks(&[ask(STORE, Test(removes_keys))]),
+    program(&["ssh-add"]).names_files().asks(&[ask(STORE, Arg(&["-D"]))]),
     program(&["ssh-keygen"])
-        .arguments(ArgumentUse::Named)
+        .names_files()
         .files(&[writes(Values(&["-f"])).when(Not(&Flag(&["-l", "-y", "-e", "-B", "-F", "-r", "-R"])))]),
     program(&["doppler"])
-        .runs(&[Runs::After("run", &["-p", "-c", "--project", "--config"], 0)])
+        .runs(&[After("run", &["-p", "-c", "--project", "--config"], 0)])
         .asks(&[verbs(&["secrets"], STORE)]),
     program(&["infisical", "chezmoi"]).asks(&[verbs(&["secrets"], STORE)]),
     program(&["sops", "age", "ansible-vault"])
         .asks(&[ask(STORE, Any(&[Flag(&["-d", "--decrypt"]), Verb(&["decrypt", "view"])]))]),
-    program(&["aws-vault"]).runs(&[Runs::After("exec", &["-d", "--duration"], 1)]),
+    program(&["aws-vault"]).runs(&[After("exec", &["-d", "--duration"], 1)]),
 ];
 
 const STORE: &str = "secret-stores";
-
-fn removes_keys(call: &super::Invocation<'_>) -> bool {
-    call.args.iter().any(|word| word.known() == Some("-D"))
-}

@@ -6,36 +6,34 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["ssh"])
         .fetches()
         .valued(SSH_VALUED)
-        .arguments(ArgumentUse::Read)
+        .reads_files()
         .key_options(&["-i", "-F"])
-        .runs(&[Runs::Custom(remote_command)])
+        .runs(&[Custom(remote_command)])
         .asks(&[
-            ask("copy-out", All(&[Piped, Test(reads_unknown_input), Test(names_host)])),
+            ask("copy-out", All(&[PipedUnknown, Operand(&["*"])])),
             FORWARDS,
             ask("inbound-access", Test(uses_foreign_settings)),
         ]),
     program(&["autossh"])
         .valued(SSH_VALUED)
-        .runs(&[Runs::Custom(remote_command)])
+        .runs(&[Custom(remote_command)])
         .asks(&[FORWARDS, ask("inbound-access", Test(uses_foreign_settings))]),
     program(&["scp"])
         .fetches()
         .valued(COPY_VALUED)
-        .arguments(ArgumentUse::Read)
+        .reads_files()
         .key_options(&["-i", "-F"])
         .files(&[writes(LastOperand)])
-        .runs(&[Runs::Text(&["-S"])])
-        .asks(&[ask("copy-out", Any(&[Test(copies_away), Test(copies_to_unknown)]))]),
-    program(&["rcp"])
-        .valued(COPY_VALUED)
-        .asks(&[ask("copy-out", Any(&[Test(copies_away), Test(copies_to_unknown)]))]),
+        .runs(&[Text(&["-S"])])
+        .asks(&[COPIES_AWAY]),
+    program(&["rcp"]).valued(COPY_VALUED).asks(&[COPIES_AWAY]),
     program(&["sftp"])
         .fetches()
         .valued(COPY_VALUED)
-        .arguments(ArgumentUse::Read)
+        .reads_files()
         .key_options(&["-i", "-F"])
         .files(&[writes(LastOperand)])
-        .runs(&[Runs::Text(&["-S"]), Runs::Escapes(&["!"])])
+        .runs(&[Text(&["-S"]), Escapes(&["!"])])
         .asks(&[always("copy-out")]),
     program(&["rsync"])
         .fetches()
@@ -44,18 +42,18 @@ pub(super) const PROGRAMS: &[Program] = &[
             "--files-from", "--rsync-path", "--bwlimit", "-T", "--partial-dir", "--backup-dir", "--port",
             "--password-file", "--log-file",
         ])
-        .arguments(ArgumentUse::Read)
+        .reads_files()
         .key_options(&["-e", "--rsh"])
         .files(&[
-            deletes_tree(Custom(last_operand))
+            deletes_tree(Computed(|call| call.operands().last().copied().cloned().into_iter().collect()))
                 .when(All(&[Arg(&["--del*"]), Not(&Flag(&["-n", "--dry-run"]))])),
             writes(LastOperand),
         ])
-        .runs(&[Runs::Text(&["-e", "--rsh", "--rsync-path"])])
+        .runs(&[Text(&["-e", "--rsh", "--rsync-path"])])
         .asks(&[ask("copy-out", All(&[Test(copies_away), Not(&Flag(&["-n", "--dry-run"]))]))]),
     program(&["rsh"]).asks(&[always("copy-out")]),
     program(&["ssh-copy-id"]).asks(&[always("inbound-access")]),
-    program(&["mosh"]).runs(&[Runs::Text(&["--ssh", "--server"]), Runs::AfterMark(&["-e"])]),
+    program(&["mosh"]).runs(&[Text(&["--ssh", "--server"]), AfterMark(&["-e"])]),
     program(&[
         "salt", "salt-call", "pssh", "parallel-ssh", "pdsh", "clush", "fab", "mussh", "dsh", "knife",
         "puppet", "bolt",
@@ -70,6 +68,8 @@ const SSH_VALUED: &[&str] = &[
 
 const COPY_VALUED: &[&str] = &["-i", "-P", "-o", "-F", "-c", "-l", "-S", "-J", "-D", "-X"];
 
+const COPIES_AWAY: Ask = ask("copy-out", Any(&[Test(copies_away), Test(copies_to_unknown)]));
+
 const FORWARDS: Ask = ask("inbound-access", Any(&[Test(forwards_ports), Test(listens_everywhere)]));
 
 /// `host:path` and `user@host:path`, but not `./a:b`.
@@ -80,24 +80,12 @@ pub(crate) fn is_remote(text: &str) -> bool {
     }
 }
 
-fn last_operand(call: &Invocation<'_>) -> Vec<Word> {
-    call.operands().last().copied().cloned().into_iter().collect()
-}
-
 fn copies_away(call: &Invocation<'_>) -> bool {
     call.operands().last().is_some_and(|word| is_remote(word.prefix()))
 }
 
 fn copies_to_unknown(call: &Invocation<'_>) -> bool {
     call.operands().last().is_some_and(|word| word.has_unknown() && word.prefix().is_empty())
-}
-
-fn reads_unknown_input(call: &Invocation<'_>) -> bool {
-    call.segment.stdin.text.is_none()
-}
-
-fn names_host(call: &Invocation<'_>) -> bool {
-    call.words().next().is_some()
 }
 
 /// Whether ports of the other side lead here, among the options in front of the host.
@@ -130,7 +118,7 @@ fn remote_command(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     let rest = call.args.get(host + 1..).unwrap_or_default();
     let rest = rest.get(first_operand(rest, SSH_VALUED)..).unwrap_or_default();
     if !rest.is_empty() {
-        found.push(Nested::text(joined(rest)));
+        found.push(Nested::text(Word::joined(rest)));
         // The remote shell splits quoted words again; both readings are judged.
         if rest.len() > 1 {
             found.extend(Nested::argv(rest));

@@ -92,7 +92,10 @@ pub(super) const PROGRAMS: &[Program] = &[
         .asks(&[ask("packages", Not(&Flag(&["-q", "--query", "-V", "--verify", "-K", "--eval", "-E"])))]),
     program(&["pacman", "yay", "paru"]).asks(&[ask(
         "packages",
-        All(&[Flag(&["-S", "-R", "-U", "--sync", "--remove", "--upgrade"]), Not(&Test(searches_packages))]),
+        All(&[
+            Flag(&["-S", "-R", "-U", "--sync", "--remove", "--upgrade"]),
+            Not(&Arg(&["-Ss", "-Si", "-Sg", "-Sl"])),
+        ]),
     )]),
     program(&["update-alternatives"]).asks(&[ask(
         "packages",
@@ -111,7 +114,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["hostname"]).asks(&[ask("firewall", Any(&[Verb(&["*"]), Flag(&["-F", "-b"])]))]),
     program(&["hostnamectl", "localectl", "timedatectl"]).asks(&[verbs(&["set*", "hostname *"], "firewall")]),
     program(&["hwclock"]).asks(&[ask("firewall", Flag(&["-w", "-s", "--set", "--systohc", "--hctosys"]))]),
-    program(&["date"]).arguments(ArgumentUse::Named).asks(&[ask("firewall", Flag(&["-s", "--set"]))]),
+    program(&["date"]).names_files().asks(&[ask("firewall", Flag(&["-s", "--set"]))]),
     program(&["ntpdate"]).asks(&[always("firewall")]),
     // Logs.
     program(&["journalctl"]).asks(&[ask("audit-trail", Arg(&["--vacuum*", "--rotate*", "--flush*"]))]),
@@ -140,8 +143,3 @@ const CHANGES_SERVICES: Ask = ask(
         "kickstart", "submit", "clean", "freeze", "enable-linger",
     ]),
 );
-
-/// `-Ss` searches; `-S` alone installs.
-fn searches_packages(call: &super::Invocation<'_>) -> bool {
-    call.args.iter().any(|word| matches!(word.prefix(), "-Ss" | "-Si" | "-Sg" | "-Sl"))
-}

@@ -9,8 +9,8 @@ pub(super) const PROGRAMS: &[Program] = &[
             "--prompt", "--chdir", "--chroot", "--close-from", "--role", "--type", "--other-user",
             "--command-timeout",
         ])
-        .arguments(ArgumentUse::Read)
-        .runs(&[Runs::Custom(sudo)])
+        .reads_files()
+        .runs(&[Custom(sudo)])
         .directory(&["-D", "--chdir"])
         .asks(&[ELEVATES]),
     program(&["doas"]).valued(&["-u", "-C", "-a"]).runs(BEHIND).asks(&[ELEVATES]),
@@ -26,16 +26,12 @@ pub(super) const PROGRAMS: &[Program] = &[
         .valued(&[
             "-u", "-g", "-G", "-c", "-s", "--user", "--group", "--command", "--shell", "--session-command",
         ])
-        .runs(&[
-            Runs::Text(&["-c", "--command", "--session-command"]),
-            Runs::Behind(0),
-            Runs::Custom(user_shell),
-        ])
+        .runs(&[Text(&["-c", "--command", "--session-command"]), Behind(0), Custom(user_shell)])
         .asks(&[ELEVATES]),
     program(&["su"])
-        .runs(&[Runs::Text(&["-c", "--command", "--session-command"]), Runs::Custom(user_shell)])
+        .runs(&[Text(&["-c", "--command", "--session-command"]), Custom(user_shell)])
         .asks(&[ELEVATES]),
-    program(&["gosu", "su-exec"]).runs(&[Runs::Behind(1)]).asks(&[ELEVATES]),
+    program(&["gosu", "su-exec"]).runs(&[Behind(1)]).asks(&[ELEVATES]),
     program(&["setpriv"])
         .valued(&["--reuid", "--regid", "--groups", "--inh-caps", "--bounding-set", "--securebits"])
         .runs(BEHIND)
@@ -44,33 +40,24 @@ pub(super) const PROGRAMS: &[Program] = &[
         .valued(&["-u", "-U", "-b", "-e", "-d", "-o", "-p", "-f", "-c"])
         .runs(BEHIND)
         .asks(&[ELEVATES]),
-    program(&["sg"]).runs(&[Runs::Text(&["-c"])]).asks(&[ELEVATES]),
-    program(&["machinectl"]).runs(&[Runs::After("shell", &["-M", "--uid", "-E"], 1)]).asks(&[ELEVATES]),
+    program(&["sg"]).runs(&[Text(&["-c"])]).asks(&[ELEVATES]),
+    program(&["machinectl"]).runs(&[After("shell", &["-M", "--uid", "-E"], 1)]).asks(&[ELEVATES]),
     program(&["sudoedit"]).valued(&["-f"]).files(&[writes(Operands)]).asks(&[ELEVATES]),
     program(&["gksudo", "kdesudo", "newgrp"]).asks(&[ELEVATES]),
     program(&["env"])
         .valued(&["-u", "-C", "-a", "-S", "--unset", "--chdir", "--argv0", "--split-string"])
-        .arguments(ArgumentUse::Read)
-        .runs(&[Runs::Custom(env)])
+        .reads_files()
+        .runs(&[Custom(env)])
         .directory(&["-C", "--chdir"])
-        .asks(&[ask("dump-environment", Test(super::builtins::dumps_variables))]),
-    program(&["nohup"]).arguments(ArgumentUse::Read).runs(BEHIND),
+        .asks(&[super::builtins::DUMPS]),
+    program(&["nohup"]).reads_files().runs(BEHIND),
     program(&["nice"]).valued(&["-n", "--adjustment"]).runs(BEHIND),
     program(&["ionice"]).valued(&["-c", "-n", "-p", "-P", "-u", "--class", "--classdata"]).runs(BEHIND),
-    program(&["timeout"])
-        .valued(&["-s", "-k", "--signal", "--kill-after"])
-        .arguments(ArgumentUse::Read)
-        .runs(&[Runs::Behind(1)]),
-    program(&["gtimeout"]).valued(&["-s", "-k", "--signal", "--kill-after"]).runs(&[Runs::Behind(1)]),
-    program(&["time"])
-        .valued(&["-f", "-o", "--format", "--output"])
-        .arguments(ArgumentUse::Read)
-        .runs(BEHIND),
+    program(&["timeout"]).valued(&["-s", "-k", "--signal", "--kill-after"]).reads_files().runs(&[Behind(1)]),
+    program(&["gtimeout"]).valued(&["-s", "-k", "--signal", "--kill-after"]).runs(&[Behind(1)]),
+    program(&["time"]).valued(&["-f", "-o", "--format", "--output"]).reads_files().runs(BEHIND),
     program(&["stdbuf"]).valued(&["-i", "-o", "-e", "--input", "--output", "--error"]).runs(BEHIND),
-    program(&["chroot"])
-        .valued(&["--userspec", "--groups"])
-        .runs(&[Runs::Behind(1)])
-        .asks(&[always("mount")]),
+    program(&["chroot"]).valued(&["--userspec", "--groups"]).runs(&[Behind(1)]).asks(&[always("mount")]),
     program(&["unshare"])
         .valued(&["-R", "-w", "-S", "-G", "--root", "--wd", "--setuid", "--setgid", "--propagation"])
         .runs(BEHIND)
@@ -88,11 +75,11 @@ pub(super) const PROGRAMS: &[Program] = &[
         .runs(BEHIND)
         .asks(&[ask("attach", Flag(&["-p", "--pid"]))]),
     program(&["perf"]).runs(&[
-        Runs::After("stat", &["-e", "-o", "-p", "-r"], 0),
-        Runs::After("record", &["-e", "-o", "-p", "-F", "-c", "-g"], 0),
+        After("stat", &["-e", "-o", "-p", "-r"], 0),
+        After("record", &["-e", "-o", "-p", "-F", "-c", "-g"], 0),
     ]),
-    program(&["taskset", "setarch"]).runs(&[Runs::Behind(1)]),
-    program(&["chrt"]).valued(&["-T", "-P", "-D"]).runs(&[Runs::Behind(1)]),
+    program(&["taskset", "setarch"]).runs(&[Behind(1)]),
+    program(&["chrt"]).valued(&["-T", "-P", "-D"]).runs(&[Behind(1)]),
     program(&["numactl"]).valued(&["-N", "-m", "-C", "-i", "-p"]).runs(BEHIND),
     program(&["caffeinate"]).valued(&["-t", "-w"]).runs(BEHIND),
     program(&["proxychains", "proxychains4"]).valued(&["-f"]).runs(BEHIND),
@@ -116,7 +103,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["ssh-agent"]).valued(&["-a", "-t"]).runs(BEHIND),
     program(&["flock"])
         .valued(&["-w", "-E", "--timeout", "--conflict-exit-code"])
-        .runs(&[Runs::Text(&["-c", "--command"]), Runs::Behind(1)]),
+        .runs(&[Text(&["-c", "--command"]), Behind(1)]),
     program(&["watchexec"])
         .valued(&["-w", "-e", "-f", "-i", "-s", "--watch", "--exts", "--filter", "--ignore", "--signal"])
         .runs(BEHIND),
@@ -129,33 +116,42 @@ pub(super) const PROGRAMS: &[Program] = &[
     program(&["ld-linux*", "ld-musl*", "ld.so"])
         .valued(&["--library-path", "--preload", "--audit", "--argv0", "--inhibit-rpath"])
         .runs(BEHIND),
-    program(&["watch"]).valued(&["-n", "--interval", "-q", "--equexit"]).runs(&[Runs::Line]),
+    program(&["watch"]).valued(&["-n", "--interval", "-q", "--equexit"]).runs(&[Line]),
     program(&["hyperfine"])
         .valued(&[
             "-w", "--warmup", "-r", "--runs", "-p", "--prepare", "-c", "--cleanup", "-S", "--shell", "-n",
             "--export-json", "--export-markdown", "-L", "-P", "-m", "-M", "--setup", "-s",
         ])
-        .runs(&[Runs::Custom(each_operand), Runs::Text(&["-p", "--prepare", "-c", "--cleanup", "--setup"])]),
-    program(&["script"]).runs(&[Runs::Text(&["-c", "--command"])]),
-    program(&["xterm", "konsole"]).runs(&[Runs::Text(&["-e"])]),
-    program(&["gnome-terminal", "alacritty", "kitty", "foot"]).runs(&[Runs::AfterMark(&["-e"])]),
-    program(&["direnv"]).runs(&[Runs::After("exec", &[], 1)]),
-    program(&["mise", "asdf"]).runs(&[Runs::After("exec", &[], 0)]),
-    program(&["nix"]).runs(&[Runs::After("run", &[], 0), Runs::After("shell", &[], 0)]),
-    program(&["nix-shell"]).runs(&[Runs::Text(&["--run", "--command"])]),
-    program(&["fzf"]).runs(&[Runs::Text(&["--preview"])]),
-    program(&["nodemon"]).runs(&[Runs::Text(&["-x", "--exec"])]),
-    program(&["capsh"]).runs(&[Runs::Custom(capsh)]),
-    program(&["cmd"]).runs(&[Runs::Custom(windows_shell)]),
-    program(&["cmd.exe"]).runs(&[Runs::Custom(windows_shell)]).asks(&[always("devices")]),
-    program(&["adb"]).runs(&[Runs::Custom(adb)]),
-    program(&["start-stop-daemon"]).runs(&[Runs::Custom(start_stop_daemon)]),
-    program(&["run-parts"]).runs(&[Runs::Custom(run_parts)]),
-    program(&["tmux"]).valued(&["-L", "-S", "-f"]).runs(&[Runs::Custom(tmux)]).asks(&[ENDS_SESSIONS]),
+        .runs(&[
+            Custom(|call, found| found.extend(call.operands().into_iter().cloned().map(Nested::text))),
+            Text(&["-p", "--prepare", "-c", "--cleanup", "--setup"]),
+        ]),
+    program(&["script"]).runs(&[Text(&["-c", "--command"])]),
+    program(&["xterm", "konsole"]).runs(&[Text(&["-e"])]),
+    program(&["gnome-terminal", "alacritty", "kitty", "foot"]).runs(&[AfterMark(&["-e"])]),
+    program(&["direnv"]).runs(&[After("exec", &[], 1)]),
+    program(&["mise", "asdf"]).runs(&[After("exec", &[], 0)]),
+    program(&["nix"]).runs(&[After("run", &[], 0), After("shell", &[], 0)]),
+    program(&["nix-shell"]).runs(&[Text(&["--run", "--command"])]),
+    program(&["fzf"]).runs(&[Text(&["--preview"])]),
+    program(&["nodemon"]).runs(&[Text(&["-x", "--exec"])]),
+    program(&["capsh"]).runs(&[Custom(capsh)]),
+    program(&["cmd"]).runs(&[Custom(windows_shell)]),
+    program(&["cmd.exe"]).runs(&[Custom(windows_shell)]).asks(&[always("devices")]),
+    program(&["adb"]).runs(&[Custom(|call, found| {
+        if call.verb() == "shell" {
+            found.push(Nested::text(Word::joined(call.behind_verb().args)));
+        }
+    })]),
+    program(&["start-stop-daemon"]).runs(&[Custom(start_stop_daemon)]),
+    program(&["run-parts"]).runs(&[Custom(|call, found| {
+        found.extend(call.args.last().map(|file| Nested::File(Language::Shell, file.clone())));
+    })]),
+    program(&["tmux"]).valued(&["-L", "-S", "-f"]).runs(&[Custom(tmux)]).asks(&[ENDS_SESSIONS]),
     program(&["zellij"]).asks(&[ENDS_SESSIONS]),
 ];
 
-const BEHIND: &[Runs] = &[Runs::Behind(0)];
+const BEHIND: &[Runs] = &[Behind(0)];
 
 const ELEVATES: Ask = ask("elevate", Not(&Test(only_shows_rights)));
 
@@ -179,7 +175,7 @@ fn sudo(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     let from = words.iter().take_while(is_assignment).count();
     match words.get(from..).unwrap_or_default() {
         [] => found.push(Nested::Interactive),
-        command => found.push(Nested::text(joined(command))),
+        command => found.push(Nested::text(Word::joined(command))),
     }
 }
 
@@ -200,12 +196,8 @@ fn env(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         nested_behind(call, 0, found);
     }
     for text in texts {
-        found.push(Nested::text(joined(&[&[text], rest].concat())));
+        found.push(Nested::text(Word::joined(&[&[text], rest].concat())));
     }
-}
-
-fn each_operand(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    found.extend(call.operands().into_iter().cloned().map(Nested::text));
 }
 
 fn capsh(call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -218,13 +210,7 @@ fn capsh(call: &Invocation<'_>, found: &mut Vec<Nested>) {
 fn windows_shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     let is_switch = |word: &Word| word.prefix().eq_ignore_ascii_case("/c");
     if let Some(at) = call.args.iter().position(is_switch) {
-        found.push(Nested::text(joined(call.args.get(at + 1..).unwrap_or_default())));
-    }
-}
-
-fn adb(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    if call.verb() == "shell" {
-        found.push(Nested::text(joined(call.behind_verb().args)));
+        found.push(Nested::text(Word::joined(call.args.get(at + 1..).unwrap_or_default())));
     }
 }
 
@@ -234,10 +220,6 @@ fn start_stop_daemon(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     for program in call.values(&["-x", "--exec", "-a", "--startas"]) {
         found.extend(Nested::argv(&[&[program], rest].concat()));
     }
-}
-
-fn run_parts(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    found.extend(call.args.last().map(|file| Nested::File(Language::Shell, file.clone())));
 }
 
 /// The text of `tmux new`, `tmux send-keys` and the like.
@@ -259,6 +241,6 @@ fn tmux(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         .cloned()
         .collect();
     if !words.is_empty() {
-        found.push(Nested::text(joined(&words)));
+        found.push(Nested::text(Word::joined(&words)));
     }
 }

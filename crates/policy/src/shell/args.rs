@@ -7,37 +7,28 @@ use super::value::Word;
 
 /// The index of the first operand, given the options that take a separate value.
 pub(crate) fn first_operand(args: &[Word], valued: &[&str]) -> usize {
-    let mut index = 0;
-    while let Some(word) = args.get(index) {
-        let text = word.prefix();
-        if text == "--" {
-            return index + 1;
-        }
-        if !text.starts_with('-') || text == "-" {
-            return index;
-        }
-        index += 1 + usize::from(takes_next(text, valued));
-    }
-    args.len()
+    operand_indexes(args, valued).next().unwrap_or(args.len())
 }
 
 /// All operands, options and their values left out.
 pub(crate) fn operands<'a>(args: &'a [Word], valued: &[&str]) -> Vec<&'a Word> {
-    let mut found = Vec::new();
-    let mut index = 0;
-    let mut only_operands = false;
-    while let Some(word) = args.get(index) {
+    operand_indexes(args, valued).filter_map(|index| args.get(index)).collect()
+}
+
+fn operand_indexes(args: &[Word], valued: &[&str]) -> impl Iterator<Item = usize> {
+    let (mut skip_next, mut only_operands) = (false, false);
+    args.iter().enumerate().filter_map(move |(index, word)| {
         let text = word.prefix();
-        index += 1;
-        if only_operands || !text.starts_with('-') || text == "-" {
-            found.push(word);
-        } else if text == "--" {
-            only_operands = true;
-        } else {
-            index += usize::from(takes_next(text, valued));
+        if std::mem::take(&mut skip_next) {
+            return None;
         }
-    }
-    found
+        if only_operands || !text.starts_with('-') || text == "-" {
+            return Some(index);
+        }
+        only_operands = text == "--";
+        skip_next = !only_operands && takes_next(text, valued);
+        None
+    })
 }
 
 /// Whether an option word takes the next word as its value.
@@ -110,21 +101,4 @@ fn ends_cluster(word: &Word, option: &str) -> bool {
     word.known().and_then(|text| text.strip_prefix('-')).is_some_and(|flags| {
         flags.len() > 1 && flags.ends_with(flag) && flags.chars().all(|char| char.is_ascii_alphabetic())
     })
-}
-
-/// Words joined by blanks into one text.
-pub(crate) fn joined(words: &[Word]) -> Word {
-    let mut pieces = Vec::new();
-    for (index, word) in words.iter().enumerate() {
-        if index > 0 {
-            pieces.push(super::value::WordPiece::Text(" ".to_owned()));
-        }
-        pieces.extend(word.pieces().iter().cloned());
-    }
-    concatenated(pieces)
-}
-
-/// A word made of these pieces.
-pub(crate) fn concatenated(pieces: Vec<super::value::WordPiece>) -> Word {
-    Word::from_pieces(super::walk::joined(pieces))
 }

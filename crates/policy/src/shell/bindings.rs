@@ -3,8 +3,8 @@
 use super::Segment;
 use super::output;
 use super::syntax::RedirectOperator;
-use super::value::{PipeData, Unknown, Word, WordPiece};
-use super::walk::{Walker, joined};
+use super::value::{PipeData, Unknown, Word};
+use super::walk::Walker;
 
 impl Walker<'_> {
     pub(super) fn change_directory(&mut self, target: &Word) {
@@ -16,7 +16,7 @@ impl Walker<'_> {
     fn set_directory(&mut self, directory: Option<String>) {
         for (name, path) in [("OLDPWD", &self.env.cwd.clone()), ("PWD", &directory)] {
             match path {
-                Some(path) => self.env.set(name, vec![WordPiece::Text(path.clone())], true),
+                Some(path) => self.env.set(name, Word::literal(path), true),
                 None => self.env.forget(name),
             }
         }
@@ -49,20 +49,11 @@ impl Walker<'_> {
                 }
             }
             "alias" => {
-                for word in &segment.args {
-                    if let (Some((name, _)), Some(text)) = (word.prefix().split_once('='), word.after('=')) {
-                        self.env.aliases.insert(name.to_owned(), text);
-                    }
-                }
+                self.env.aliases.extend(segment.args.iter().filter_map(Word::as_assignment));
             }
             "export" | "declare" | "local" | "readonly" | "typeset" => {
-                for word in &segment.args {
-                    if let Some((name, _)) = word.prefix().split_once('=')
-                        && let Some(value) = word.after('=')
-                    {
-                        let value = self.tilde_in_value(&value);
-                        self.env.set(name, joined(value.pieces().to_vec()), self.conditional == 0);
-                    }
+                for (name, value) in segment.args.iter().filter_map(Word::as_assignment) {
+                    self.env.set(&name, self.tilde_in_value(&value), self.conditional == 0);
                 }
             }
             "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "select" => {
@@ -80,7 +71,7 @@ impl Walker<'_> {
                 {
                     let value = output::printed(segment.args.get(2..).unwrap_or_default());
                     match value {
-                        Some(value) => self.env.set(name, value.pieces().to_vec(), self.conditional == 0),
+                        Some(value) => self.env.set(name, value, self.conditional == 0),
                         None => self.env.forget(name),
                     }
                 }
@@ -107,11 +98,7 @@ impl Walker<'_> {
 
     pub(super) fn tilde_in_value(&self, value: &Word) -> Word {
         match value.strip_prefix("~/") {
-            Some(rest) => {
-                let mut pieces = vec![WordPiece::Text(format!("{}/", self.around.home))];
-                pieces.extend(rest.pieces().iter().cloned());
-                Word::from_pieces(joined(pieces))
-            }
+            Some(rest) => Word::literal(format!("{}/", self.around.home)).followed_by(&rest),
             None => value.clone(),
         }
     }
@@ -122,10 +109,8 @@ impl Walker<'_> {
             .redirects
             .iter()
             .filter(|redirect| {
-                matches!(
-                    redirect.operator,
-                    RedirectOperator::Write | RedirectOperator::Append | RedirectOperator::Both
-                ) && redirect.descriptor.as_deref().is_none_or(|descriptor| descriptor == "1")
+                redirect.operator.is_output()
+                    && redirect.descriptor.as_deref().is_none_or(|descriptor| descriptor == "1")
             })
             .map(|redirect| (redirect.target.clone(), redirect.operator == RedirectOperator::Append))
             .collect();
@@ -140,11 +125,7 @@ impl Walker<'_> {
                 continue;
             }
             let text = match (append, self.env.files.get(&path).cloned()) {
-                (true, Some(Some(before))) => stream.text.as_ref().map(|text| {
-                    let mut pieces = before.pieces().to_vec();
-                    pieces.extend(text.pieces().iter().cloned());
-                    Word::from_pieces(joined(pieces))
-                }),
+                (true, Some(Some(before))) => stream.text.as_ref().map(|text| before.followed_by(text)),
                 (true, Some(None)) => None,
                 _ => stream.text.clone(),
             };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::Surroundings;
-use super::syntax::Node;
+use super::syntax::SyntaxNode;
 use super::value::{Unknown, Word, WordPiece};
 use crate::paths;
 
@@ -15,8 +15,8 @@ const MAX_PIECES: usize = 16;
 
 #[derive(Debug, Clone)]
 pub(super) struct ShellEnv {
-    variables: HashMap<String, Vec<WordPiece>>,
-    pub(super) functions: HashMap<String, Rc<Node>>,
+    variables: HashMap<String, Word>,
+    pub(super) functions: HashMap<String, Rc<SyntaxNode>>,
     pub(super) aliases: HashMap<String, Word>,
     /// `None` if unknown.
     pub(super) cwd: Option<String>,
@@ -27,7 +27,6 @@ pub(super) struct ShellEnv {
 
 impl ShellEnv {
     pub(super) fn new(around: &Surroundings<'_>) -> Self {
-        let text = |text: &str| vec![WordPiece::Text(text.to_owned())];
         let variables = [
             ("HOME", around.home),
             ("HERMES_HOME", around.hermes_home),
@@ -35,7 +34,7 @@ impl ShellEnv {
             ("PWD", around.cwd),
         ]
         .into_iter()
-        .map(|(name, value)| (name.to_owned(), text(value)))
+        .map(|(name, value)| (name.to_owned(), Word::literal(value)))
         .collect();
         Self {
             variables,
@@ -59,42 +58,30 @@ impl ShellEnv {
         self.files = files;
     }
 
-    pub(super) fn value(&self, name: &str) -> Option<Vec<WordPiece>> {
+    pub(super) fn value(&self, name: &str) -> Option<Word> {
         if let Ok(index) = name.parse::<usize>() {
-            let word = self.positional.as_ref()?.get(index.checked_sub(1)?)?;
-            return Some(word.pieces().to_vec());
+            return self.positional.as_ref()?.get(index.checked_sub(1)?).cloned();
         }
-        if matches!(name, "@" | "*") {
-            let words = self.positional.as_ref()?;
-            let mut pieces = Vec::new();
-            for (index, word) in words.iter().enumerate() {
-                if index > 0 {
-                    pieces.push(WordPiece::Text(" ".to_owned()));
-                }
-                pieces.extend(word.pieces().iter().cloned());
-            }
-            return Some(pieces);
+        match name {
+            "@" | "*" => self.positional.as_deref().map(Word::joined),
+            _ => self.variables.get(name).cloned(),
         }
-        self.variables.get(name).cloned()
     }
 
-    pub(super) fn set(&mut self, name: &str, value: Vec<WordPiece>, certain: bool) {
-        let length: usize =
-            value.iter().map(|piece| if let WordPiece::Text(text) = piece { text.len() } else { 1 }).sum();
-        let unclear = length > MAX_VALUE_BYTES
-            || value.len() > MAX_PIECES
+    pub(super) fn set(&mut self, name: &str, value: Word, certain: bool) {
+        let unclear = value.outline().len() > MAX_VALUE_BYTES
+            || value.pieces().len() > MAX_PIECES
             || (!certain && self.variables.get(name).is_some_and(|before| *before != value));
-        let value =
-            if unclear { vec![WordPiece::Unknown(Unknown::Variable(name.to_owned()))] } else { value };
+        let value = if unclear { Word::unknown(Unknown::Variable(name.to_owned())) } else { value };
         self.variables.insert(name.to_owned(), value);
     }
 
     pub(super) fn forget(&mut self, name: &str) {
-        self.variables.insert(name.to_owned(), vec![WordPiece::Unknown(Unknown::Variable(name.to_owned()))]);
+        self.set(name, Word::unknown(Unknown::Variable(name.to_owned())), true);
     }
 
     pub(super) fn separators(&self) -> Vec<char> {
-        match self.variables.get("IFS").map(Vec::as_slice) {
+        match self.variables.get("IFS").map(Word::pieces) {
             Some([WordPiece::Text(text)]) => text.chars().collect(),
             Some([]) => Vec::new(),
             _ => vec![' ', '\t', '\n'],

@@ -59,11 +59,9 @@ impl Walker<'_> {
         }
         for atom in atoms {
             match atom {
-                BraceAtom::Live(char) | BraceAtom::Plain(char) => push_char(&mut pieces, *char),
+                BraceAtom::Live(char) | BraceAtom::Plain(char) => push_text(&mut pieces, &char.to_string()),
                 BraceAtom::Text(text) => push_text(&mut pieces, text),
-                BraceAtom::Quoted(inner) | BraceAtom::Bare(inner) => {
-                    inner.iter().for_each(|piece| push(&mut pieces, piece))
-                }
+                BraceAtom::Quoted(inner) | BraceAtom::Bare(inner) => pieces.extend(inner.iter().cloned()),
             }
         }
         Word::from_pieces(pieces)
@@ -122,14 +120,15 @@ impl Walker<'_> {
         self.atoms(&parameter.index);
         let argument = self.expand_whole(&syntax::RawWord { parts: parameter.argument.clone() });
         let value = self.env.value(&parameter.name);
-        self.charge(value.as_ref().map_or(1, Vec::len));
-        match parameter.form {
+        self.charge(value.as_ref().map_or(1, |value| value.pieces().len()));
+        let value = match parameter.form {
             ParameterForm::Plain => value,
-            ParameterForm::Default => Some(value.unwrap_or_else(|| argument.pieces().to_vec())),
-            ParameterForm::Alternative => Some(argument.pieces().to_vec()),
+            ParameterForm::Default => Some(value.unwrap_or(argument)),
+            ParameterForm::Alternative => Some(argument),
             ParameterForm::Computed => None,
-        }
-        .unwrap_or_else(|| vec![WordPiece::Unknown(Unknown::Variable(parameter.name.clone()))])
+        };
+        let unknown = || Word::unknown(Unknown::Variable(parameter.name.clone()));
+        value.unwrap_or_else(unknown).pieces().to_vec()
     }
 
     /// Expands a tilde prefix and returns the atoms after it.
@@ -150,7 +149,7 @@ impl Walker<'_> {
             return None;
         }
         let pieces = match name.as_str() {
-            "" => self.env.value("HOME")?,
+            "" => self.env.value("HOME")?.pieces().to_vec(),
             "+" => match &self.env.cwd {
                 Some(cwd) => vec![WordPiece::Text(cwd.clone())],
                 None => vec![WordPiece::Unknown(Unknown::Variable("PWD".to_owned()))],
@@ -181,7 +180,7 @@ impl Walker<'_> {
         while let Some(atom) = atoms.get(index) {
             index += 1;
             match atom {
-                BraceAtom::Live(char @ ('*' | '?')) => push(&mut pieces, &WordPiece::Glob(char.to_string())),
+                BraceAtom::Live(char @ ('*' | '?')) => pieces.push(WordPiece::Glob(char.to_string())),
                 // `!(a|b)` and similar patterns may match anything.
                 BraceAtom::Live('(') => {
                     if let Some(WordPiece::Text(text) | WordPiece::Glob(text)) = pieces.last_mut() {
@@ -191,7 +190,7 @@ impl Walker<'_> {
                     {
                         pieces.pop();
                     }
-                    push(&mut pieces, &WordPiece::Glob("*".to_owned()));
+                    pieces.push(WordPiece::Glob("*".to_owned()));
                     let rest = atoms.get(index..).unwrap_or_default();
                     let length = rest
                         .iter()
@@ -201,25 +200,25 @@ impl Walker<'_> {
                 }
                 BraceAtom::Live('[') => match class_at(atoms, index) {
                     Some((class, end)) => {
-                        push(&mut pieces, &WordPiece::Glob(class));
+                        pieces.push(WordPiece::Glob(class));
                         index = end;
                     }
-                    None => push_char(&mut pieces, '['),
+                    None => push_text(&mut pieces, "["),
                 },
-                BraceAtom::Live(char) | BraceAtom::Plain(char) => push_char(&mut pieces, *char),
+                BraceAtom::Live(char) | BraceAtom::Plain(char) => push_text(&mut pieces, &char.to_string()),
                 BraceAtom::Text(text) => {
                     push_text(&mut pieces, text);
                     real = true;
                 }
                 BraceAtom::Quoted(inner) => {
-                    inner.iter().for_each(|piece| push(&mut pieces, piece));
+                    pieces.extend(inner.iter().cloned());
                     real = true;
                 }
                 BraceAtom::Bare(inner) => {
                     for piece in inner {
                         let WordPiece::Text(text) = piece else {
                             splits |= matches!(piece, WordPiece::Unknown(_));
-                            push(&mut pieces, piece);
+                            pieces.push(piece.clone());
                             continue;
                         };
                         let mut fields = text.split(|char: char| separators.contains(&char));
@@ -270,34 +269,15 @@ fn push_live(pieces: &mut Vec<WordPiece>, text: &str) {
     }
     for char in text.chars() {
         match char {
-            '*' | '?' => push(pieces, &WordPiece::Glob(char.to_string())),
-            other => push_char(pieces, other),
+            '*' | '?' => pieces.push(WordPiece::Glob(char.to_string())),
+            other => push_text(pieces, &other.to_string()),
         }
     }
 }
 
-fn push(pieces: &mut Vec<WordPiece>, piece: &WordPiece) {
-    match (pieces.last_mut(), piece) {
-        (_, WordPiece::Text(text)) => push_text(pieces, text),
-        (Some(WordPiece::Glob(last)), WordPiece::Glob(pattern)) => last.push_str(pattern),
-        _ => pieces.push(piece.clone()),
-    }
-}
-
 fn push_text(pieces: &mut Vec<WordPiece>, text: &str) {
-    if text.is_empty() {
-        return;
-    }
-    match pieces.last_mut() {
-        Some(WordPiece::Text(last)) => last.push_str(text),
-        _ => pieces.push(WordPiece::Text(text.to_owned())),
-    }
-}
-
-fn push_char(pieces: &mut Vec<WordPiece>, char: char) {
-    match pieces.last_mut() {
-        Some(WordPiece::Text(last)) => last.push(char),
-        _ => pieces.push(WordPiece::Text(char.to_string())),
+    if !text.is_empty() {
+        pieces.push(WordPiece::Text(text.to_owned()));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The declarations in [`crate::programs`] say how a program runs others; this module reads them.
 
-use super::args::{first_operand, joined, operands, values};
+use super::args::{first_operand, operands, values};
 use super::value::Word;
 use super::{Segment, catch_all};
 use crate::programs::{self, Interpreter, Invocation, Language, Program, Runs};
@@ -66,7 +66,7 @@ pub(super) fn nested_commands(segment: &Segment) -> Vec<Nested> {
 /// Whether the words of a program may be a command without the program being known for it.
 fn may_run_words(program: &Program) -> bool {
     let interprets = |runs: &Runs| matches!(runs, Runs::Shell | Runs::Interprets(_));
-    !program.never_runs_words && !program.runs.iter().any(interprets)
+    !program.inert && !program.runs.iter().any(interprets)
 }
 
 fn run(runs: &Runs, call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -89,7 +89,7 @@ fn run(runs: &Runs, call: &Invocation<'_>, found: &mut Vec<Nested>) {
         }
         Runs::Line => {
             let start = first_operand(call.args, call.valued());
-            found.push(Nested::text(joined(call.args.get(start..).unwrap_or_default())));
+            found.push(Nested::text(Word::joined(call.args.get(start..).unwrap_or_default())));
         }
         Runs::Text(options) => found.extend(call.values(options).into_iter().map(Nested::text)),
         Runs::Escapes(marks) => {
@@ -126,9 +126,9 @@ pub(crate) fn nested_behind(call: &Invocation<'_>, skip: usize, found: &mut Vec<
     }
     let mut assignments = Vec::new();
     while let Some((word, tail)) = rest.split_first()
-        && let Some((name, _)) = word.prefix().split_once('=')
+        && let Some(assignment) = word.as_assignment()
     {
-        assignments.push((name.to_owned(), word.after('=').unwrap_or_default()));
+        assignments.push(assignment);
         rest = tail;
     }
     let is_option = |word: &Word| word.prefix().starts_with('-');
@@ -167,7 +167,7 @@ pub(crate) fn nested_variable(name: &str, value: &Word, found: &mut Vec<Nested>)
     } else if matches!(name, "PS1" | "PS2" | "PS4") && value.outline().contains(['`', '(']) {
         // A prompt is no command, but the shell runs the substitutions in it.
         let words = [Word::literal("cat <<PROMPT_END\n"), value.clone(), Word::literal("\nPROMPT_END\n")];
-        found.push(Nested::text(joined(&words)));
+        found.push(Nested::text(Word::joined(&words)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The output of simple commands and the files they create, as far as their words show it.
 
 use super::Segment;
-use super::args::{has, joined};
+use super::args::has;
 use super::value::{PipeData, Word, WordPiece};
 use crate::file_effects::written_words;
 use crate::programs::Invocation;
@@ -34,13 +34,10 @@ pub(super) fn standard_output(segment: &Segment) -> PipeData {
             let named =
                 args.iter().take_while(|word| segment.name == "ls" || !word.prefix().starts_with('-'));
             let named: Vec<Word> = named.filter(|word| !word.prefix().starts_with('-')).cloned().collect();
-            let mut pieces = joined(&named).pieces().to_vec();
+            let mut pieces = Word::joined(&named).pieces().to_vec();
             pieces.push(WordPiece::Text(" ".to_owned()));
             pieces.push(WordPiece::Unknown(super::value::Unknown::Output(vec![segment.name.clone()])));
-            return PipeData {
-                text: Some(Word::from_pieces(super::walk::joined(pieces))),
-                programs: vec![segment.name.clone()],
-            };
+            return PipeData { text: Some(Word::from_pieces(pieces)), programs: vec![segment.name.clone()] };
         }
         "pwd" => segment.cwd.clone().map(Word::literal),
         "which" | "realpath" => {
@@ -87,7 +84,7 @@ fn echoed(args: &[Word]) -> Word {
         })
         .count();
     let decode = has(args.get(..flags).unwrap_or_default(), &["-e"]);
-    let words = joined(args.get(flags..).unwrap_or_default());
+    let words = Word::joined(args.get(flags..).unwrap_or_default());
     let mut pieces: Vec<WordPiece> = words
         .pieces()
         .iter()
@@ -97,7 +94,7 @@ fn echoed(args: &[Word]) -> Word {
         })
         .collect();
     pieces.push(WordPiece::Text("\n".to_owned()));
-    Word::from_pieces(super::walk::joined(pieces))
+    Word::from_pieces(pieces)
 }
 
 /// The output of `printf` for these words, when the format is plain enough.
@@ -132,7 +129,7 @@ pub(super) fn printed(args: &[Word]) -> Option<Word> {
             }
         }
         if !used || rest.len() == 0 {
-            return Some(Word::from_pieces(super::walk::joined(pieces)));
+            return Some(Word::from_pieces(pieces));
         }
         if round == 63 {
             return None;

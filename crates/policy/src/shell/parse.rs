@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use super::budget::{Budget, MAX_DEPTH, ParseError};
 use super::syntax::{
-    Assign, AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, Node, RawRedirect, RawWord,
-    RedirectOperator, RedirectTarget, Simple, WordPart,
+    Assign, AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, RawRedirect, RawWord,
+    RedirectOperator, RedirectTarget, Simple, SyntaxNode, WordPart,
 };
 
 /// Words that end a list in command position.
@@ -166,7 +166,7 @@ impl<'b> Parser<'b> {
         }
     }
 
-    fn pipeline(&mut self) -> Result<Vec<Node>, ParseError> {
+    fn pipeline(&mut self) -> Result<Vec<SyntaxNode>, ParseError> {
         loop {
             self.blanks();
             match self.bare_word() {
@@ -213,7 +213,7 @@ impl<'b> Parser<'b> {
         }
     }
 
-    pub(super) fn command(&mut self) -> Result<Node, ParseError> {
+    pub(super) fn command(&mut self) -> Result<SyntaxNode, ParseError> {
         self.budget.spend(4)?;
         self.nested(|parser| {
             let start = parser.at;
@@ -228,7 +228,7 @@ impl<'b> Parser<'b> {
                     command
                 }
             };
-            Ok(Node { command, redirects, text: Rc::clone(&parser.text), span: start..parser.at })
+            Ok(SyntaxNode { command, redirects, text: Rc::clone(&parser.text), span: start..parser.at })
         })
     }
 

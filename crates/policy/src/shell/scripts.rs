@@ -53,7 +53,7 @@ impl Walker<'_> {
             self.calls.push(segment.name.clone());
             let mut words = vec![text];
             words.extend(segment.args.iter().cloned());
-            self.run_text(&super::args::joined(&words), source);
+            self.run_text(&Word::joined(&words), source);
             self.calls.pop();
         }
         self.apply_bindings(&segment);

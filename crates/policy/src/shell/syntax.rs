@@ -14,7 +14,7 @@ pub(super) struct List(pub(super) Vec<ListItem>);
 /// One pipeline of a list.
 #[derive(Debug)]
 pub(super) struct ListItem {
-    pub(super) pipeline: Vec<Node>,
+    pub(super) pipeline: Vec<SyntaxNode>,
     /// Ended by a single `&`.
     pub(super) background: bool,
     /// Follows `&&` or `||`, so it may not run at all.
@@ -23,7 +23,7 @@ pub(super) struct ListItem {
 
 /// A command of a pipeline with its position in the source text.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct SyntaxNode {
     pub(super) command: CommandNode,
     pub(super) redirects: Vec<RawRedirect>,
     pub(super) text: Rc<str>,
@@ -34,7 +34,7 @@ pub(super) struct Node {
 pub(super) enum CommandNode {
     Simple(Simple),
     Compound(Compound),
-    Function { name: String, body: Rc<Node> },
+    Function { name: String, body: Rc<SyntaxNode> },
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +116,11 @@ pub enum RedirectOperator {
 }
 
 impl RedirectOperator {
+    /// Whether it writes output to a file.
+    pub(crate) fn is_output(self) -> bool {
+        matches!(self, Self::Write | Self::Append | Self::Both)
+    }
+
     pub(crate) fn sign(self) -> &'static str {
         match self {
             Self::Read => "<",
@@ -134,6 +139,16 @@ impl RedirectOperator {
 #[derive(Debug, Default, Clone)]
 pub(super) struct RawWord {
     pub(super) parts: Vec<WordPart>,
+}
+
+impl RawWord {
+    /// The text, if it is literal and in one part.
+    pub(super) fn literal(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [WordPart::Text(text) | WordPart::Quoted(text)] => Some(text),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

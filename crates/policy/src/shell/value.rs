@@ -1,5 +1,7 @@
 //! Expanded words, as far as they are known without running anything.
 
+use std::borrow::Cow;
+
 use super::syntax::RedirectOperator;
 
 /// A word of a command after expansion.
@@ -37,8 +39,31 @@ pub enum Unknown {
 pub(crate) const UNKNOWN_CHAR: char = '\u{0}';
 
 impl Word {
-    pub(crate) fn from_pieces(pieces: Vec<WordPiece>) -> Self {
-        Self { pieces, splits: false }
+    /// A word of these pieces, with adjacent texts as one.
+    pub(crate) fn from_pieces(pieces: impl IntoIterator<Item = WordPiece>) -> Self {
+        let mut joined: Vec<WordPiece> = Vec::new();
+        for piece in pieces {
+            match (joined.last_mut(), piece) {
+                (Some(WordPiece::Text(last)), WordPiece::Text(text))
+                | (Some(WordPiece::Glob(last)), WordPiece::Glob(text)) => last.push_str(&text),
+                (_, piece) => joined.push(piece),
+            }
+        }
+        Self { pieces: joined, splits: false }
+    }
+
+    /// These words with blanks between them.
+    pub(crate) fn joined(words: &[Self]) -> Self {
+        let blank = WordPiece::Text(" ".to_owned());
+        let blanks = words.iter().enumerate().flat_map(|(index, word)| {
+            (index > 0).then(|| blank.clone()).into_iter().chain(word.pieces.iter().cloned())
+        });
+        Self::from_pieces(blanks)
+    }
+
+    /// This word and another directly behind it.
+    pub(crate) fn followed_by(&self, other: &Self) -> Self {
+        Self::from_pieces(self.pieces.iter().chain(&other.pieces).cloned())
     }
 
     pub(crate) fn splitting(mut self, splits: bool) -> Self {
@@ -104,41 +129,27 @@ impl Word {
         })
     }
 
+    fn render(&self, show_unknown: impl Fn(&Unknown) -> String) -> String {
+        let pieces = self.pieces.iter().map(|piece| match piece {
+            WordPiece::Text(text) | WordPiece::Glob(text) => Cow::Borrowed(text.as_str()),
+            WordPiece::Unknown(unknown) => Cow::Owned(show_unknown(unknown)),
+        });
+        pieces.collect()
+    }
+
     /// The text with patterns as they are and each unknown part as [`UNKNOWN_CHAR`].
     pub(crate) fn outline(&self) -> String {
-        let mut text = String::new();
-        for piece in &self.pieces {
-            match piece {
-                WordPiece::Text(known) => text.push_str(known),
-                WordPiece::Glob(pattern) => text.push_str(pattern),
-                WordPiece::Unknown(_) => text.push(UNKNOWN_CHAR),
-            }
-        }
-        text
+        self.render(|_| UNKNOWN_CHAR.to_string())
     }
 
     /// The word in readable form, with unknown parts by their origin.
     pub fn show(&self) -> String {
-        let mut text = String::new();
-        for piece in &self.pieces {
-            match piece {
-                WordPiece::Text(known) => text.push_str(known),
-                WordPiece::Glob(pattern) => text.push_str(pattern),
-                WordPiece::Unknown(Unknown::Variable(name)) => {
-                    text.push_str("${");
-                    text.push_str(name);
-                    text.push('}');
-                }
-                WordPiece::Unknown(Unknown::Output(programs)) => {
-                    text.push_str("$(");
-                    text.push_str(&programs.join(" | "));
-                    text.push(')');
-                }
-                WordPiece::Unknown(Unknown::Input) => text.push_str("<input>"),
-                WordPiece::Unknown(Unknown::Number) => text.push_str("<number>"),
-            }
-        }
-        text
+        self.render(|unknown| match unknown {
+            Unknown::Variable(name) => format!("${{{name}}}"),
+            Unknown::Output(programs) => format!("$({})", programs.join(" | ")),
+            Unknown::Input => "<input>".to_owned(),
+            Unknown::Number => "<number>".to_owned(),
+        })
     }
 
     /// The word without a known prefix.

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS, ParseError};
 use super::env::ShellEnv;
 use super::syntax::{
-    self, AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, Node, RedirectOperator,
-    RedirectTarget,
+    AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, RawWord, RedirectOperator,
+    RedirectTarget, Simple, SyntaxNode,
 };
 use super::value::{PipeData, Redirect, Unknown, Word, WordPiece};
 use super::{Doubt, DoubtKind, Script, Segment, Surroundings, parse};
@@ -114,13 +114,7 @@ impl<'a> Walker<'a> {
             streams.push(self.item(item));
         }
         self.depth -= 1;
-        if streams.len() == 1 {
-            return streams.remove(0);
-        }
-        let mut programs: Vec<String> = streams.into_iter().flat_map(|stream| stream.programs).collect();
-        programs.dedup();
-        programs.truncate(16);
-        PipeData { text: None, programs }
+        merge(streams)
     }
 
     fn item(&mut self, item: &ListItem) -> PipeData {
@@ -131,10 +125,7 @@ impl<'a> Walker<'a> {
         } else {
             let mut stream = self.stdin.clone();
             for node in &item.pipeline {
-                self.charge(self.env.size());
-                let saved = self.env.clone();
-                stream = self.node(node, stream);
-                self.env.leave_for(saved);
+                stream = self.in_subshell(|walk| walk.node(node, stream));
             }
             stream
         };
@@ -142,13 +133,18 @@ impl<'a> Walker<'a> {
         stream
     }
 
-    /// Walks a list that runs in a subshell.
-    pub(super) fn sublist(&mut self, list: &List) -> PipeData {
+    /// Runs `follow` in a subshell: only the files it writes stay.
+    fn in_subshell<T>(&mut self, follow: impl FnOnce(&mut Self) -> T) -> T {
         self.charge(self.env.size());
         let saved = self.env.clone();
-        let stream = self.list(list);
+        let result = follow(self);
         self.env.leave_for(saved);
-        stream
+        result
+    }
+
+    /// Walks a list that runs in a subshell.
+    pub(super) fn sublist(&mut self, list: &List) -> PipeData {
+        self.in_subshell(|walk| walk.list(list))
     }
 
     /// The value of `$(…)`.
@@ -166,7 +162,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    pub(super) fn node(&mut self, node: &Node, mut stdin: PipeData) -> PipeData {
+    pub(super) fn node(&mut self, node: &SyntaxNode, mut stdin: PipeData) -> PipeData {
         let source = node.text.get(node.span.clone()).unwrap_or_default().trim_end();
         let mut redirects = Vec::with_capacity(node.redirects.len());
         if node.redirects.len() > MAX_REDIRECTS {
@@ -252,13 +248,7 @@ impl<'a> Walker<'a> {
     fn compound(&mut self, compound: &Compound, source: &str) -> PipeData {
         match compound.kind {
             CompoundKind::Group => self.lists(&compound.lists),
-            CompoundKind::Subshell => {
-                let saved = self.env.clone();
-                self.charge(saved.size());
-                let stream = self.lists(&compound.lists);
-                self.env.leave_for(saved);
-                stream
-            }
+            CompoundKind::Subshell => self.in_subshell(|walk| walk.lists(&compound.lists)),
             CompoundKind::For => self.for_loop(compound),
             CompoundKind::If
             | CompoundKind::Loop
@@ -283,18 +273,7 @@ impl<'a> Walker<'a> {
     }
 
     fn lists(&mut self, lists: &[List]) -> PipeData {
-        let mut programs = Vec::new();
-        let mut last = PipeData::default();
-        for list in lists {
-            last = self.list(list);
-            programs.append(&mut last.programs.clone());
-        }
-        if lists.len() == 1 {
-            return last;
-        }
-        programs.dedup();
-        programs.truncate(16);
-        PipeData { text: None, programs }
+        merge(lists.iter().map(|list| self.list(list)).collect())
     }
 
     fn for_loop(&mut self, compound: &Compound) -> PipeData {
@@ -309,14 +288,14 @@ impl<'a> Walker<'a> {
         let follow = items.len() <= MAX_ITEMS && !items.is_empty() && items.iter().all(|item| !item.splits);
         if follow {
             for item in items {
-                self.env.set(&name, item.pieces().to_vec(), true);
+                self.env.set(&name, item.clone(), true);
                 stream = self.lists(&compound.lists);
             }
             stream.text = None;
         } else {
             // Each known item is followed, and the body once more for all unknown ones.
             for item in items.iter().filter(|item| !item.splits).take(MAX_ITEMS) {
-                self.env.set(&name, item.pieces().to_vec(), true);
+                self.env.set(&name, item.clone(), true);
                 self.lists(&compound.lists);
             }
             self.env.forget(&name);
@@ -329,35 +308,26 @@ impl<'a> Walker<'a> {
 
     fn simple(
         &mut self,
-        simple: &syntax::Simple,
+        simple: &Simple,
         redirects: Vec<Redirect>,
         stdin: PipeData,
         source: &str,
     ) -> PipeData {
         let mut assignments = Vec::new();
         for assign in &simple.assigns {
-            self.expand(&syntax::RawWord { parts: assign.index.clone() });
+            self.expand(&RawWord { parts: assign.index.clone() });
             let value = match &assign.value {
                 AssignValue::Scalar(word) => self.expand_whole(word),
                 AssignValue::Array(words) => {
                     // `${a[@]}` and `$a` are treated alike: as all elements together.
-                    let mut pieces = Vec::new();
-                    for (index, word) in words.iter().enumerate() {
-                        if index > 0 {
-                            pieces.push(WordPiece::Text(" ".to_owned()));
-                        }
-                        pieces.extend(self.expand_whole(word).pieces().iter().cloned());
-                    }
-                    Word::from_pieces(pieces)
+                    let words: Vec<Word> = words.iter().map(|word| self.expand_whole(word)).collect();
+                    Word::joined(&words)
                 }
             };
-            let mut pieces = Vec::new();
-            if assign.append {
-                pieces.extend(self.env.value(&assign.name).unwrap_or_default());
-            }
-            pieces.extend(value.pieces().iter().cloned());
             if simple.words.is_empty() {
-                self.env.set(&assign.name, joined(pieces), self.conditional == 0);
+                let before = if assign.append { self.env.value(&assign.name) } else { None };
+                let whole = before.unwrap_or_default().followed_by(&value);
+                self.env.set(&assign.name, whole, self.conditional == 0);
             }
             assignments.push((assign.name.clone(), value));
         }
@@ -401,36 +371,34 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Joins adjacent text.
-pub(super) fn joined(pieces: Vec<WordPiece>) -> Vec<WordPiece> {
-    let mut result: Vec<WordPiece> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match (result.last_mut(), piece) {
-            (Some(WordPiece::Text(last)), WordPiece::Text(text)) => last.push_str(&text),
-            (_, piece) => result.push(piece),
-        }
+/// The output of commands in sequence; its text is only known if there is one.
+fn merge(mut streams: Vec<PipeData>) -> PipeData {
+    if streams.len() == 1 {
+        return streams.remove(0);
     }
-    result
+    let mut programs: Vec<String> = streams.into_iter().flat_map(|stream| stream.programs).collect();
+    programs.dedup();
+    programs.truncate(16);
+    PipeData { text: None, programs }
 }
 
 /// Whether a function calls itself in a pipe or in the background: each call starts at least two
 /// more.
-fn calls_itself_in_parallel(name: &str, body: &Node) -> bool {
+fn calls_itself_in_parallel(name: &str, body: &SyntaxNode) -> bool {
     fn in_list(name: &str, list: &List, parallel: bool) -> bool {
         list.0.iter().any(|item| {
             let parallel = parallel || item.background || item.pipeline.len() > 1;
             item.pipeline.iter().any(|node| in_node(name, node, parallel))
         })
     }
-    fn in_node(name: &str, node: &Node, parallel: bool) -> bool {
+    fn in_node(name: &str, node: &SyntaxNode, parallel: bool) -> bool {
         match &node.command {
             CommandNode::Simple(simple) => {
-                parallel
-                    && simple.words.iter().take(3).any(|word| {
-                        matches!(word.parts.as_slice(), [syntax::WordPart::Text(text) | syntax::WordPart::Quoted(text)] if text == name)
-                    })
+                parallel && simple.words.iter().take(3).any(|word| word.literal() == Some(name))
             }
-            CommandNode::Compound(compound) => compound.lists.iter().any(|list| in_list(name, list, parallel)),
+            CommandNode::Compound(compound) => {
+                compound.lists.iter().any(|list| in_list(name, list, parallel))
+            }
             CommandNode::Function { .. } => false,
         }
     }
@@ -440,15 +408,17 @@ fn calls_itself_in_parallel(name: &str, body: &Node) -> bool {
 /// Whether an endless loop starts a background process in each iteration.
 fn spawns_for_ever(lists: &[List]) -> bool {
     let [condition, body] = lists else { return false };
-    let endless = condition.0.iter().flat_map(|item| &item.pipeline).all(|node| {
-        matches!(&node.command, CommandNode::Simple(simple) if matches!(simple.words.as_slice(), [word]
-            if matches!(word.parts.as_slice(), [syntax::WordPart::Text(text)] if text == ":" || text == "true")))
-    });
-    let waits = |node: &Node| {
-        matches!(&node.command, CommandNode::Simple(simple) if simple.words.first().is_some_and(|word|
-            matches!(word.parts.as_slice(), [syntax::WordPart::Text(text)] if matches!(text.as_str(), "sleep" | "wait" | "read"))))
+    let program = |node: &SyntaxNode| match &node.command {
+        CommandNode::Simple(simple) => {
+            simple.words.first().and_then(RawWord::literal).map(|name| (name.to_owned(), simple.words.len()))
+        }
+        _ => None,
     };
-    endless
-        && body.0.iter().any(|item| item.background)
-        && !body.0.iter().filter(|item| !item.background).flat_map(|item| &item.pipeline).any(waits)
+    let endless = |node| matches!(program(node), Some((name, 1)) if name == ":" || name == "true");
+    let waits =
+        |node| matches!(program(node), Some((name, _)) if ["sleep", "wait", "read"].contains(&name.as_str()));
+    let (background, rest): (Vec<_>, Vec<_>) = body.0.iter().partition(|item| item.background);
+    condition.0.iter().flat_map(|item| &item.pipeline).all(endless)
+        && !background.is_empty()
+        && !rest.iter().flat_map(|item| &item.pipeline).any(waits)
 }
