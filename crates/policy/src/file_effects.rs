@@ -47,8 +47,7 @@ pub(crate) fn file_effects(call: &Invocation<'_>, home: &str) -> Vec<FileEffect>
 }
 
 fn declared_files<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'static DeclaredFiles> + 'a {
-    let declared = call.program.map_or(&[][..], |program| program.files);
-    declared.iter().filter(|files| files.when.holds(call))
+    call.program.files.iter().filter(|files| files.when.holds(call))
 }
 
 /// The absolute path of a word, with a quoted `~/` read as the home directory.
@@ -88,16 +87,13 @@ fn words_of(call: &Invocation<'_>, files: &DeclaredFiles) -> Vec<Word> {
 
 /// Adds the effects on arguments that look like paths.
 fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffect>) {
-    let program = call.program;
-    let arguments = program.map_or(ArgumentUse::Unknown, |program| program.arguments);
+    let (program, arguments) = (call.program, call.program.arguments);
     if arguments == ArgumentUse::Named {
         return;
     }
-    let key_options = program.map_or(&[][..], |program| program.key_options);
     let cwd = call.segment.cwd.as_deref();
     let in_secret_directory = cwd.is_none_or(crate::paths::is_secret_tree);
-    let mut is_pattern = program.is_some_and(|program| program.searches)
-        && !call.has(&["-e", "--regexp", "-f", "--file", "--files"]);
+    let mut is_pattern = program.searches && !call.has(&["-e", "--regexp", "-f", "--file", "--files"]);
     let mut skip_next = false;
     for word in call.args {
         if std::mem::take(&mut skip_next) {
@@ -107,7 +103,7 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
         if !text.starts_with('-') && std::mem::take(&mut is_pattern) {
             continue;
         }
-        if key_options.contains(&text.as_str()) {
+        if program.key_options.contains(&text.as_str()) {
             skip_next = true;
             continue;
         }

@@ -143,6 +143,10 @@ impl Program {
     const fn asks(self, asks: &'static [Ask]) -> Self {
         Self { asks, ..self }
     }
+
+    fn interprets(&self) -> bool {
+        self.runs.iter().any(|runs| matches!(runs, Runs::Interprets(_)))
+    }
 }
 
 /// The use of an argument that looks like a path.
@@ -392,7 +396,7 @@ fn fits(word: &str, pattern: &str) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Invocation<'a> {
     pub(crate) segment: &'a Segment,
-    pub(crate) program: Option<&'static Program>,
+    pub(crate) program: &'static Program,
     /// The words that are looked at: all, or those behind the subcommand.
     pub(crate) args: &'a [Word],
 }
@@ -407,7 +411,7 @@ impl<'a> Invocation<'a> {
     }
 
     pub(crate) fn valued(&self) -> &'static [&'static str] {
-        self.program.map_or(&[], |program| program.valued)
+        self.program.valued
     }
 
     pub(crate) fn has(&self, options: &[&str]) -> bool {
@@ -455,8 +459,8 @@ impl<'a> Invocation<'a> {
     pub(crate) fn asks_for_help(&self) -> bool {
         let wraps = |runs: &Runs| matches!(runs, Runs::Behind(_));
         let own = match self.program {
-            Some(program) if program.runs.iter().any(wraps) => first_operand(self.args, program.valued),
-            Some(program) if program.contains && fits_any(self.verb(), CONTAINER_VERBS) => 2,
+            program if program.runs.iter().any(wraps) => first_operand(self.args, program.valued),
+            program if program.contains && fits_any(self.verb(), CONTAINER_VERBS) => 2,
             _ => self.args.len(),
         };
         let own = self.args.get(..own).unwrap_or(self.args);
@@ -518,18 +522,20 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
     index
 });
 
-/// The declaration of a program.
-pub(crate) fn find(name: &str) -> Option<&'static Program> {
-    INDEX.by_name.get(name).copied().or_else(|| {
-        INDEX.by_start.iter().find(|(start, _)| name.starts_with(start)).map(|(_, program)| *program)
-    })
-}
+/// What is known of a program without a declaration.
+static UNDECLARED: Program = program(&[]);
 
-/// The declaration of an interpreter whose name carries a version: `python3.11`, `pypy3`, `php8`.
-pub(crate) fn find_interpreter(name: &str) -> Option<&'static Program> {
-    let stem = name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.' || char == '-');
-    let program = find(stem.strip_suffix(".exe").unwrap_or(stem))?;
-    program.runs.iter().any(|runs| matches!(runs, Runs::Interprets(_))).then_some(program)
+/// The declaration of a program, also of an interpreter with a version: `python3.11`, `php8`.
+pub(crate) fn find(name: &str) -> &'static Program {
+    let find = |name: &str| {
+        let by_start = || INDEX.by_start.iter().find(|(start, _)| name.starts_with(start));
+        INDEX.by_name.get(name).copied().or_else(|| by_start().map(|(_, program)| *program))
+    };
+    let interpreter = || {
+        let stem = name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.' || char == '-');
+        find(stem.strip_suffix(".exe").unwrap_or(stem)).filter(|program| program.interprets())
+    };
+    find(name).or_else(interpreter).unwrap_or(&UNDECLARED)
 }
 
 #[cfg(test)]

@@ -216,8 +216,7 @@ fn paths_of(effects: &[FileEffect]) -> String {
 /// The rules that match one command.
 fn matching_rules(context: &RuleContext<'_>, inside: bool) -> Vec<&'static Rule> {
     let mut found: Vec<&'static Rule> = Vec::new();
-    let asks = context.invocation.program.map_or(&[][..], |program| program.asks);
-    for ask in asks {
+    for ask in context.invocation.program.asks {
         let Some(rule) = BY_ID.get(ask.rule).copied() else { continue };
         if !found.iter().any(|known| known.id == rule.id)
             && !rule.unless.holds(&context.invocation)
@@ -244,8 +243,7 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
         let invocation = Invocation::new(segment);
         let effects = file_effects(&invocation, around.home);
         let context = RuleContext { invocation, effects: &effects, paths };
-        let inside =
-            segment.via.iter().any(|via| programs::find(via).is_some_and(|program| program.contains));
+        let inside = segment.via.iter().any(|via| programs::find(via).contains);
         for rule in matching_rules(&context, inside) {
             let shown = segment.show();
             if found.iter().any(|known: &Match| known.id == rule.id && known.segment == shown) {

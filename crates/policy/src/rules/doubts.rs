@@ -17,9 +17,7 @@ pub(super) fn doubt_match(doubt: &Doubt) -> Match {
         DoubtKind::ForeignLetters => {
             ("lookalike", Tier::Ask, "the program's name contains letters that look like other letters")
         }
-        DoubtKind::Script(programs)
-            if programs.iter().any(|program| find(program).is_some_and(|program| program.fetches)) =>
-        {
+        DoubtKind::Script(programs) if programs.iter().any(|program| find(program).fetches) => {
             ("download-and-run", Tier::Ask, "text from another machine is run as a program")
         }
         DoubtKind::Script(_) => {

@@ -13,7 +13,7 @@ mod tables;
 use super::output::unescape;
 use super::syntax::RedirectOperator;
 use crate::programs::Language;
-use tables::{CALLS, CallEffect, DANGERS, FILES, HIDES, NETWORK, PRINTING, SAFE_MEMBERS, SAFE_NAMES, STARTS};
+use tables::*;
 
 /// One thing that a program text does outside the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn code_effects(language: Language, text: &str) -> Vec<CodeEffect> {
     effects.dedup();
     if effects.len() > MAX_EFFECTS {
         effects.truncate(MAX_EFFECTS);
-        effects.push(Danger("does too much to be followed"));
+        effects.push(Danger(TOO_MUCH));
     }
     effects
 }
@@ -70,14 +70,18 @@ struct Tokens {
 impl Tokens {
     fn new(language: Language, text: &str) -> Self {
         let mut tokens = Self { language, all: Vec::new(), effects: Vec::new() };
-        let mut rest = text;
-        let mut before = ' ';
-        let mut depth = 0_usize;
+        let (mut rest, mut before, mut depth) = (text, ' ', 0_usize);
         while let Some(char) = rest.chars().next() {
+            let is_end = |char: char| !is_name(char) && char != '.';
             let length = match char {
                 '"' | '\'' | '`' => tokens.literal(rest, before),
                 '#' if language == Language::Python => rest.find('\n').unwrap_or(rest.len()),
-                _ if is_name(char) => tokens.name(rest),
+                '.' if !rest.get(1..).is_some_and(|rest| rest.starts_with(is_name)) => 0,
+                char if !is_end(char) => {
+                    let (name, _) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
+                    tokens.all.push(Name(name.to_owned()));
+                    name.len()
+                }
                 _ => 0,
             };
             match char {
@@ -96,77 +100,48 @@ impl Tokens {
         tokens
     }
 
-    /// Reads a name and its members; gives its length.
-    fn name(&mut self, text: &str) -> usize {
-        let mut length = 0;
-        let mut name = String::new();
-        // A member of an expression: `f(x).read`.
-        if self.all.last() == Some(&Sign('.')) {
-            self.all.pop();
-            name.push('.');
-        }
-        loop {
-            let rest = text.get(length..).unwrap_or_default();
-            let end = rest.find(|char| !is_name(char)).unwrap_or(rest.len());
-            let (part, rest) = rest.split_at(end);
-            name.push_str(part);
-            length += end;
-            let mark = [".", "::"]
-                .into_iter()
-                .find(|mark| rest.strip_prefix(mark).is_some_and(|rest| rest.starts_with(is_name)));
-            let Some(mark) = mark else { break };
-            name.push('.');
-            length += mark.len();
-        }
-        self.all.push(Name(name));
-        length
-    }
-
     /// Reads a string literal; gives its length, or 0 if it is not one.
     fn literal(&mut self, text: &str, before: char) -> usize {
         let quote = text.get(..1).unwrap_or_default();
         let is_python = self.language == Language::Python;
+        let runs = matches!(self.language, Language::Perl | Language::Ruby | Language::Php) && quote == "`";
         if quote == "`" && matches!(self.language, Language::Python | Language::Awk | Language::Other) {
             return 0;
         }
-        let triple = is_python && text.starts_with(&quote.repeat(3));
-        let width = if triple { 3 } else { 1 };
-        let body = text.get(width..).unwrap_or_default();
+        let mark = quote.repeat(if is_python && text.starts_with(&quote.repeat(3)) { 3 } else { 1 });
+        let body = text.get(mark.len()..).unwrap_or_default();
         let mut escaped = false;
         let end = body.char_indices().find(|(at, char)| {
-            let ends = !escaped && body.get(*at..).is_some_and(|rest| rest.starts_with(&quote.repeat(width)));
+            let ends = !escaped && body.get(*at..).is_some_and(|rest| rest.starts_with(&mark));
             escaped = *char == '\\' && !escaped;
-            ends || (*char == '\n' && !triple && quote != "`")
+            ends || (*char == '\n' && mark.len() == 1 && quote != "`")
         });
-        let Some((end, _)) = end.filter(|(_, char)| *char != '\n' || triple || quote == "`") else {
+        let Some(body) =
+            end.and_then(|(end, _)| body.get(..end)).filter(|_| end.is_some_and(|end| end.1 != '\n'))
+        else {
             return 0;
         };
-        let value = unescape(body.get(..end).unwrap_or_default(), false);
+        let value = unescape(body, |_| true);
         if matches!(before, '/' | '\\') {
             self.effects.push(Danger("has quotes that cannot be paired"));
         }
-        let prefix = matches!(self.all.last(), Some(Name(name)) if is_name(before)
-            && name.len() < 3 && name.chars().all(|char| "rbuRBU".contains(char)));
-        if is_python && prefix {
+        if is_python
+            && matches!(self.all.last(), Some(Name(name)) if is_name(before) && PREFIXES.contains(&name.as_str()))
+        {
             self.all.pop();
         }
-        let commands = quote == "`" && self.runs_backquotes();
-        if commands {
+        if runs {
             self.effects.push(Shell(value.clone()));
         }
         // With an interpolation in it, the literal is only a part of the value.
-        if commands || (!is_python && quote != "'" && (value.contains("#{") || value.contains('$'))) {
+        if runs || (!is_python && quote != "'" && (value.contains("#{") || value.contains('$'))) {
             self.all.push(Sign('$'));
         }
         self.all.push(Text(value));
-        end + 2 * width
+        body.len() + 2 * mark.len()
     }
 
-    fn runs_backquotes(&self) -> bool {
-        matches!(self.language, Language::Perl | Language::Ruby | Language::Php)
-    }
-
-    fn get_name(&self, at: usize) -> &str {
+    fn name(&self, at: usize) -> &str {
         if let Some(Name(name)) = self.all.get(at) { name } else { "" }
     }
 
@@ -174,47 +149,48 @@ impl Tokens {
         matches!(self.all.get(at), Some(Sign(sign)) if signs.contains(*sign))
     }
 
-    fn texts(&self) -> impl Iterator<Item = &str> {
-        self.all.iter().filter_map(|token| if let Text(text) = token { Some(text.as_str()) } else { None })
-    }
-
     fn effects(mut self) -> Vec<CodeEffect> {
         let mut effects = std::mem::take(&mut self.effects);
-        let starts_programs =
-            self.language != Language::JavaScript || self.texts().any(|text| text.ends_with("child_process"));
-        let mut names: Vec<&str> = Vec::new();
-        for at in 0..self.all.len() {
-            let name = self.get_name(at);
-            if name.is_empty() || SAFE_NAMES.contains(&name) {
-                continue;
-            }
+        let is_javascript = self.language == Language::JavaScript;
+        let loads_child_process =
+            |token: &Token| matches!(token, Text(text) if text.ends_with("child_process"));
+        let starts_programs = !is_javascript || self.all.iter().any(loads_child_process);
+        let (mut names, mut calls) = (Vec::new(), 0);
+        for (at, token) in self.all.iter().enumerate() {
+            let name = match token {
+                Name(name) if !SAFE_NAMES.contains(&name.as_str()) => name.as_str(),
+                Text(text) => {
+                    self.judge_text(at, text, &mut effects);
+                    continue;
+                }
+                _ => continue,
+            };
             names.push(name);
             let is_call = |known: &&str| {
                 name.strip_suffix(*known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             };
-            let call = CALLS.iter().find(|(_, names)| names.iter().any(is_call));
-            match call {
-                _ if effects.len() > MAX_EFFECTS || self.language == Language::Compiled => {}
+            match CALLS.iter().find(|(_, names)| names.iter().any(is_call)) {
+                _ if self.language == Language::Compiled => {}
                 Some((CallEffect::Run, _)) if !starts_programs => {}
-                Some((effect, _)) => self.act(*effect, at, &mut effects),
+                Some((effect, _)) if calls < MAX_EFFECTS => {
+                    calls += 1;
+                    self.act(*effect, at, &mut effects);
+                }
+                Some(_) => effects.push(Danger(TOO_MUCH)),
                 None if self.language == Language::Python => effects.extend(self.module_use(at)),
                 None => {}
             }
-            if matches!(name, "require" | "import") && self.is_sign(at + 1, "(") {
-                let literal =
-                    matches!((self.all.get(at + 2), self.all.get(at + 3)), (Some(Text(_)), Some(Sign(')'))));
-                if (name == "require" && !literal)
-                    || self.language == Language::JavaScript && name == "import"
-                {
-                    effects.push(Danger("loads a module by a computed name"));
-                }
+            let is_literal = |arguments: Vec<&[Token]>| matches!(arguments.as_slice(), [[Text(_)]]);
+            let loads = match name {
+                "require" => self.is_sign(at + 1, "(") && !self.arguments(at).is_some_and(is_literal),
+                "import" => is_javascript && self.is_sign(at + 1, "("),
+                _ => false,
+            };
+            if loads {
+                effects.push(Danger("loads a module by a computed name"));
             }
             // Data that a request carries.
-            if name == "data"
-                && self.is_sign(at + 1, "=")
-                && !self.is_sign(at + 2, "=")
-                && self.is_sign(at.wrapping_sub(1), "(,")
-            {
+            if name == "data" && self.is_sign(at.wrapping_sub(1), "(,") && self.is_sign(at + 1, "=") {
                 effects.push(Danger(NETWORK));
             }
         }
@@ -230,36 +206,31 @@ impl Tokens {
         if self.language == Language::Other && !names.iter().all(prints) {
             effects.push(Danger("is in a language that is not examined"));
         }
-        for (at, token) in self.all.iter().enumerate() {
-            if let Text(text) = token {
-                self.judge_text(at, text, &mut effects);
-            }
+        if starts_programs
+            && is_javascript
+            && !effects.iter().any(|effect| matches!(effect, Shell(_) | Argv(_)))
+        {
+            effects.push(Danger(STARTS));
         }
         effects
     }
 
     /// The effects of a literal: a module it names, a path, an address, a command to open.
     fn judge_text(&self, at: usize, text: &str, effects: &mut Vec<CodeEffect>) {
-        let imports = |at: usize| matches!(self.get_name(at), "require" | "from" | "import");
-        let is_module = imports(at.wrapping_sub(1))
-            || (self.is_sign(at.wrapping_sub(1), "(") && imports(at.wrapping_sub(2)));
+        let imports = |at: usize| matches!(self.name(at), "require" | "from" | "import");
+        let before = at.wrapping_sub(1);
+        let is_module = imports(before) || (self.is_sign(before, "(") && imports(before.wrapping_sub(1)));
         match text.strip_prefix("node:").unwrap_or(text) {
             "net" | "dgram" | "tls" | "http2" | "socket" if is_module => effects.push(Danger(NETWORK)),
             "vm" | "worker_threads" | "cluster" | "module" if is_module => effects.push(Danger(HIDES)),
-            "child_process" if !effects.iter().any(|effect| matches!(effect, Shell(_) | Argv(_))) => {
-                effects.push(Danger(STARTS));
-            }
             "POST" | "PUT" | "PATCH" => effects.push(Danger(NETWORK)),
-            _ => {}
-        }
-        if text.contains("://") {
-            if crate::programs::is_metadata(text) {
+            text if text.contains("://") && crate::programs::is_metadata(text) => {
                 effects.push(Danger("asks the cloud for the keys of this machine"));
             }
-        } else if text.len() < 256
-            && !text.contains(['\n', ' '])
-            && (text.contains('/') || text.starts_with('.'))
-        {
+            _ => {}
+        }
+        let is_path = text.len() < 256 && !text.contains(['\n', ' ']) && !text.contains("://");
+        if is_path && (text.contains('/') || text.starts_with('.')) {
             // Compiled source is not read closely, so a path it names may be written.
             let writes = self.language == Language::Compiled && text.starts_with('/');
             let operator = if writes { RedirectOperator::Write } else { RedirectOperator::Read };
@@ -272,58 +243,47 @@ impl Tokens {
 
     /// Judges the use of a module that can change the system: only its known members are harmless.
     fn module_use(&self, at: usize) -> Option<CodeEffect> {
-        let (module, member) = self.get_name(at).split_once('.').unwrap_or((self.get_name(at), ""));
+        let (module, member) = self.name(at).split_once('.').unwrap_or((self.name(at), ""));
         if !matches!(module, "os" | "subprocess" | "shutil") {
             return None;
         }
         let before = at.wrapping_sub(1);
-        let is_safe = if !member.is_empty() {
-            SAFE_MEMBERS.contains(&member.split('.').next().unwrap_or_default())
-        } else if self.get_name(before) == "from" {
-            let names = self.all.get(at + 2..).unwrap_or_default();
-            let mut names = names.iter().take_while(|token| !matches!(token, Sign('\n' | ';')));
-            names.all(|token| match token {
-                Name(name) => SAFE_MEMBERS.contains(&name.as_str()),
-                other => *other == Sign(','),
-            })
+        let is_safe = |member: &str| SAFE_MEMBERS.contains(&member.split('.').next().unwrap_or_default());
+        let harmless = if !member.is_empty() {
+            is_safe(member)
+        } else if self.name(before) == "from" {
+            let names = self.all.iter().skip(at + 2).take_while(|token| !is_statement_end(token));
+            names.into_iter().all(|token| matches!(token, Name(name) if is_safe(name)) || *token == Sign(','))
         } else {
-            (self.get_name(before) == "import" || self.is_sign(before, ",")) && self.get_name(at + 1) != "as"
+            (self.name(before) == "import" || self.is_sign(before, ",")) && self.name(at + 1) != "as"
         };
-        (!is_safe).then_some(Danger("uses a system call that is not known to be harmless"))
+        (!harmless).then_some(Danger("uses a system call that is not known to be harmless"))
     }
 
     /// The arguments of the call whose name stands at an index; `None` if it is not called there.
     fn arguments(&self, at: usize) -> Option<Vec<&[Token]>> {
         let brackets = self.is_sign(at + 1, "(");
-        let without_brackets = !matches!(self.language, Language::Python | Language::JavaScript)
-            && (matches!(self.all.get(at + 1), Some(Text(_) | Name(_))) || self.is_sign(at + 1, "$@"));
-        if !brackets && !without_brackets {
+        let may_omit = !matches!(self.language, Language::Python | Language::JavaScript);
+        let is_operand =
+            matches!(self.all.get(at + 1), Some(Text(_) | Name(_))) || self.is_sign(at + 1, "$@");
+        if !(brackets || may_omit && is_operand) {
             return None;
         }
-        let start = at + 1 + usize::from(brackets);
-        let mut found = Vec::new();
-        let (mut depth, mut from) = (0_usize, start);
-        for (index, token) in self.all.iter().enumerate().skip(start) {
-            match token {
-                Sign('(' | '[' | '{') => depth += 1,
-                Sign(')' | ']' | '}') if depth > 0 => depth -= 1,
-                Sign(',') if depth == 0 => {
-                    found.push(self.all.get(from..index).unwrap_or_default());
-                    from = index + 1;
-                }
-                Sign(')' | ']' | '}') => {
-                    found.push(self.all.get(from..index).unwrap_or_default());
-                    return Some(found);
-                }
-                Sign(';' | '\n') if !brackets => {
-                    found.push(self.all.get(from..index).unwrap_or_default());
-                    return Some(found);
-                }
-                _ => {}
+        let rest = self.all.get(at + 1 + usize::from(brackets)..)?;
+        let mut depth = 0_usize;
+        let end = rest.iter().position(|token| match token {
+            Sign(')' | ']' | '}') if depth == 0 => true,
+            token => {
+                depth = nesting(depth, token);
+                !brackets && is_statement_end(token)
             }
-        }
-        found.push(self.all.get(from..).unwrap_or_default());
-        Some(found)
+        });
+        let mut depth = 0_usize;
+        let is_comma = |token: &Token| {
+            depth = nesting(depth, token);
+            depth == 0 && *token == Sign(',')
+        };
+        Some(rest.get(..end.unwrap_or(rest.len()))?.split(is_comma).collect())
     }
 
     /// The value of an argument that is a literal, or a name set to one and never to anything else.
@@ -337,26 +297,24 @@ impl Tokens {
 
     /// The literal a name is set to: `name = "text"` or `name = Path("text")`.
     fn bound(&self, name: &str) -> Option<String> {
-        let uses: Vec<usize> = (0..self.all.len()).filter(|at| self.get_name(*at) == name).collect();
-        let is_set = |at: &&usize| self.is_sign(**at + 1, "=") && !self.is_sign(**at + 2, "=");
-        let hides = |at: &usize| {
-            let line = self.all.get(..*at).unwrap_or_default().iter().rev();
-            let mut line = line.take_while(|token| !matches!(token, Sign('\n' | ';')));
-            matches!(self.get_name(at.wrapping_sub(1)), "for" | "as" | "global")
-                || self.is_sign(at + 1, "+-:")
-                || line.any(|token| matches!(token, Name(name) if matches!(name.as_str(), "def" | "lambda" | "function")))
-        };
-        let mut sets = uses.iter().filter(is_set);
+        let uses = || (0..self.all.len()).filter(|at| self.name(*at) == name);
+        let mut sets = uses().filter(|at| self.is_sign(at + 1, "=") && !self.is_sign(at + 2, "="));
         let (set, None) = (sets.next()?, sets.next()) else { return None };
-        if uses.iter().any(hides) {
-            return None;
-        }
-        let is_path = self.get_name(set + 2).ends_with("Path") && self.is_sign(set + 3, "(");
-        let at = set + 2 + 2 * usize::from(is_path);
-        let end = at + 1 + usize::from(is_path);
-        let closed = !is_path || self.is_sign(at + 1, ")");
-        match self.all.get(at) {
-            Some(Text(text)) if closed && (self.all.get(end).is_none() || self.is_sign(end, "\n;")) => {
+        let is_name =
+            |token: &Token, names: &[&str]| matches!(token, Name(name) if names.contains(&name.as_str()));
+        let is_hidden = self.all.split(is_statement_end).any(|line| {
+            line.iter().any(|token| is_name(token, &["def", "lambda", "function", "for"]))
+                && line.iter().any(|token| is_name(token, &[name]))
+        });
+        let changes = |at: usize| {
+            matches!(self.name(at.wrapping_sub(1)), "as" | "global") || self.is_sign(at + 1, "+-:")
+        };
+        match self.all.get(set + 2..)? {
+            _ if is_hidden || uses().any(changes) => None,
+            [Text(text)] | [Text(text), Sign('\n' | ';'), ..] => Some(text.clone()),
+            [Name(path), Sign('('), Text(text), Sign(')'), rest @ ..]
+                if path.ends_with("Path") && rest.first().is_none_or(is_statement_end) =>
+            {
                 Some(text.clone())
             }
             _ => None,
@@ -365,26 +323,24 @@ impl Tokens {
 
     /// The path of the object whose method stands at an index: `Path("x").unlink`, `p.unlink`.
     fn receiver(&self, at: usize) -> Option<String> {
-        let (object, _) = self.get_name(at).rsplit_once('.')?;
-        if !object.is_empty() {
-            return self.bound(object);
-        }
-        match self.all.get(at.checked_sub(4)?..at)? {
-            [Name(name), Sign('('), Text(text), Sign(')')] if name.ends_with("Path") => Some(text.clone()),
-            _ => None,
+        match (self.name(at).rsplit_once('.')?.0, self.all.get(at.checked_sub(4)?..at)?) {
+            ("", [Name(name), Sign('('), Text(text), Sign(')')]) if name.ends_with("Path") => {
+                Some(text.clone())
+            }
+            ("", _) => None,
+            (object, _) => self.bound(object),
         }
     }
 
     fn act(&self, effect: CallEffect, at: usize, effects: &mut Vec<CodeEffect>) {
         let Some(arguments) = self.arguments(at) else {
             // A call that is passed on by name is made somewhere.
-            if !self.is_sign(at + 1, "=:") {
-                match effect {
-                    CallEffect::Run => effects.push(Danger(STARTS)),
-                    CallEffect::Delete { .. } => effects.push(Danger(FILES)),
-                    _ => {}
-                }
-            }
+            effects.extend(match effect {
+                _ if self.is_sign(at + 1, "=:") => None,
+                CallEffect::Run => Some(Danger(STARTS)),
+                CallEffect::Delete { .. } => Some(Danger(FILES)),
+                _ => None,
+            });
             return;
         };
         let value = |index: usize| arguments.get(index).and_then(|argument| self.value(argument));
@@ -401,20 +357,16 @@ impl Tokens {
             CallEffect::WriteSelf => effects.push(write(self.receiver(at))),
             CallEffect::Move => effects.extend([Delete { path: value(0), tree: false }, write(value(1))]),
             CallEffect::Open => {
-                let name = self.get_name(at);
-                let opener = name.rsplit_once('.').map_or("", |(opener, _)| opener);
-                let on_object = name != "open"
-                    && !matches!(opener, "io" | "os" | "fs" | "codecs" | "File" | "gzip" | "IO")
-                    && name != "fopen";
+                let on_object = !OPENERS.contains(&self.name(at));
                 let mode = usize::from(!on_object);
-                let reads = arguments.get(mode..).unwrap_or_default().iter().all(|argument| match argument {
+                let is_reading = |argument: &&[Token]| match argument {
                     [] => true,
                     [Name(option), Sign('='), ..] => option != "mode",
                     _ => self
                         .value(argument)
-                        .is_some_and(|mode| !mode.contains(['w', 'a', 'x', '+', '>']) || mode.len() > 3),
-                });
-                if !reads {
+                        .is_some_and(|mode| mode.len() > 3 || !mode.contains(['w', 'a', 'x', '+', '>'])),
+                };
+                if !arguments.iter().skip(mode).all(is_reading) {
                     effects.push(write(if on_object { self.receiver(at) } else { value(0) }));
                 }
             }
@@ -423,31 +375,24 @@ impl Tokens {
 
     /// The command a call starts, as a shell text or as words.
     fn run(&self, arguments: &[&[Token]], effects: &mut Vec<CodeEffect>) {
-        let mut words = Vec::new();
-        let (mut is_list, mut is_known) = (false, true);
-        for argument in arguments {
-            if is_option(argument) {
-                break;
-            }
-            for token in *argument {
-                match token {
-                    Text(text) => words.push(text.clone()),
-                    Sign('[' | ']') => is_list = true,
-                    Sign(',') => {}
-                    Name(name) => match self.bound(name) {
-                        Some(text) => words.push(text),
-                        None => is_known = false,
-                    },
-                    Sign(_) => is_known = false,
-                }
-            }
-        }
-        if !is_known || words.is_empty() {
+        let is_bracket = |token: &&&Token| matches!(token, Sign(',' | '[' | ']'));
+        let tokens: Vec<&Token> = arguments
+            .iter()
+            .take_while(|argument| !is_option(argument))
+            .copied()
+            .flatten()
+            .take(256)
+            .collect();
+        let parts = tokens.iter().filter(|token| !is_bracket(token));
+        let values: Vec<Option<String>> =
+            parts.map(|token| self.value(std::slice::from_ref(token))).collect();
+        if values.is_empty() || values.contains(&None) || tokens.len() == 256 {
             effects.push(Danger(STARTS));
         }
+        let words: Vec<String> = values.into_iter().flatten().collect();
         match words.as_slice() {
             [] => {}
-            [text] if !is_list => effects.push(Shell(text.clone())),
+            [text] if !tokens.contains(&&Sign('[')) => effects.push(Shell(text.clone())),
             _ => effects.push(Argv(words)),
         }
     }
@@ -455,6 +400,19 @@ impl Tokens {
 
 fn is_name(char: char) -> bool {
     char == '_' || char.is_alphanumeric()
+}
+
+fn is_statement_end(token: &Token) -> bool {
+    matches!(token, Sign('\n' | ';'))
+}
+
+/// The depth of brackets behind a token.
+fn nesting(depth: usize, token: &Token) -> usize {
+    match token {
+        Sign('(' | '[' | '{') => depth + 1,
+        Sign(')' | ']' | '}') => depth.saturating_sub(1),
+        _ => depth,
+    }
 }
 
 /// Whether a dotted name has these members in a row.

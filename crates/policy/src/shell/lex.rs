@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::budget::ParseError;
+use super::output::unescape;
 use super::parse::{Parser, is_name_byte, parse};
 use super::syntax::{List, Parameter, ParameterForm, RawWord, WordPart};
 
@@ -18,13 +19,7 @@ pub(super) enum Quoting {
 
 /// `"$@"`, the items of a `for x` without `in`.
 pub(super) fn all_positional() -> WordPart {
-    WordPart::Parameter(Rc::new(Parameter {
-        name: "@".to_owned(),
-        form: ParameterForm::Plain,
-        index: Vec::new(),
-        argument: Vec::new(),
-        quoted: true,
-    }))
+    plain_parameter("@", true)
 }
 
 impl Parser<'_> {
@@ -322,69 +317,18 @@ impl Parser<'_> {
 
     /// The inside of `$'…'`, decoded.
     fn ansi_c(&mut self) -> Result<String, ParseError> {
-        let mut bytes = Vec::new();
-        loop {
-            self.budget.spend(1)?;
-            let Some(byte) = self.peek() else { return Err(ParseError::Syntax("a quote is not closed")) };
-            self.at += 1;
-            match byte {
-                b'\'' => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-                b'\\' => self.ansi_c_escape(&mut bytes),
-                other => bytes.push(other),
-            }
-        }
-    }
-
-    fn ansi_c_escape(&mut self, bytes: &mut Vec<u8>) {
-        let Some(byte) = self.peek() else { return };
-        self.at += 1;
-        let simple = match byte {
-            b'a' => 7,
-            b'b' => 8,
-            b'e' | b'E' => 27,
-            b'f' => 12,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'v' => 11,
-            b'\\' | b'\'' | b'"' | b'?' => byte,
-            b'c' => {
-                let control = self.peek().unwrap_or_default() & 0x1f;
-                self.at += usize::from(self.peek().is_some());
-                control
-            }
-            b'0'..=b'7' => {
-                self.at -= 1;
-                self.number(8, 3).to_le_bytes()[0]
-            }
-            b'x' => {
-                self.eat("{");
-                let value = self.number(16, 2).to_le_bytes()[0];
-                self.eat("}");
-                value
-            }
-            b'u' | b'U' => {
-                let value = self.number(16, if byte == b'u' { 4 } else { 8 });
-                let char = char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
-                bytes.extend(char.to_string().bytes());
-                return;
-            }
-            other => {
-                bytes.push(b'\\');
-                other
-            }
-        };
-        bytes.push(simple);
-    }
-
-    fn number(&mut self, radix: u32, digits: usize) -> u32 {
-        let mut value = 0_u32;
-        for _ in 0..digits {
-            let Some(digit) = self.peek().and_then(|byte| char::from(byte).to_digit(radix)) else { break };
-            value = value.wrapping_mul(radix).wrapping_add(digit);
-            self.at += 1;
-        }
-        value
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let mut escaped = false;
+        let end = rest.bytes().position(|byte| {
+            let ends = byte == b'\'' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            ends
+        });
+        let end = end.ok_or(ParseError::Syntax("a quote is not closed"))?;
+        self.budget.spend(end)?;
+        let text = unescape(rest.get(..end).unwrap_or_default(), |byte| matches!(byte, b'\'' | b'"' | b'?'));
+        self.at += end + 1;
+        Ok(text)
     }
 }
 

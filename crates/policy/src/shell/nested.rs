@@ -5,7 +5,7 @@
 use super::args::{first_operand, operands, values};
 use super::value::Word;
 use super::{Segment, catch_all};
-use crate::programs::{self, Interpreter, Invocation, Language, Program, Runs};
+use crate::programs::{self, Interpreter, Invocation, Language, Runs};
 
 /// Wrappers that run their command in the same shell.
 pub(super) const SAME_SHELL: &[&str] = &["command", "builtin", "eval", "source", "."];
@@ -51,22 +51,15 @@ pub(super) fn nested_commands(segment: &Segment) -> Vec<Nested> {
     if segment.program.outline().contains('/') {
         found.push(Nested::File(Language::Shell, segment.program.clone()));
     }
-    let mut call = Invocation::new(segment);
-    let program = call.program.or_else(|| programs::find_interpreter(&segment.name));
-    call.program = program;
-    for runs in program.map_or(&[][..], |program| program.runs) {
+    let call = Invocation::new(segment);
+    for runs in call.program.runs {
         run(runs, &call, &mut found);
     }
-    if found.is_empty() && program.is_none_or(may_run_words) {
+    let interprets = |runs: &Runs| matches!(runs, Runs::Shell | Runs::Interprets(_));
+    if found.is_empty() && !call.program.inert && !call.program.runs.iter().any(interprets) {
         found.extend(catch_all::commands(segment));
     }
     found
-}
-
-/// Whether the words of a program may be a command without the program being known for it.
-fn may_run_words(program: &Program) -> bool {
-    let interprets = |runs: &Runs| matches!(runs, Runs::Shell | Runs::Interprets(_));
-    !program.inert && !program.runs.iter().any(interprets)
 }
 
 fn run(runs: &Runs, call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -133,8 +126,7 @@ pub(crate) fn nested_behind(call: &Invocation<'_>, skip: usize, found: &mut Vec<
     }
     let is_option = |word: &Word| word.prefix().starts_with('-');
     if !rest.first().is_none_or(is_option) {
-        let directory = call.program.map_or(&[][..], |program| program.directory);
-        let directory = values(own, directory).into_iter().next();
+        let directory = values(own, call.program.directory).into_iter().next();
         found.push(Nested::Argv { words: rest.to_vec(), assignments, directory });
     }
 }
@@ -180,9 +172,7 @@ pub(super) fn language_of(text: &Word, path: &str) -> Option<Language> {
         if name == "env" {
             name = words.find(|word| !word.starts_with('-')).unwrap_or_default();
         }
-        let program = programs::find(name).or_else(|| programs::find_interpreter(name));
-        let runs = program.map_or(&[][..], |program| program.runs);
-        let language = runs.iter().find_map(|runs| match runs {
+        let language = programs::find(name).runs.iter().find_map(|runs| match runs {
             Runs::Shell => Some(Language::Shell),
             Runs::Interprets(interpreter) => Some(interpreter.language),
             _ => None,

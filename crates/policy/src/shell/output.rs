@@ -2,7 +2,7 @@
 
 use super::Segment;
 use super::args::has;
-use super::value::{PipeData, Word, WordPiece};
+use super::value::{PipeData, Unknown, Word, WordPiece};
 use crate::file_effects::written_words;
 use crate::programs::Invocation;
 
@@ -13,48 +13,40 @@ const MAX_TEXT_BYTES: usize = 64 * 1024;
 pub(super) fn standard_output(segment: &Segment) -> PipeData {
     let args = segment.args.as_slice();
     let operands_given = args.iter().any(|word| !word.prefix().starts_with('-'));
+    let input = &segment.stdin.text;
+    let decoded = |decode: fn(&str) -> Option<String>| {
+        input.as_ref().and_then(Word::known).and_then(decode).map(Word::literal)
+    };
     let text = match segment.name.as_str() {
         "echo" => Some(echoed(args)),
         "printf" => printed(args),
-        "cat" | "tee" | "sort" | "uniq" | "head" | "tail" if !operands_given || segment.name == "tee" => {
-            segment.stdin.text.clone()
-        }
-        "cat" if matches!(args, [only] if only.known() == Some("-")) => segment.stdin.text.clone(),
+        "tee" => input.clone(),
+        "cat" | "sort" | "uniq" | "head" | "tail" if !operands_given => input.clone(),
+        "cat" if matches!(args, [only] if only.known() == Some("-")) => input.clone(),
         // A new file in a temporary directory, with a random name.
         "mktemp"
             if !has(args, &["-p", "--tmpdir"]) && !args.iter().any(|word| word.prefix().contains('/')) =>
         {
-            Some(Word::from_pieces(vec![
-                WordPiece::Text("/tmp/tmp.".to_owned()),
-                WordPiece::Unknown(super::value::Unknown::Output(vec!["mktemp".to_owned()])),
-            ]))
+            Some(Word::literal("/tmp/tmp.").followed_by(&unknown_output("mktemp")))
         }
         // A listing names at least what was asked for.
         "ls" | "find" if operands_given => {
-            let named =
-                args.iter().take_while(|word| segment.name == "ls" || !word.prefix().starts_with('-'));
-            let named: Vec<Word> = named.filter(|word| !word.prefix().starts_with('-')).cloned().collect();
-            let mut pieces = Word::joined(&named).pieces().to_vec();
-            pieces.push(WordPiece::Text(" ".to_owned()));
-            pieces.push(WordPiece::Unknown(super::value::Unknown::Output(vec![segment.name.clone()])));
-            return PipeData { text: Some(Word::from_pieces(pieces)), programs: vec![segment.name.clone()] };
+            let is_option = |word: &&Word| word.prefix().starts_with('-');
+            let named = args.iter().take_while(|word| segment.name == "ls" || !is_option(word));
+            let named: Vec<Word> = named.filter(|word| !is_option(word)).cloned().collect();
+            return PipeData {
+                text: Some(Word::joined(&[Word::joined(&named), unknown_output(&segment.name)])),
+                programs: vec![segment.name.clone()],
+            };
         }
         "pwd" => segment.cwd.clone().map(Word::literal),
-        "which" | "realpath" => {
-            args.last().and_then(Word::known).map(|name| Word::literal(program_path(name)))
-        }
-        "command" | "type" if has(args, &["-v", "-p", "-P"]) => {
-            args.last().and_then(Word::known).map(|name| Word::literal(program_path(name)))
-        }
-        "base64" | "openssl" | "gbase64" if has(args, &["-d", "-D", "--decode"]) => {
-            segment.stdin.text.as_ref().and_then(Word::known).and_then(base64).map(Word::literal)
-        }
-        "xxd" if has(args, &["-r"]) => {
-            segment.stdin.text.as_ref().and_then(Word::known).and_then(hex).map(Word::literal)
-        }
-        "rev" if !operands_given => segment.stdin.text.as_ref().and_then(Word::known).map(|text| {
+        "which" | "realpath" => program_path(args),
+        "command" | "type" if has(args, &["-v", "-p", "-P"]) => program_path(args),
+        "base64" | "openssl" | "gbase64" if has(args, &["-d", "-D", "--decode"]) => decoded(base64),
+        "xxd" if has(args, &["-r"]) => decoded(hex),
+        "rev" if !operands_given => decoded(|text| {
             let lines: Vec<String> = text.lines().map(|line| line.chars().rev().collect()).collect();
-            Word::literal(lines.join("\n"))
+            Some(lines.join("\n"))
         }),
         _ => None,
     };
@@ -68,8 +60,14 @@ pub(super) fn standard_output(segment: &Segment) -> PipeData {
     PipeData { text, programs }
 }
 
-fn program_path(name: &str) -> String {
-    if name.contains('/') { name.to_owned() } else { format!("/usr/bin/{name}") }
+fn unknown_output(program: &str) -> Word {
+    Word::unknown(Unknown::Output(vec![program.to_owned()]))
+}
+
+/// The path of the program that the last word names.
+fn program_path(args: &[Word]) -> Option<Word> {
+    let name = args.last()?.known()?;
+    Some(Word::literal(if name.contains('/') { name.to_owned() } else { format!("/usr/bin/{name}") }))
 }
 
 fn echoed(args: &[Word]) -> Word {
@@ -85,16 +83,8 @@ fn echoed(args: &[Word]) -> Word {
         .count();
     let decode = has(args.get(..flags).unwrap_or_default(), &["-e"]);
     let words = Word::joined(args.get(flags..).unwrap_or_default());
-    let mut pieces: Vec<WordPiece> = words
-        .pieces()
-        .iter()
-        .map(|piece| match piece {
-            WordPiece::Text(text) if decode => WordPiece::Text(unescape(text, true)),
-            other => other.clone(),
-        })
-        .collect();
-    pieces.push(WordPiece::Text("\n".to_owned()));
-    Word::from_pieces(pieces)
+    let words = if decode { words.map_text(|text| unescape(text, |_| false)) } else { words };
+    words.followed_by(&Word::literal("\n"))
 }
 
 /// The output of `printf` for these words, when the format is plain enough.
@@ -103,86 +93,84 @@ pub(super) fn printed(args: &[Word]) -> Option<Word> {
         Some("--") => args.get(1..)?,
         _ => args,
     };
-    let format = unescape(args.first()?.known()?, true);
+    let format = unescape(args.first()?.known()?, |_| false);
     let mut rest = args.get(1..)?.iter();
-    let mut pieces = Vec::new();
-    for round in 0..64 {
-        let mut used = false;
+    let mut pieces: Vec<WordPiece> = Vec::new();
+    // The format is used again until no argument is left.
+    for _ in 0..64 {
+        let before = rest.len();
         let mut chars = format.chars();
         while let Some(char) = chars.next() {
-            if char != '%' {
-                pieces.push(WordPiece::Text(char.to_string()));
-                continue;
-            }
-            match chars.next()? {
-                '%' => pieces.push(WordPiece::Text("%".to_owned())),
-                kind @ ('s' | 'b' | 'd' | 'q') => {
-                    used = true;
-                    for piece in rest.next().map(Word::pieces).unwrap_or_default() {
-                        pieces.push(match piece {
-                            WordPiece::Text(text) if kind == 'b' => WordPiece::Text(unescape(text, true)),
-                            other => other.clone(),
-                        });
-                    }
-                }
+            let piece = match if char == '%' { chars.next()? } else { '\0' } {
+                '\0' => Word::literal(char),
+                '%' => Word::literal('%'),
+                's' | 'd' | 'q' => rest.next().cloned().unwrap_or_default(),
+                'b' => rest.next().cloned().unwrap_or_default().map_text(|text| unescape(text, |_| false)),
                 _ => return None,
-            }
+            };
+            pieces.extend(piece.pieces().iter().cloned());
         }
-        if !used || rest.len() == 0 {
+        if rest.len() == before || rest.len() == 0 {
             return Some(Word::from_pieces(pieces));
-        }
-        if round == 63 {
-            return None;
         }
     }
     None
 }
 
-/// Decodes the escapes of `echo -e`, `printf` and string literals. Whether the backslash in front
-/// of any other character stays depends on the language.
-pub(super) fn unescape(text: &str, keep_others: bool) -> String {
+/// Decodes the escapes of `echo -e`, `printf`, `$'…'` and string literals. A backslash in front of
+/// any other character stays unless `is_dropped` says otherwise.
+pub(super) fn unescape(text: &str, is_dropped: impl Fn(u8) -> bool) -> String {
     let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes().iter().copied().peekable();
-    while let Some(byte) = rest.next() {
-        if byte != b'\\' {
-            decoded.push(byte);
+    let mut rest = text.as_bytes();
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        let Some((escape, tail)) = rest.split_first().filter(|_| *byte == b'\\') else {
+            decoded.push(*byte);
             continue;
-        }
-        match rest.next() {
-            Some(b'n') => decoded.push(b'\n'),
-            Some(b't') => decoded.push(b'\t'),
-            Some(b'r') => decoded.push(b'\r'),
-            Some(b'e') => decoded.push(27),
-            Some(b'x') => decoded.push(take_number(&mut rest, 16, 2, 0).to_le_bytes()[0]),
-            Some(b'u') => {
-                let char = char::from_u32(take_number(&mut rest, 16, 4, 0)).unwrap_or_default();
-                decoded.extend(char.encode_utf8(&mut [0; 4]).as_bytes());
+        };
+        let is_octal = matches!(escape, b'0'..=b'7');
+        let is_braced = *escape == b'x' && tail.starts_with(b"{");
+        rest = if is_octal { rest } else { tail.get(usize::from(is_braced)..).unwrap_or_default() };
+        let mut number = |radix, max_digits| {
+            let is_digit = |byte: &&u8| char::from(**byte).is_digit(radix);
+            let (digits, tail) = rest.split_at(rest.iter().take(max_digits).take_while(is_digit).count());
+            rest = tail.strip_prefix(b"}").filter(|_| is_braced).unwrap_or(tail);
+            let digits = digits.iter().filter_map(|byte| char::from(*byte).to_digit(radix));
+            digits.fold(0_u32, |number, digit| number.wrapping_mul(radix).wrapping_add(digit))
+        };
+        let value = match escape {
+            b'a' => 7,
+            b'b' => 8,
+            b'e' | b'E' => 27,
+            b'f' => 12,
+            b'n' => 10,
+            b'r' => 13,
+            b't' => 9,
+            b'v' => 11,
+            b'\\' => 92,
+            b'x' => number(16, 2),
+            b'0' => number(8, 4),
+            b'1'..=b'7' => number(8, 3),
+            b'u' => number(16, 4),
+            b'U' => number(16, 8),
+            b'c' if !rest.is_empty() => {
+                let control = u32::from(rest.first().copied().unwrap_or_default()) & 0x1f;
+                rest = rest.get(1..).unwrap_or_default();
+                control
             }
-            Some(byte @ b'0'..=b'7') => {
-                decoded.push(take_number(&mut rest, 8, 3, u32::from(byte - b'0')).to_le_bytes()[0]);
+            b'\n' if is_dropped(b'\n') => continue,
+            other if is_dropped(*other) => u32::from(*other),
+            other => {
+                decoded.extend([b'\\', *other]);
+                continue;
             }
-            Some(b'\n') if !keep_others => {}
-            Some(other) if !keep_others => decoded.push(other),
-            Some(other) => decoded.extend([b'\\', other]),
-            None => decoded.push(b'\\'),
+        };
+        match char::from_u32(value) {
+            Some(char) if matches!(escape, b'u' | b'U') => decoded.extend(char.to_string().bytes()),
+            _ => decoded.push(value.to_le_bytes()[0]),
         }
     }
     String::from_utf8_lossy(&decoded).into_owned()
-}
-
-fn take_number(
-    rest: &mut std::iter::Peekable<impl Iterator<Item = u8>>,
-    radix: u32,
-    max_digits: usize,
-    first: u32,
-) -> u32 {
-    let mut value = first;
-    for _ in 0..max_digits {
-        let Some(digit) = rest.peek().and_then(|byte| char::from(*byte).to_digit(radix)) else { break };
-        value = value.wrapping_mul(radix).wrapping_add(digit);
-        rest.next();
-    }
-    value
 }
 
 /// Decodes base64, or nothing when it is not.
@@ -241,7 +229,7 @@ pub(super) fn created_files(segment: &Segment) -> Vec<Word> {
             target.map(|word| (*word).clone()).into_iter().collect()
         }
         "dd" => written_words(&call),
-        name if call.program.is_some_and(|program| program.fetches) => {
+        name if call.program.fetches => {
             let mut files = written_words(&call);
             let by_remote_name = match name {
                 "curl" => call.has(&["-O", "--remote-name", "--remote-name-all"]),
@@ -273,7 +261,7 @@ mod tests {
         assert_eq!(base64("cm0gLXJmIC8=").as_deref(), Some("rm -rf /"));
         assert_eq!(base64("not base64!"), None);
         assert_eq!(hex("726d").as_deref(), Some("rm"));
-        assert_eq!(unescape("\\x72m\\040-rf\\n", true), "rm -rf\n");
+        assert_eq!(unescape("\\x72m\\040-rf\\n", |_| false), "rm -rf\n");
         let words: Vec<Word> = ["%s%s", "r", "m"].map(Word::literal).to_vec();
         assert_eq!(printed(&words), Some(Word::literal("rm")));
     }

@@ -35,7 +35,7 @@ pub(super) struct Parser<'b> {
 pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, ParseError> {
     let mut parser = Parser::new(text, budget, depth);
     let list = parser.list()?;
-    parser.finish_documents()?;
+    parser.documents()?;
     if parser.peek().is_some() {
         return Err(ParseError::Syntax("a closing word or bracket with nothing to close"));
     }
@@ -128,6 +128,20 @@ impl<'b> Parser<'b> {
         self.text.get(self.at..self.at + end).unwrap_or_default()
     }
 
+    /// Skips a reserved word, if it stands at this position.
+    fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.bare_word() == word;
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    /// The length of the name at this position.
+    fn name_len(&self) -> usize {
+        (0..).take_while(|ahead| self.peek_at(*ahead).is_some_and(is_name_byte)).count()
+    }
+
     fn at_closer(&self) -> bool {
         match self.peek() {
             None | Some(b')') => true,
@@ -204,7 +218,7 @@ impl<'b> Parser<'b> {
         self.at += "coproc".len();
         self.blanks();
         let start = self.at;
-        self.at += (0..).take_while(|ahead| self.peek_at(*ahead).is_some_and(is_name_byte)).count();
+        self.at += self.name_len();
         self.blanks();
         if !matches!(self.bare_word(), "{" | "if" | "for" | "while" | "until" | "case" | "select" | "[[")
             && self.peek() != Some(b'(')
@@ -217,14 +231,13 @@ impl<'b> Parser<'b> {
         self.budget.spend(4)?;
         self.nested(|parser| {
             let start = parser.at;
-            let command = parser.command_body()?;
             let mut redirects = Vec::new();
-            let command = match command {
-                Ok(simple) => parser.simple(simple, &mut redirects)?,
-                Err(command) => {
-                    if !matches!(command, CommandNode::Function { .. }) {
-                        parser.redirects(&mut redirects)?;
-                    }
+            let command = match parser.compound()? {
+                None => parser.simple(&mut redirects)?,
+                Some(command) => {
+                    while !matches!(command, CommandNode::Function { .. })
+                        && parser.redirect(&mut redirects)?
+                    {}
                     command
                 }
             };
@@ -232,17 +245,17 @@ impl<'b> Parser<'b> {
         })
     }
 
-    /// A compound command, or the empty start of a simple one.
-    fn command_body(&mut self) -> Result<Result<Simple, CommandNode>, ParseError> {
+    /// A compound command, if one starts at this position.
+    fn compound(&mut self) -> Result<Option<CommandNode>, ParseError> {
         if self.starts("((")
             && let Some(parts) = self.attempt_arithmetic(2)?
         {
-            return Ok(Err(compound(CompoundKind::Arithmetic, vec![RawWord { parts }], Vec::new())));
+            return Ok(Some(compound(CompoundKind::Arithmetic, vec![RawWord { parts }], Vec::new())));
         }
         if self.eat("(") {
             let list = self.list()?;
             self.expect(")")?;
-            return Ok(Err(compound(CompoundKind::Subshell, Vec::new(), vec![list])));
+            return Ok(Some(compound(CompoundKind::Subshell, Vec::new(), vec![list])));
         }
         let command = match self.bare_word() {
             "{" => {
@@ -263,9 +276,9 @@ impl<'b> Parser<'b> {
             "select" => self.for_clause("select")?,
             "case" => self.case_clause()?,
             "function" => self.function_clause()?,
-            _ => return Ok(Ok(Simple::default())),
+            _ => return Ok(None),
         };
-        Ok(Err(command))
+        Ok(Some(command))
     }
 
     fn expect(&mut self, text: &str) -> Result<(), ParseError> {
@@ -274,8 +287,7 @@ impl<'b> Parser<'b> {
 
     fn expect_word(&mut self, word: &str) -> Result<(), ParseError> {
         self.lines()?;
-        if self.bare_word() == word {
-            self.at += word.len();
+        if self.eat_word(word) {
             Ok(())
         } else {
             Err(ParseError::Syntax("a compound command is not complete"))
@@ -284,15 +296,12 @@ impl<'b> Parser<'b> {
 
     fn do_group(&mut self) -> Result<List, ParseError> {
         self.lines()?;
-        if self.bare_word() == "{" {
-            self.at += 1;
-            let list = self.list()?;
-            self.expect_word("}")?;
-            return Ok(list);
+        let end = if self.eat_word("{") { "}" } else { "done" };
+        if end == "done" {
+            self.expect_word("do")?;
         }
-        self.expect_word("do")?;
         let list = self.list()?;
-        self.expect_word("done")?;
+        self.expect_word(end)?;
         Ok(list)
     }
 
@@ -303,19 +312,13 @@ impl<'b> Parser<'b> {
         lists.push(self.list()?);
         loop {
             self.lines()?;
-            match self.bare_word() {
-                "elif" => {
-                    self.at += "elif".len();
-                    lists.push(self.list()?);
-                    self.expect_word("then")?;
-                    lists.push(self.list()?);
-                }
-                "else" => {
-                    self.at += "else".len();
-                    lists.push(self.list()?);
-                }
-                _ => break,
+            if self.eat_word("elif") {
+                lists.push(self.list()?);
+                self.expect_word("then")?;
+            } else if !self.eat_word("else") {
+                break;
             }
+            lists.push(self.list()?);
         }
         self.expect_word("fi")?;
         Ok(compound(CompoundKind::If, Vec::new(), lists))
@@ -332,14 +335,13 @@ impl<'b> Parser<'b> {
             let body = self.do_group()?;
             return Ok(compound(CompoundKind::Loop, vec![RawWord { parts }], vec![body]));
         }
-        let length = (0..).take_while(|ahead| self.peek_at(*ahead).is_some_and(is_name_byte)).count();
+        let length = self.name_len();
         let name = self.slice(self.at, self.at + length).to_owned();
         self.budget.spend(length)?;
         self.at += length;
         self.lines()?;
         let mut words = Vec::new();
-        if self.bare_word() == "in" {
-            self.at += 2;
+        if self.eat_word("in") {
             loop {
                 self.blanks();
                 if matches!(self.peek(), None | Some(b';' | b'\n' | b'&' | b'|' | b')')) {
@@ -373,8 +375,7 @@ impl<'b> Parser<'b> {
         let mut lists = Vec::new();
         loop {
             self.lines()?;
-            if self.bare_word() == "esac" {
-                self.at += "esac".len();
+            if self.eat_word("esac") {
                 return Ok(compound(CompoundKind::Case, words, lists));
             }
             self.eat("(");
@@ -402,8 +403,7 @@ impl<'b> Parser<'b> {
                 None => return Err(ParseError::Syntax("a test is not closed")),
                 Some(b'(' | b')' | b'|' | b'&' | b';') => self.at += 1,
                 Some(b'<' | b'>') if self.peek_at(1) != Some(b'(') => self.at += 1,
-                _ if self.bare_word() == "]]" => {
-                    self.at += "]]".len();
+                _ if self.eat_word("]]") => {
                     return Ok(compound(CompoundKind::Test, words, Vec::new()));
                 }
                 _ => words.push(self.word()?),
@@ -431,14 +431,10 @@ impl<'b> Parser<'b> {
         Ok(CommandNode::Function { name, body })
     }
 
-    fn simple(
-        &mut self,
-        mut simple: Simple,
-        redirects: &mut Vec<RawRedirect>,
-    ) -> Result<CommandNode, ParseError> {
+    fn simple(&mut self, redirects: &mut Vec<RawRedirect>) -> Result<CommandNode, ParseError> {
         let start = self.at;
+        let mut simple = Simple::default();
         loop {
-            self.blanks();
             if self.redirect(redirects)? {
                 continue;
             }
@@ -481,7 +477,7 @@ impl<'b> Parser<'b> {
     /// `name=`, `name+=` or `name[index]=` before a command.
     fn assignment(&mut self) -> Result<Option<Assign>, ParseError> {
         let start = self.at;
-        let length = (0..).take_while(|ahead| self.peek_at(*ahead).is_some_and(is_name_byte)).count();
+        let length = self.name_len();
         if length == 0 || self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             return Ok(None);
         }
@@ -521,17 +517,9 @@ impl<'b> Parser<'b> {
         }
     }
 
-    fn redirects(&mut self, into: &mut Vec<RawRedirect>) -> Result<(), ParseError> {
-        loop {
-            self.blanks();
-            if !self.redirect(into)? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// A redirection, if there is one at this position.
+    /// A redirection, if there is one behind the blanks.
     fn redirect(&mut self, into: &mut Vec<RawRedirect>) -> Result<bool, ParseError> {
+        self.blanks();
         let start = self.at;
         let descriptor = self.descriptor();
         let operator = [
@@ -579,28 +567,17 @@ impl<'b> Parser<'b> {
 
     /// The digits or `{name}` directly before a redirection.
     fn descriptor(&mut self) -> Option<String> {
-        let start = self.at;
-        let mut end = start;
-        let bytes = self.text.as_bytes();
-        if bytes.get(end) == Some(&b'{') {
-            end += 1;
-            while bytes.get(end).copied().is_some_and(is_name_byte) {
-                end += 1;
-            }
-            if bytes.get(end) != Some(&b'}') {
-                return None;
-            }
-            end += 1;
-        } else {
-            while bytes.get(end).is_some_and(u8::is_ascii_digit) {
-                end += 1;
-            }
-        }
-        if end == start || !matches!(bytes.get(end), Some(b'<' | b'>')) {
-            return None;
-        }
-        self.at = end;
-        Some(self.slice(start, end).to_owned())
+        let rest = self.text.get(self.at..)?;
+        let operator = rest.bytes().take(64).position(|byte| matches!(byte, b'<' | b'>'))?;
+        let text = rest.get(..operator)?;
+        let name = text.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
+        let fits = match name {
+            Some(name) => name.bytes().all(is_name_byte),
+            None => !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()),
+        };
+        let descriptor = fits.then(|| text.to_owned())?;
+        self.at += operator;
+        Some(descriptor)
     }
 
     /// Reads the delimiter of a here-document and registers its body.
@@ -648,10 +625,6 @@ impl<'b> Parser<'b> {
             pending.body.get_or_init(|| RawWord { parts });
         }
         Ok(())
-    }
-
-    fn finish_documents(&mut self) -> Result<(), ParseError> {
-        if self.pending.is_empty() { Ok(()) } else { self.documents() }
     }
 }
 

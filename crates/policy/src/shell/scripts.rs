@@ -6,7 +6,7 @@ use super::budget::{MAX_DEPTH, MAX_SEGMENTS, ParseError};
 use super::interpreters::{CodeEffect, code_effects};
 use super::nested::{self, Nested, nested_commands};
 use super::syntax::RedirectOperator;
-use super::value::{PipeData, Redirect, Word, WordPiece};
+use super::value::{PipeData, Redirect, Word};
 use super::walk::Walker;
 use super::{DoubtKind, Segment, output};
 use crate::programs::{self, Language};
@@ -114,7 +114,7 @@ impl Walker<'_> {
     }
 
     fn in_container(&self) -> bool {
-        self.via.iter().any(|via| programs::find(via).is_some_and(|program| program.contains))
+        self.via.iter().any(|via| programs::find(via).contains)
     }
 
     /// Whether a path lies in the working directory, where that is itself in a temporary directory.
@@ -139,14 +139,7 @@ impl Walker<'_> {
         if text.has_unknown() {
             self.doubt(DoubtKind::Script(text.output_of().map(str::to_owned).collect()), source);
         }
-        let readable: String = text
-            .pieces()
-            .iter()
-            .map(|piece| match piece {
-                WordPiece::Text(text) | WordPiece::Glob(text) => text.as_str(),
-                WordPiece::Unknown(_) => "${__unknown__}",
-            })
-            .collect();
+        let readable = text.render(|_| "${__unknown__}".to_owned());
         if self.depth >= MAX_DEPTH {
             self.report_error(ParseError::TooDeep, source);
             return PipeData::default();
@@ -160,18 +153,22 @@ impl Walker<'_> {
 
     /// A file that is touched without a command.
     pub(super) fn emit_file_access(&mut self, access: FileAccess, path: &str) {
-        let target = self.path_word(Some(path.to_owned()));
-        let operator = match access {
-            FileAccess::Read => RedirectOperator::Read,
-            FileAccess::Write => RedirectOperator::Write,
-            FileAccess::Delete => {
-                let argv = vec![Word::literal("rm"), Word::literal("-f"), target];
-                self.emit(argv, Vec::new(), Vec::new(), PipeData::default(), path);
-                return;
-            }
-        };
-        let redirect = Redirect { descriptor: None, operator, target };
-        self.emit(Vec::new(), Vec::new(), vec![redirect], PipeData::default(), path);
+        let target = Some(path.to_owned());
+        match access {
+            FileAccess::Read => self.touch(RedirectOperator::Read, target, path),
+            FileAccess::Write => self.touch(RedirectOperator::Write, target, path),
+            FileAccess::Delete => self.delete(target, "-f", path),
+        }
+    }
+
+    fn touch(&mut self, operator: RedirectOperator, path: Option<String>, source: &str) {
+        let redirect = Redirect { descriptor: None, operator, target: self.path_word(path) };
+        self.emit(Vec::new(), Vec::new(), vec![redirect], PipeData::default(), source);
+    }
+
+    fn delete(&mut self, path: Option<String>, flag: &str, source: &str) {
+        let argv = vec![Word::literal("rm"), Word::literal(flag), self.path_word(path)];
+        self.emit(argv, Vec::new(), Vec::new(), PipeData::default(), source);
     }
 
     /// A program text in another language.
@@ -193,14 +190,9 @@ impl Walker<'_> {
                     let argv = words.into_iter().map(Word::literal).collect();
                     self.run(argv, Vec::new(), Vec::new(), PipeData::default(), source);
                 }
-                CodeEffect::Touch(operator, path) => {
-                    let redirect = Redirect { descriptor: None, operator, target: self.path_word(path) };
-                    self.emit(Vec::new(), Vec::new(), vec![redirect], PipeData::default(), source);
-                }
+                CodeEffect::Touch(operator, path) => self.touch(operator, path, source),
                 CodeEffect::Delete { path, tree } => {
-                    let flag = Word::literal(if tree { "-rf" } else { "-f" });
-                    let argv = vec![Word::literal("rm"), flag, self.path_word(path)];
-                    self.run(argv, Vec::new(), Vec::new(), PipeData::default(), source);
+                    self.delete(path, if tree { "-rf" } else { "-f" }, source);
                 }
                 CodeEffect::Danger(what) => self.doubt(DoubtKind::Danger(what), source),
             }

@@ -61,6 +61,14 @@ impl Word {
         Self::from_pieces(blanks)
     }
 
+    /// The word with its known texts changed.
+    pub(crate) fn map_text(&self, change: impl Fn(&str) -> String) -> Self {
+        Self::from_pieces(self.pieces.iter().map(|piece| match piece {
+            WordPiece::Text(text) => WordPiece::Text(change(text)),
+            other => other.clone(),
+        }))
+    }
+
     /// This word and another directly behind it.
     pub(crate) fn followed_by(&self, other: &Self) -> Self {
         Self::from_pieces(self.pieces.iter().chain(&other.pieces).cloned())
@@ -129,7 +137,8 @@ impl Word {
         })
     }
 
-    fn render(&self, show_unknown: impl Fn(&Unknown) -> String) -> String {
+    /// The text, with unknown parts as `show_unknown` writes them.
+    pub(super) fn render(&self, show_unknown: impl Fn(&Unknown) -> String) -> String {
         let pieces = self.pieces.iter().map(|piece| match piece {
             WordPiece::Text(text) | WordPiece::Glob(text) => Cow::Borrowed(text.as_str()),
             WordPiece::Unknown(unknown) => Cow::Owned(show_unknown(unknown)),

@@ -100,7 +100,7 @@ pub(super) fn awk(tokens: &Tokens) -> Vec<CodeEffect> {
             Sign('|') if tokens.is_sign(at + 1, "|") || tokens.is_sign(at.wrapping_sub(1), "|") => {}
             Sign('|') => {
                 let next = at + 1 + usize::from(tokens.is_sign(at + 1, "&"));
-                let reads = tokens.get_name(next) == "getline";
+                let reads = tokens.name(next) == "getline";
                 effects.push(run(text_at(if reads { at.wrapping_sub(1) } else { next })));
             }
             Sign('(') => printing = printing.map(|depth| depth + 1),

@@ -84,6 +84,16 @@ pub(super) const PRINTING: &[&str] = &[
     "R.version.string", "VERSION", "for", "in", "do", "end", "if", "then", "else", "local", "return",
 ];
 
+/// Letters in front of a Python literal that leave it one.
+pub(super) const PREFIXES: &[&str] = &["r", "b", "u", "br", "rb", "R", "B", "U"];
+
+/// Functions that open the path in their first argument. Other `open`s are methods of a path.
+pub(super) const OPENERS: &[&str] = &[
+    "open", "fopen", "io.open", "os.open", "fs.open", "fs.openSync", "openSync", "codecs.open", "gzip.open",
+    "File.open", "IO.open",
+];
+
+pub(super) const TOO_MUCH: &str = "does too much to be followed";
 pub(super) const HIDES: &str = "runs text as code or hides which call is made";
 pub(super) const NETWORK: &str = "opens a network connection or sends data";
 pub(super) const STARTS: &str = "starts a program that is not known";
@@ -114,7 +124,7 @@ pub(super) const DANGERS: &[(Option<Language>, &str, &[&str])] = &[
             "requests.post", "requests.put", "requests.patch", "httpx.post", "httpx.put", "xmlrpc",
             "asyncio.open_connection", "socketserver", "http.server", "urllib3", "boto3", "websockets",
             "websocket", "WebSocket", "http.request", "https.request", "sendBeacon", "axios.post",
-            "createServer", "createConnection", "Bun.serve", "Deno.connect", "LWP", "HTTP.Tiny", "Net",
+            "createServer", "createConnection", "Bun.serve", "Deno.connect", "LWP", "Tiny", "Net",
             "TCPSocket", "UDPSocket", "TCPServer", "fsockopen", "pfsockopen", "socket_create",
             "stream_socket_client", "curl_init", "ftp_connect", "TcpStream", "net.Dial",
         ],
@@ -140,7 +150,7 @@ pub(super) const DANGERS: &[(Option<Language>, &str, &[&str])] = &[
         None,
         FILES,
         &[
-            "File.Path", "chmod", "chmodSync", "chown", "chown_R", "symlink", "Dir.delete", "remove_dir_all",
+            "chmod", "chmodSync", "chown", "chown_R", "symlink", "Dir.delete", "remove_dir_all",
             "remove_file", "os.RemoveAll", "os.Remove", "remove_all", "ftruncate",
         ],
     ),
