@@ -67,6 +67,6 @@ test gate::floor::deleting_the_root_is_refused ... ok
 test store::outbox::a_row_is_written_before_the_reply ... ok
 2026-11-15T10:00:00.123Z  INFO gateway::telegram: connected latency_ms=41 url=https://api.example.org/v1
 commit 3f2a1bc9d8e7f6a5b4c3d2e1f0a9b8c7d6e5f4a3 (HEAD -> main, origin/main)
-Author: Somebody <somebody@example.com>
+Author: Ada <ada@example.com>
     Finished `test` profile [unoptimized + debuginfo] target(s) in 12.41s
 ";

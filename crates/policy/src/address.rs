@@ -31,7 +31,7 @@ pub enum AddressKind {
     /// A cloud's metadata or credential service.
     Metadata,
     /// Carrier-grade NAT (`100.64.0.0/10`).
-    CarrierNat,
+    SharedNat,
     Multicast,
     Broadcast,
     /// `0.0.0.0/8` and `::`, which many systems treat as this machine.
@@ -55,7 +55,7 @@ impl AddressKind {
             Self::Private | Self::UniqueLocal => "private",
             Self::LinkLocal => "link-local",
             Self::Metadata => "cloud metadata",
-            Self::CarrierNat => "carrier network",
+            Self::SharedNat => "carrier network",
             Self::Multicast => "multicast",
             Self::Broadcast => "broadcast",
             Self::Unspecified => "unspecified",

@@ -1,7 +1,8 @@
 //! The files that a simple command reads, writes and deletes, whatever program does it.
 //!
-//! Rules about files are rules about effects, so `shred -u x`, `find x -delete` and `> x` need no rule each. The
-//! declarations in [`crate::programs`] say which words of a command are paths, and what happens to them.
+//! Rules about files are rules about effects, so `shred -u x`, `find x -delete` and `> x` need no
+//! rule each. The declarations in [`crate::programs`] say which words of a command are paths, and
+//! what happens to them.
 
 use crate::paths::resolve;
 use crate::programs::{ArgumentUse, DeclaredFiles, Invocation, PathAccess, Which, is_remote};
@@ -107,7 +108,8 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
             skip_next = true;
             continue;
         }
-        // A bare name in an ordinary directory is no secret; this spares most words the closer look.
+        // A bare name in an ordinary directory is no secret; this spares most words the closer
+        // look.
         if !in_secret_directory
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
             && !crate::paths::is_secret_name(&text)

@@ -1,7 +1,9 @@
-//! Paths as text, made absolute and normal without looking at any file system, and classified by their purpose.
+//! Paths as text, made absolute and normal without looking at any file system, and classified by
+//! their purpose.
 //!
-//! A path may contain patterns and holes (unknown stretches). A pattern counts as the worst path it may match:
-//! `/e?c` may be `/etc`. A hole matches nothing but itself: each rule decides about wholly unknown paths.
+//! A path may contain patterns and placeholders for unknown parts. A pattern counts as the worst
+//! path it may match: `/e?c` may be `/etc`. A placeholder matches only itself: each rule decides
+//! about unknown paths.
 
 use crate::shell::{UNKNOWN_CHAR, pattern_matches};
 
@@ -51,7 +53,8 @@ pub(crate) fn normalize(path: &str) -> String {
     format!("{root}{}", parts.join("/"))
 }
 
-/// The path a word names in a directory. Without a known directory a relative path starts with a hole.
+/// The path a word names in a directory. Without a known directory a relative path starts with a
+/// placeholder.
 pub(crate) fn resolve(word: &str, cwd: Option<&str>) -> String {
     let word = word.strip_prefix("file://").unwrap_or(word);
     if word.starts_with('/') || word.starts_with(UNKNOWN_CHAR) {
@@ -109,12 +112,14 @@ pub(crate) struct KnownPaths<'a> {
     pub(crate) cwd: &'a str,
     /// Directories of the owner that are mounted into the environment.
     pub(crate) owned: &'a [String],
-    /// The working directory is a project: its files are no keys, settings or system files of the owner.
+    /// The working directory is a project: its files are no keys, settings or system files of the
+    /// owner.
     works_here: bool,
 }
 
 impl<'a> KnownPaths<'a> {
-    /// The model chooses the working directory, so it counts as a project only if it looks like one.
+    /// The model chooses the working directory, so it counts as a project only if it looks like
+    /// one.
     pub(crate) fn new(home: &'a str, hermes_home: &'a str, cwd: &'a str, owned: &'a [String]) -> Self {
         let mut marks = Self { home, hermes_home, cwd, owned, works_here: false };
         let here = normalize(cwd);
@@ -316,7 +321,8 @@ fn is_specific(part: &str) -> bool {
     characters >= 2 || (characters == 1 && part.starts_with('.'))
 }
 
-/// A path without a last part that stands for everything: `/etc/*` is `/etc` as far as deleting goes.
+/// A path without a last part that stands for everything: `/etc/*` is `/etc` as far as deleting
+/// goes.
 fn strip_wildcard_tail(path: &str) -> &str {
     let mut path = path;
     while let Some((head, tail)) = path.rsplit_once('/') {

@@ -1,11 +1,13 @@
 //! One declaration per program.
 //!
-//! A [`Program`] says which of its options take a value, what it does to files, which commands it runs in turn, and
-//! which rules its use triggers. To see what decides whether `git push` asks, open `programs/git.rs` and look for
-//! `"push"`. Three small interpreters read the declarations: [`crate::file_effects`] derives the files that are
-//! read, written and deleted, [`crate::shell`] the nested commands, and [`crate::rules`] the rules that match.
+//! A [`ProgramSpec`] says which of its options take a value, what it does to files, which commands
+//! it runs in turn, and which rules its use triggers. To see what decides whether `git push` asks,
+//! open `programs/git.rs` and look for `"push"`. Three small interpreters read the declarations:
+//! [`crate::file_effects`] derives the files that are read, written and deleted, [`crate::shell`]
+//! the nested commands, and [`crate::rules`] the rules that match.
 //!
-//! A program that is not declared may do anything with the paths it is given, and every word of it may be a command.
+//! A program that is not declared may do anything with the paths it is given, and every word of it
+//! may be a command.
 
 mod build_tools;
 mod builtins;
@@ -47,7 +49,7 @@ use Which::*;
 
 /// Everything the policy knows about one program, or about several that behave alike.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub(crate) struct ProgramSpec {
     /// The names it is called by. A `*` at the end stands for the rest of a name.
     pub(crate) names: &'static [&'static str],
     /// Options that take the next word as their value.
@@ -74,8 +76,8 @@ pub(crate) struct Program {
     pub(crate) asks: &'static [Ask],
 }
 
-const fn program(names: &'static [&'static str]) -> Program {
-    Program {
+const fn program(names: &'static [&'static str]) -> ProgramSpec {
+    ProgramSpec {
         names,
         valued: &[],
         arguments: ArgumentUse::Unknown,
@@ -91,7 +93,7 @@ const fn program(names: &'static [&'static str]) -> Program {
     }
 }
 
-impl Program {
+impl ProgramSpec {
     const fn valued(self, valued: &'static [&'static str]) -> Self {
         Self { valued, ..self }
     }
@@ -170,7 +172,7 @@ pub(crate) struct DeclaredFiles {
     pub(crate) when: When,
 }
 
-/// What happens to a path.
+/// The effect of a program on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathAccess {
     /// The content is read.
@@ -192,7 +194,8 @@ pub(crate) enum Which {
     FirstOperand,
     /// The last of several operands, unless it is on another machine.
     LastOperand,
-    /// The operands behind the script, which is the first of them unless one of these options gives it.
+    /// The operands behind the script, which is the first of them unless one of these options gives
+    /// it.
     OperandsAfterScript(&'static [&'static str]),
     /// The values of these options.
     Values(&'static [&'static str]),
@@ -301,7 +304,8 @@ impl Ask {
 
 /// A condition on the words of a command.
 ///
-/// A `*` at either end of a pattern stands for any text. Upper and lower case only differ in options.
+/// A `*` at either end of a pattern stands for any text. Upper and lower case only differ in
+/// options.
 #[derive(Debug)]
 pub(crate) enum When {
     Always,
@@ -396,7 +400,7 @@ fn fits(word: &str, pattern: &str) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Invocation<'a> {
     pub(crate) segment: &'a Segment,
-    pub(crate) program: &'static Program,
+    pub(crate) program: &'static ProgramSpec,
     /// The words that are looked at: all, or those behind the subcommand.
     pub(crate) args: &'a [Word],
 }
@@ -444,7 +448,8 @@ impl<'a> Invocation<'a> {
         Self { args: self.args.get(start..).unwrap_or_default(), ..*self }
     }
 
-    /// Whether the first operands fit one of these patterns, word by word. An unknown word may expand to nothing.
+    /// Whether the first operands fit one of these patterns, word by word. An unknown word may
+    /// expand to nothing.
     fn has_verb(&self, verbs: &[&str]) -> bool {
         let mut operands = self.operands();
         operands.retain(|word| !word.has_unknown() || !word.prefix().is_empty());
@@ -473,7 +478,7 @@ impl<'a> Invocation<'a> {
 const CONTAINER_VERBS: &[&str] = &["run", "exec", "create", "debug", "rsh", "container", "compose"];
 
 /// All declarations.
-pub(crate) fn all() -> impl Iterator<Item = &'static Program> {
+pub(crate) fn all() -> impl Iterator<Item = &'static ProgramSpec> {
     [
         build_tools::PROGRAMS,
         builtins::PROGRAMS,
@@ -502,9 +507,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Program> {
 }
 
 struct Index {
-    by_name: HashMap<&'static str, &'static Program>,
+    by_name: HashMap<&'static str, &'static ProgramSpec>,
     /// Names that end in `*`, without it.
-    by_start: Vec<(&'static str, &'static Program)>,
+    by_start: Vec<(&'static str, &'static ProgramSpec)>,
 }
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| {
@@ -522,11 +527,11 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
     index
 });
 
-/// What is known of a program without a declaration.
-static UNDECLARED: Program = program(&[]);
+/// Stands for every program without a declaration.
+static UNDECLARED: ProgramSpec = program(&[]);
 
 /// The declaration of a program, also of an interpreter with a version: `python3.11`, `php8`.
-pub(crate) fn find(name: &str) -> &'static Program {
+pub(crate) fn find(name: &str) -> &'static ProgramSpec {
     let find = |name: &str| {
         let by_start = || INDEX.by_start.iter().find(|(start, _)| name.starts_with(start));
         INDEX.by_name.get(name).copied().or_else(|| by_start().map(|(_, program)| *program))

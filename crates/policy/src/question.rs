@@ -33,7 +33,7 @@ impl From<String> for QuestionId {
 
 /// Lowercase base32 without padding.
 fn base32(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut text = String::new();
     let (mut bits, mut count) = (0_u32, 0);
     for byte in bytes {
@@ -42,12 +42,12 @@ fn base32(bytes: &[u8]) -> String {
         while count >= 5 {
             count -= 5;
             let index = usize::try_from((bits >> count) & 31).unwrap_or_default();
-            text.push(char::from(LETTERS.get(index).copied().unwrap_or(b'a')));
+            text.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'a')));
         }
     }
     if count > 0 {
         let index = usize::try_from((bits << (5 - count)) & 31).unwrap_or_default();
-        text.push(char::from(LETTERS.get(index).copied().unwrap_or(b'a')));
+        text.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'a')));
     }
     text
 }

@@ -1,8 +1,9 @@
 //! The rules: what is never done, and what is asked about.
 //!
-//! A rule has an id, a reason in plain words, and examples on both sides that are its tests. Most rules are
-//! triggered by the declarations in [`crate::programs`]; those about files test the effects of a command, whatever
-//! program causes them. [`matches`] reports every rule that matches, with the part of the command it matched.
+//! A rule has an id and a reason in plain words; `tests/corpus/rules.txt` has examples of each.
+//! Most rules are triggered by the declarations in [`crate::programs`]; those about files test the
+//! effects of a command, whatever program causes them. [`matches`] reports every rule that matches,
+//! with the part of the command it matched.
 
 mod doubts;
 mod files;
@@ -192,8 +193,8 @@ fn all() -> impl Iterator<Item = &'static Rule> {
 static BY_ID: LazyLock<HashMap<&'static str, &'static Rule>> =
     LazyLock::new(|| all().map(|rule| (rule.id, rule)).collect());
 
-/// The reach of a rule that matched: an effect on files must touch the owner's, and a rule about the machine harms
-/// the place only.
+/// The reach of a rule that matched: an effect on files must touch the owner's, and a rule about
+/// the machine harms the place only.
 fn harms(rule: &Rule, context: &RuleContext<'_>) -> Harms {
     let stays = match rule.trigger {
         Trigger::Files(_) => !context.any(|effect| context.paths.touches_owned(&effect.path)),

@@ -1,8 +1,9 @@
 //! Analysis of shell commands: from script text to a list of [`Segment`]s, one per simple command.
 //!
-//! [`understand`] parses the text ([`parse`], [`lex`] into [`syntax`]), walks every branch ([`walk`]) while it expands
-//! words ([`expand`]) with what is known ([`env`], [`bindings`]), and follows wrappers and inner scripts ([`scripts`],
-//! [`nested`], [`interpreters`]). What cannot be known becomes a [`Doubt`]. All of it is bounded ([`budget`]).
+//! [`understand`] parses the text ([`parse`], [`lex`] into [`syntax`]), walks every branch
+//! ([`walk`]) while it expands words ([`expand`]) with what is known ([`env`], [`bindings`]), and
+//! follows wrappers and inner scripts ([`scripts`], [`nested`], [`interpreters`]). Unknown parts
+//! become a [`Doubt`]. All of it is bounded ([`budget`]).
 
 mod args;
 mod bindings;
@@ -142,7 +143,7 @@ pub enum DoubtKind {
     /// The program name is only known at run time.
     Program,
     /// The program name has characters that look like others.
-    ForeignLetters,
+    Lookalike,
     /// A shell runs the output of these programs.
     Script(Vec<String>),
     /// A program text that is only known at run time.
@@ -201,7 +202,7 @@ fn read(text: &str, around: &Surroundings<'_>, run: impl FnOnce(&mut walk::Walke
             walk.doubt(DoubtKind::Hidden, "");
         }
         if text.contains(['\u{2044}', '\u{2215}', '\u{29f8}', '\u{ff0f}', '\u{2571}']) {
-            walk.doubt(DoubtKind::ForeignLetters, text);
+            walk.doubt(DoubtKind::Lookalike, text);
         }
         run(&mut walk);
     }

@@ -50,7 +50,7 @@ pub(super) const V4: &[AddressRange<u32>] = &[
     v4([192, 0, 0, 192], 32, Metadata),
     v4([0, 0, 0, 0], 8, Unspecified),
     v4([10, 0, 0, 0], 8, Private),
-    v4([100, 64, 0, 0], 10, CarrierNat),
+    v4([100, 64, 0, 0], 10, SharedNat),
     v4([127, 0, 0, 0], 8, Loopback),
     v4([169, 254, 0, 0], 16, LinkLocal),
     v4([172, 16, 0, 0], 12, Private),

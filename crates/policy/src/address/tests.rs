@@ -36,8 +36,8 @@ fn every_range_has_its_kind() {
         ("168.63.129.16", Metadata),
         ("192.0.0.192", Metadata),
         ("168.63.129.17", Public),
-        ("100.64.0.1", CarrierNat),
-        ("100.127.255.255", CarrierNat),
+        ("100.64.0.1", SharedNat),
+        ("100.127.255.255", SharedNat),
         ("224.0.0.1", Multicast),
         ("239.255.255.250", Multicast),
         ("255.255.255.255", Broadcast),
@@ -171,7 +171,7 @@ fn odd_spellings_of_an_address_are_read() {
 }
 
 #[test]
-fn names_are_names() {
+fn host_names_are_normalized() {
     for (text, name) in [
         ("example.com", "example.com"),
         ("Example.COM.", "example.com"),
@@ -210,7 +210,7 @@ fn names_are_names() {
 }
 
 #[test]
-fn what_different_readers_read_differently_is_invalid() {
+fn hosts_that_programs_parse_differently_are_invalid() {
     use HostParseError::*;
     for (text, reason) in [
         ("", Empty),
@@ -260,7 +260,7 @@ fn what_different_readers_read_differently_is_invalid() {
 }
 
 #[test]
-fn what_the_python_program_let_through_is_not_public() {
+fn addresses_that_hermes_agent_accepted_are_not_public() {
     for text in ["168.63.129.16", "192.0.0.192", "[2002:a9fe:a9fe::]", "[64:ff9b::a9fe:a9fe]"] {
         assert_eq!(parse_host(text).kind(), Some(Metadata), "{text}");
     }

@@ -1,6 +1,7 @@
 //! Names of files and directories, by what they are for.
 
-/// Directories without which the system does not work; the second level is listed where its loss is as bad.
+/// Directories without which the system does not work; the second level is listed where its loss is
+/// as bad.
 pub(super) const SYSTEM_DIRECTORIES: &[&str] = &[
     "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc",
     "/root", "/run", "/sbin", "/srv", "/sys", "/usr", "/var", "/mnt", "/media", "/usr/bin", "/usr/sbin",

@@ -3,7 +3,7 @@
 use super::databases::RESETS_SCHEMA;
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["pytest"]).names_files().inert(),
     program(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"]).names_files(),
     program(&["make"]).names_files().runs(&[Custom(make)]).asks(&[RESETS_SCHEMA]),

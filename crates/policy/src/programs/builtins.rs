@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["command"]).names_files().runs(&[Custom(|call, found| {
         if !OwnFlag(&["-v", "-V"]).holds(call) {
             nested_behind(call, 0, found);

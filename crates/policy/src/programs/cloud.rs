@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["aws"]).asks(&[
         CHANGES,
         FORCES,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::paths::is_stream;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     // Programs that name files and neither read nor run them.
     program(&[
         "basename", "cmp", "df", "dirname", "du", "echo", "exa", "eza", "false", "file", "findmnt",

@@ -3,7 +3,7 @@
 use super::network::{carries_output, is_local, names_metadata};
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["curl"])
         .fetches()
         .reads_files()

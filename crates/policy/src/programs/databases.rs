@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["psql"]).key_options(&["-f"]).inert().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
     program(&["mysql"]).inert().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
     program(&["mariadb"]).runs(&[ESCAPES]).asks(&[LOSES_ROWS]),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&[
         "mkfs", "mkfs.*", "mke2fs*", "newfs*", "blkdiscard", "mkswap", "mkdosfs", "mkntfs", "mkexfatfs",
         "mkreiserfs", "scrub", "nwipe", "mkudffs", "mkfatfs",

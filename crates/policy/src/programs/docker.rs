@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["docker", "podman", "nerdctl", "docker-compose", "podman-compose"])
         .valued(ENGINE_VALUED)
         .reads_outside()

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["git"])
         .valued(&[
             "-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix",
@@ -119,7 +119,8 @@ fn clone_target(call: &Invocation<'_>) -> Vec<Word> {
     operands(call.behind_verb().args, &valued).into_iter().skip(1).next_back().cloned().into_iter().collect()
 }
 
-/// Whether a push, or an address that holds the output of another program, leaves the known remotes.
+/// Whether a push, or an address that holds the output of another program, leaves the known
+/// remotes.
 fn sends_elsewhere(call: &Invocation<'_>) -> bool {
     let is_address = |word: &&Word| {
         word.prefix().contains("://") || (word.prefix().contains('@') && word.prefix().contains(':'))
@@ -136,7 +137,8 @@ const HARMLESS_SETTINGS: &[&str] = &[
     "diff.algorithm", "safe.directory", "blame.ignorerevsfile", "commit.template", "lfs.url",
 ];
 
-/// Whether `git config` changes a setting that can start a program, or a setting of every repository.
+/// Whether `git config` changes a setting that can start a program, or a setting of every
+/// repository.
 fn changes_settings(call: &Invocation<'_>) -> bool {
     let words: Vec<&str> = call.words().collect();
     let reads = call

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] =
+pub(super) const PROGRAMS: &[ProgramSpec] =
     &[program(&["hermes", "hermes-agent"]).names_files().inert().asks(&[
         ask("hermes-policy", Arg(&["--yolo", "--dangerously-skip-permissions"])),
         ask(

@@ -79,7 +79,7 @@ pub(super) const OTHER: Interpreter = Interpreter {
     runs_operand: false,
 };
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["bash", "sh", "zsh", "dash"]).valued(SHELL_VALUED).names_files().runs(&[Shell]),
     program(&[
         "ksh", "ksh93", "mksh", "pdksh", "ash", "fish", "rbash", "csh", "tcsh", "yash", "hush", "nu",

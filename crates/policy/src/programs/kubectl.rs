@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["kubectl", "oc"]).valued(VALUED).reads_outside().contains().runs(&[Custom(nested)]).asks(&[
         verbs(
             &[

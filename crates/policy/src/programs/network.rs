@@ -3,7 +3,7 @@
 use super::*;
 use crate::address::{self, AddressKind};
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["nc", "netcat", "nc.traditional", "ncat"])
         .fetches()
         .runs(&[Text(&["-e", "-c", "--exec", "--sh-exec"])])
@@ -132,7 +132,8 @@ pub(super) fn names_metadata(call: &Invocation<'_>) -> bool {
     call.args.iter().any(|word| is_metadata(&word.outline()))
 }
 
-/// Whether a text names the address at which a cloud serves the keys of a machine, in any accepted spelling.
+/// Whether a text names the address at which a cloud serves the keys of a machine, in any accepted
+/// spelling.
 pub(crate) fn is_metadata(text: &str) -> bool {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -4,7 +4,7 @@ use super::databases::RESETS_SCHEMA;
 use super::interpreters::{BUN, NODE_VALUED};
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["npm"])
         .valued(&["--prefix", "-C", "-w", "--workspace", "--registry", "--tag", "--otp"])
         .names_files()

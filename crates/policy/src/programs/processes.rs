@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["kill"]).names_files().asks(&[
         ask("kill-everything", Test(targets_everything)),
         ask("kill-init", All(&[Test(targets_init), Not(&Test(signals_nothing))])),

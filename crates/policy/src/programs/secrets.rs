@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["security"]).asks(&[verbs(&["find-*", "dump*", "export*", "unlock*", "delete*"], STORE)]),
     program(&["pass", "gopass", "rbw"]).asks(&[ask(
         STORE,

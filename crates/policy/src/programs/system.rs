@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     // Power.
     program(&["shutdown"]).asks(&[ask("power", Not(&Any(&[Help, Flag(&["-c", "--show"])])))]),
     program(&["reboot", "halt", "poweroff", "kexec", "pm-suspend", "pm-hibernate", "runlevel0"])

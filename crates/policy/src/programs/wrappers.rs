@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["sudo"])
         .valued(&[
             "-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T", "-r", "-t", "-U", "--user", "--group", "--host",

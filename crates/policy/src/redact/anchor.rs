@@ -1,9 +1,9 @@
 //! Finds the positions where a secret may begin.
 //!
-//! Nearly every place in a text is no beginning, so what matters is to say no quickly. Each run of three
-//! bytes is looked up in a table of 8 KiB that stays in the fastest cache. Unlike the steps of an automaton
-//! these look-ups do not wait for each other, which made this half again as fast as `aho-corasick` here,
-//! and nothing in it can fail.
+//! Nearly every place in a text is no beginning, so what matters is to say no quickly. Each run of
+//! three bytes is looked up in a table of 8 KiB that stays in the fastest cache. Unlike the steps
+//! of an automaton these look-ups do not wait for each other, which made this half again as fast as
+//! `aho-corasick` here, and nothing in it can fail.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

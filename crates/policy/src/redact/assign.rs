@@ -153,7 +153,7 @@ impl SecretName {
             (AssignStyle::Setting, false) => look.length >= 8,
             _ if look.blanks > 0 => false,
             (AssignStyle::Json, true) => look.length >= 6,
-            (AssignStyle::Quoted, true) => look.length >= 6 && look.letters < look.length,
+            (AssignStyle::Quoted, true) => look.length >= 6 && look.alphabetic < look.length,
             (AssignStyle::Json | AssignStyle::Quoted, false) => look.length >= 8 && mixed,
             (AssignStyle::Bare, _) if look.brackets > 0 => false,
             (AssignStyle::Bare, true) => look.length >= 6 && !look.looks_like_path(),
@@ -226,7 +226,7 @@ fn is_literal(value: &[u8]) -> bool {
 #[derive(Default)]
 struct ValueStats {
     length: usize,
-    letters: usize,
+    alphabetic: usize,
     digits: usize,
     blanks: usize,
     brackets: usize,
@@ -239,7 +239,7 @@ impl ValueStats {
         let mut look = Self { length: value.len(), ..Self::default() };
         for byte in value {
             match byte {
-                b'a'..=b'z' | b'A'..=b'Z' => look.letters += 1,
+                b'a'..=b'z' | b'A'..=b'Z' => look.alphabetic += 1,
                 b'0'..=b'9' => look.digits += 1,
                 b' ' | b'\t' => look.blanks += 1,
                 b'(' | b'[' | b'{' | b'<' => look.brackets += 1,
@@ -253,12 +253,12 @@ impl ValueStats {
 
     /// Whether it consists of the characters of identifiers.
     fn looks_like_path(&self) -> bool {
-        self.letters + self.dots + self.underscores == self.length
+        self.alphabetic + self.dots + self.underscores == self.length
     }
 
     /// Whether it looks like neither a word nor a number.
     fn looks_random(&self) -> bool {
-        self.letters > 0 && (self.digits >= 2 || (self.length >= 20 && self.digits > 0))
+        self.alphabetic > 0 && (self.digits >= 2 || (self.length >= 20 && self.digits > 0))
     }
 }
 

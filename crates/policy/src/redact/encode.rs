@@ -40,29 +40,30 @@ pub(super) fn encodings(value: &str) -> Vec<EncodedSecret> {
 
 /// The bytes a percent encoder keeps, and its treatment of spaces.
 struct PercentStyle {
-    alone: &'static [u8],
-    letters_alone: bool,
+    kept: &'static [u8],
+    keeps_alphanumeric: bool,
     plus_for_space: bool,
 }
 
 /// The encoders in use: RFC 3986, the two of JavaScript, Python's `quote` and `quote_plus`, HTML
 /// forms, and one that keeps nothing.
 const PERCENT_STYLES: &[PercentStyle] = &[
-    PercentStyle { alone: b"-_.~", letters_alone: true, plus_for_space: false },
-    PercentStyle { alone: b"-_.!~*'()", letters_alone: true, plus_for_space: false },
-    PercentStyle { alone: b";,/?:@&=+$-_.!~*'()#", letters_alone: true, plus_for_space: false },
-    PercentStyle { alone: b"-_.~/", letters_alone: true, plus_for_space: false },
-    PercentStyle { alone: b"-_.~", letters_alone: true, plus_for_space: true },
-    PercentStyle { alone: b"-_.*", letters_alone: true, plus_for_space: true },
-    PercentStyle { alone: b"", letters_alone: true, plus_for_space: false },
-    PercentStyle { alone: b"", letters_alone: false, plus_for_space: false },
+    PercentStyle { kept: b"-_.~", keeps_alphanumeric: true, plus_for_space: false },
+    PercentStyle { kept: b"-_.!~*'()", keeps_alphanumeric: true, plus_for_space: false },
+    PercentStyle { kept: b";,/?:@&=+$-_.!~*'()#", keeps_alphanumeric: true, plus_for_space: false },
+    PercentStyle { kept: b"-_.~/", keeps_alphanumeric: true, plus_for_space: false },
+    PercentStyle { kept: b"-_.~", keeps_alphanumeric: true, plus_for_space: true },
+    PercentStyle { kept: b"-_.*", keeps_alphanumeric: true, plus_for_space: true },
+    PercentStyle { kept: b"", keeps_alphanumeric: true, plus_for_space: false },
+    PercentStyle { kept: b"", keeps_alphanumeric: false, plus_for_space: false },
 ];
 
 fn percent(value: &str, style: &PercentStyle) -> [String; 2] {
     let (mut upper, mut lower) = (String::new(), String::new());
     for byte in value.bytes() {
-        let alone = (style.letters_alone && byte.is_ascii_alphanumeric()) || style.alone.contains(&byte);
-        if alone || (byte == b' ' && style.plus_for_space) {
+        let is_kept =
+            (style.keeps_alphanumeric && byte.is_ascii_alphanumeric()) || style.kept.contains(&byte);
+        if is_kept || (byte == b' ' && style.plus_for_space) {
             let shown = if byte == b' ' { '+' } else { char::from(byte) };
             upper.push(shown);
             lower.push(shown);
@@ -142,8 +143,8 @@ fn base64(value: &[u8], shift: usize) -> [EncodedSecret; 2] {
         _ => 1,
     };
     [STANDARD, URL_SAFE].map(|alphabet| {
-        let letter = |sextet: &u8| alphabet.get(usize::from(*sextet)).copied().unwrap_or(b'=');
-        EncodedSecret { bytes: sextets.iter().map(letter).collect(), tail, padding, wraps: true }
+        let to_char = |sextet: &u8| alphabet.get(usize::from(*sextet)).copied().unwrap_or(b'=');
+        EncodedSecret { bytes: sextets.iter().map(to_char).collect(), tail, padding, wraps: true }
     })
 }
 

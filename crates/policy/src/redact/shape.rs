@@ -50,7 +50,7 @@ enum Check {
     Exact,
 }
 
-fn is_letter_byte(byte: u8) -> bool {
+fn is_alphanumeric_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
 }
 
@@ -83,26 +83,26 @@ const TOKENS: &[TokenShape] = &[
     // Model providers
     TokenShape { prefixes: &["sk-"], class: is_word_byte, least: 20, check: Check::Digits },
     TokenShape { prefixes: &["hf_", "api_org_", "gsk_", "r8_", "xai-", "pplx-", "tvly-", "nvapi-"], class: is_word_byte, least: 20, check: Check::Digits },
-    TokenShape { prefixes: &["fc-"], class: is_letter_byte, least: 32, check: Check::Digits },
+    TokenShape { prefixes: &["fc-"], class: is_alphanumeric_byte, least: 32, check: Check::Digits },
     // Clouds
     TokenShape { prefixes: &["AKIA", "ASIA", "ABIA", "ACCA"], class: is_capital_byte, least: 16, check: Check::Exact },
     TokenShape { prefixes: &["AIza"], class: is_word_byte, least: 35, check: Check::Boundary },
     TokenShape { prefixes: &["ya29.", "GOCSPX-"], class: is_dotted_byte, least: 20, check: Check::Boundary },
     TokenShape { prefixes: &["1//0"], class: is_word_byte, least: 30, check: Check::Boundary },
-    TokenShape { prefixes: &["LTAI", "AKID"], class: is_letter_byte, least: 16, check: Check::Digits },
-    TokenShape { prefixes: &["dop_v1_", "doo_v1_", "dor_v1_"], class: is_letter_byte, least: 32, check: Check::None },
+    TokenShape { prefixes: &["LTAI", "AKID"], class: is_alphanumeric_byte, least: 16, check: Check::Digits },
+    TokenShape { prefixes: &["dop_v1_", "doo_v1_", "dor_v1_"], class: is_alphanumeric_byte, least: 32, check: Check::None },
     TokenShape { prefixes: &["hvs.", "hvb."], class: is_word_byte, least: 20, check: Check::Digits },
     // Registries
-    TokenShape { prefixes: &["npm_"], class: is_letter_byte, least: 36, check: Check::Boundary },
+    TokenShape { prefixes: &["npm_"], class: is_alphanumeric_byte, least: 36, check: Check::Boundary },
     TokenShape { prefixes: &["pypi-Ag"], class: is_word_byte, least: 30, check: Check::None },
     TokenShape { prefixes: &["rubygems_", "dckr_pat_"], class: is_word_byte, least: 20, check: Check::Digits },
     // Payments, email and other services
     TokenShape {
         prefixes: &["sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"],
-        class: is_letter_byte, least: 16, check: Check::None,
+        class: is_alphanumeric_byte, least: 16, check: Check::None,
     },
     TokenShape { prefixes: &["SG."], class: is_dotted_byte, least: 40, check: Check::Digits },
-    TokenShape { prefixes: &["shpat_", "shpss_", "shpca_", "shppa_"], class: is_letter_byte, least: 32, check: Check::None },
+    TokenShape { prefixes: &["shpat_", "shpss_", "shpca_", "shppa_"], class: is_alphanumeric_byte, least: 32, check: Check::None },
     TokenShape { prefixes: &["sq0atp-", "sq0csp-"], class: is_word_byte, least: 20, check: Check::None },
     TokenShape {
         prefixes: &["ntn_", "lin_api_", "figd_", "glsa_", "sbp_", "sntrys_", "nfp_", "dtn_", "tskey-", "PMAK-", "ATATT3x", "dp.pt."],

@@ -27,7 +27,8 @@ fn streamed(redactor: &Redactor, text: &[u8], cuts: &[usize]) -> Vec<u8> {
     out
 }
 
-/// A token with `n` more characters, put together here so that no scanner takes this file for a leak.
+/// A token with `n` more characters, put together here so that no scanner takes this file for a
+/// leak.
 fn fake(prefix: &str, n: usize) -> String {
     format!("{prefix}{}", "a1B2c3D4e5F6g7H8i9J0".chars().cycle().take(n).collect::<String>())
 }
@@ -241,7 +242,7 @@ fn private_keys_are_removed_whole_cut_or_on_one_line() {
 }
 
 #[test]
-fn what_the_python_program_let_through_is_removed() {
+fn secrets_that_hermes_agent_printed_are_removed() {
     let redactor = redactor(&["sudo-Passw0rd"]);
     let key = fake("", 40);
     for (text, hidden) in [
@@ -430,7 +431,7 @@ proptest! {
 }
 
 #[test]
-fn a_silent_redactor_removes_nothing() {
+fn a_disabled_redactor_removes_nothing() {
     let text = "API_KEY=sk-ant-REDACTED";
     assert_ne!(Redactor::new([]).redact(text), text);
     let silent = Redactor::disabled();

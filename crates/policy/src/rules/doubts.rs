@@ -14,7 +14,7 @@ pub(super) fn doubt_match(doubt: &Doubt) -> Match {
         DoubtKind::TooMuch => ("too-long", Tier::Ask, "the command is too long or too complex to follow"),
         DoubtKind::Hidden => ("hidden-characters", Tier::Ask, "the command contains invisible characters"),
         DoubtKind::Program => ("unknown-program", Tier::Ask, "which program runs is only known when it runs"),
-        DoubtKind::ForeignLetters => {
+        DoubtKind::Lookalike => {
             ("lookalike", Tier::Ask, "the program's name contains letters that look like other letters")
         }
         DoubtKind::Script(programs) if programs.iter().any(|program| find(program).fetches) => {

@@ -1,7 +1,7 @@
 //! Reads options out of expanded words.
 //!
-//! An unclear option counts as the worse one: a cluster such as `-rf` holds both letters, a long option may be shortened as GNU
-//! programs allow, and `--name=value` is the same as `--name value`.
+//! An unclear option counts as the worse one: a cluster such as `-rf` holds both letters, a long
+//! option may be shortened as GNU programs allow, and `--name=value` is the same as `--name value`.
 
 use super::value::Word;
 

@@ -1,8 +1,8 @@
 //! Destructive commands among the words of a program that is not declared.
 //!
-//! Thousands of programs run what they are given: benchmarks, jails, remote runners, typesetters, calculators. They
-//! cannot all be declared. So unless a program is known to never run its words, a stretch of them that would
-//! destroy something if it were run is judged as if it were.
+//! Thousands of programs run what they are given: benchmarks, jails, remote runners, typesetters,
+//! calculators. They cannot all be declared. So unless a program is known to never run its words, a
+//! stretch of them that would destroy something if it were run is judged as if it were.
 
 use super::Segment;
 use super::nested::Nested;
@@ -47,7 +47,8 @@ fn is_destroyer(name: &str) -> bool {
     DESTROYERS.contains(&name) || name.starts_with("mkfs.")
 }
 
-/// The stretches of a text that begin with a program that destroys, each up to a quote, a bracket or the line's end.
+/// The stretches of a text that begin with a program that destroys, each up to a quote, a bracket
+/// or the line's end.
 fn tails(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices([' ', '\t']).take(512) {

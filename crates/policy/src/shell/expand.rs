@@ -367,7 +367,7 @@ fn sequence(inside: &[BraceAtom]) -> Option<Vec<Vec<BraceAtom>>> {
     let mut parts = text.split("..");
     let (from, to) = (parts.next()?, parts.next()?);
     let step = parts.next().and_then(|step| step.parse::<i64>().ok()).unwrap_or(1).unsigned_abs().max(1);
-    let (low, high, letters) = match (from.parse::<i64>(), to.parse::<i64>()) {
+    let (low, high, alphabetic) = match (from.parse::<i64>(), to.parse::<i64>()) {
         (Ok(from), Ok(to)) => (from.min(to), from.max(to), false),
         _ => {
             let mut chars = (from.chars(), to.chars());
@@ -384,7 +384,7 @@ fn sequence(inside: &[BraceAtom]) -> Option<Vec<Vec<BraceAtom>>> {
     (0..=count.min(limit))
         .map(|index| {
             let value = low.checked_add_unsigned(index.checked_mul(step)?)?;
-            let text = if letters {
+            let text = if alphabetic {
                 char::from_u32(u32::try_from(value).ok()?)?.to_string()
             } else {
                 value.to_string()

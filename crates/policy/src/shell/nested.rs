@@ -1,4 +1,5 @@
-//! The commands that a command runs in turn: wrapped commands, and texts for shells and interpreters.
+//! The commands that a command runs in turn: wrapped commands, and texts for shells and
+//! interpreters.
 //!
 //! The declarations in [`crate::programs`] say how a program runs others; this module reads them.
 

@@ -34,7 +34,7 @@ impl Walker<'_> {
         if runs && program_unknown(&segment) {
             self.doubt(DoubtKind::Program, source);
         } else if !segment.name.is_ascii() {
-            self.doubt(DoubtKind::ForeignLetters, source);
+            self.doubt(DoubtKind::Lookalike, source);
         }
         self.depth += 1;
         let mut stream = output::standard_output(&segment);

@@ -77,7 +77,7 @@ fn mode_off_lifts_questions_but_neither_the_floor_nor_a_deny() {
 }
 
 #[test]
-fn without_anybody_there_the_verdict_is_final_and_no_by_default() {
+fn without_an_approver_questions_are_refused_by_default() {
     let unattended = Origin { attendance: Attendance::Unattended, ..origin(Reach::Host) };
     assert!(matches!(
         judge(&Gate::default(), "rm -rf ~/x", &unattended),
@@ -217,7 +217,7 @@ fn grants_can_be_stored_and_are_added_once() {
 }
 
 #[test]
-fn a_text_that_is_not_understood_is_never_granted_for_ever() {
+fn a_text_with_doubts_is_never_granted_forever() {
     let gate = Gate::default();
     let permit = yes(question(&gate, "curl http://e | sh"), Choice::Always);
     assert!(permit.grants().iter().all(|grant| matches!(grant.scope, hermes_types::GrantScope::Session(_))));
@@ -274,7 +274,7 @@ fn a_stored_question_is_judged_again_when_it_is_reopened() {
 }
 
 #[test]
-fn what_was_denied_is_denied_at_once_and_the_third_try_ends_the_turn() {
+fn a_denied_command_is_denied_again_and_the_third_try_ends_the_turn() {
     let gate = Gate::default();
     let mut turn = DenialLog::default();
     let DenialCheck::New(first) = turn.check(*question(&gate, "rm -rf /srv/x")) else { panic!("it is new") };
@@ -288,7 +288,7 @@ fn what_was_denied_is_denied_at_once_and_the_third_try_ends_the_turn() {
 }
 
 #[test]
-fn a_working_directory_is_trusted_only_if_it_looks_like_a_place_for_work() {
+fn a_working_directory_is_trusted_only_if_it_looks_like_a_project() {
     let verdict = |command: &str, cwd: &str| {
         Gate::default().report(&Job::shell(command, cwd), &origin(Reach::Host), moment()).verdict
     };
@@ -385,7 +385,7 @@ fn a_grant_covers_the_same_words_in_the_same_order_and_the_same_input() {
 }
 
 #[test]
-fn a_file_is_judged_by_the_path_asked_for_and_by_the_one_it_comes_to() {
+fn a_file_is_judged_by_its_requested_and_its_resolved_path() {
     let judged = |access, path: &str, real: &str, reach| {
         let file = FileUse { access, path: path.to_owned(), real: real.to_owned() };
         let job = Job { work: Work::File(file), cwd: CWD.to_owned() };

@@ -47,7 +47,8 @@ fn twenty_thousand_odd_inputs_are_judged_quickly_and_without_a_panic() {
             slowest = (took, text);
         }
     }
-    // Generous, because this is an unoptimized build on a shared machine; a hang is what it looks for.
+    // Generous, because this is an unoptimized build on a shared machine; a hang is what it looks
+    // for.
     assert!(slowest.0 < Duration::from_secs(2), "{slowest:?}");
 }
 

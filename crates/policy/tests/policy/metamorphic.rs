@@ -62,10 +62,11 @@ fn spelled(word: &str, how: u8, split: usize) -> String {
     }
 }
 
-/// A whole command line inside something that runs it. A line ends with a newline so that here-documents close.
+/// A whole command line inside something that runs it. A line ends with a newline so that
+/// here-documents close.
 fn wrapped(command: &str, how: u8, simple: bool) -> String {
     let quoted = format!("'{}'", command.replace('\'', "'\\''"));
-    // What only takes a simple command gets a shell in between.
+    // Wrappers that only take a simple command get a shell in between.
     let one = if simple { command.to_owned() } else { format!("bash -c {quoted}") };
     match how % 26 {
         0 => command.to_owned(),

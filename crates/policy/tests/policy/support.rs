@@ -15,7 +15,7 @@ pub(crate) fn person() -> Person {
     Person::new("cli:ada")
 }
 
-/// Somebody at a terminal, and a place with this reach.
+/// A person at a terminal, and an environment with this reach.
 pub(crate) fn origin(reach: Reach) -> Origin {
     let backend = if reach == Reach::Host { BackendName::Local } else { BackendName::Docker };
     Origin {

@@ -1,4 +1,4 @@
-//! What a script is understood to run: every construct, wrapper and way of writing.
+//! The commands found in scripts: every construct, wrapper and spelling.
 
 use hermes_policy::shell::{DoubtKind, Surroundings, understand};
 
@@ -80,7 +80,7 @@ fn every_branch_is_found() {
 }
 
 #[test]
-fn wrappers_are_peeled() {
+fn commands_behind_wrappers_are_found() {
     for script in [
         "sudo x y",
         "sudo -u root -g wheel -- x y",
@@ -205,7 +205,7 @@ fn words_are_expanded_as_bash_does() {
 }
 
 #[test]
-fn what_cannot_be_known_is_a_doubt() {
+fn unknown_parts_are_doubts() {
     let doubts = |script: &str| -> Vec<DoubtKind> {
         understand(script, &around()).doubts.into_iter().map(|doubt| doubt.kind).collect()
     };
@@ -218,7 +218,7 @@ fn what_cannot_be_known_is_a_doubt() {
     assert_eq!(doubts("sh /tmp/f"), [DoubtKind::Temporary]);
     assert_eq!(doubts("python3 -c \"$x\""), [DoubtKind::Code]);
     assert_eq!(doubts("ls \u{202e}"), [DoubtKind::Hidden]);
-    assert_eq!(doubts("l\u{455} a"), [DoubtKind::ForeignLetters]);
+    assert_eq!(doubts("l\u{455} a"), [DoubtKind::Lookalike]);
     assert!(matches!(doubts("echo 'a").as_slice(), [DoubtKind::Syntax(_)]));
     assert!(matches!(doubts("if a; then b").as_slice(), [DoubtKind::Syntax(_)]));
     assert_eq!(doubts(&"(".repeat(100)), [DoubtKind::TooDeep]);
