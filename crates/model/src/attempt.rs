@@ -1,5 +1,6 @@
 //! One HTTP request to a model, and the reply it leads to.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use crate::reply_builder::{EventSink, ReplyBuilder, TextEvents};
 use crate::stream::{self, StreamError};
 use crate::transport::{self, Transport};
 use crate::vision::LoadedImages;
-use crate::wire::{Decoder, ModelRequest, ServerQuirks, StreamStep};
+use crate::wire::{self, Decoder, ModelRequest, ServerQuirks, StreamStep};
 
 const MAX_ERROR_BODY_BYTES: usize = 256 << 10;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -100,16 +101,16 @@ impl ModelAttempt<'_> {
             return Err(read_refusal(response).await.into());
         }
         let mut builder = ReplyBuilder::new(endpoint, prompt, text_events, events);
-        let mut decoder = Decoder::new(endpoint.api);
+        let mut decoder = wire::decoder(endpoint.api);
         // A server may ignore that a stream was asked for.
         let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let is_json =
             content_type.is_some_and(|kind| kind.contains("json") && !kind.contains("event-stream"));
         let read = if is_json || quirks.no_streaming {
-            read_body(response, timeouts, &mut decoder, &mut builder).await
+            read_body(response, timeouts, &mut *decoder, &mut builder).await
         } else {
             let bytes = response.bytes_stream().map(|chunk| chunk.map_err(transport::failure));
-            read_stream(Box::pin(bytes), timeouts, &mut decoder, &mut builder).await
+            read_stream(Box::pin(bytes), timeouts, &mut *decoder, &mut builder).await
         };
         conclude(read, decoder, builder, endpoint)
     }
@@ -117,7 +118,7 @@ impl ModelAttempt<'_> {
 
 fn conclude(
     read: Result<(), RequestFailure>,
-    mut decoder: Decoder,
+    mut decoder: Box<dyn Decoder>,
     mut builder: ReplyBuilder<'_>,
     endpoint: &Endpoint,
 ) -> Result<Reply, FailedAttempt> {
@@ -154,11 +155,11 @@ pub async fn decode_recording(
     events: &mut (dyn FnMut(ReplyEvent) + Send),
 ) -> Result<Reply, RequestFailure> {
     let mut builder = ReplyBuilder::new(endpoint, prompt, TextEvents::Emit, events);
-    let mut decoder = Decoder::new(endpoint.api);
+    let mut decoder = wire::decoder(endpoint.api);
     let total = endpoint.timeouts.total;
     let timeouts = ReadTimeouts { deadline: Instant::now() + total, idle: total };
     let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok));
-    let read = read_stream(bytes, timeouts, &mut decoder, &mut builder).await;
+    let read = read_stream(bytes, timeouts, &mut *decoder, &mut builder).await;
     match conclude(read, decoder, builder, endpoint) {
         Ok(reply) => Ok(reply),
         Err(FailedAttempt { partial: Some(partial), .. }) => Ok(partial.reply),
@@ -242,7 +243,7 @@ pub(crate) async fn read_text(response: Response, max_bytes: usize) -> Result<St
 async fn read_body(
     response: Response,
     timeouts: ReadTimeouts,
-    decoder: &mut Decoder,
+    decoder: &mut dyn Decoder,
     builder: &mut ReplyBuilder<'_>,
 ) -> Result<(), RequestFailure> {
     let text = timeout(timeouts.next(), read_text(response, stream::MAX_REPLY_BYTES)).await;
@@ -255,7 +256,7 @@ async fn read_body(
 async fn read_stream(
     bytes: impl Stream<Item = Result<Bytes, RequestFailure>> + Send + Unpin + 'static,
     mut timeouts: ReadTimeouts,
-    decoder: &mut Decoder,
+    decoder: &mut dyn Decoder,
     builder: &mut ReplyBuilder<'_>,
 ) -> Result<(), RequestFailure> {
     let (mut events, received) = stream::events(bytes);
@@ -264,8 +265,10 @@ async fn read_stream(
         let event = match timeout(timeouts.next(), events.next()).await {
             Ok(event) => event,
             // Keep-alives are not events, but a server that sends them is alive.
-            Err(_) if received.get() > known_bytes && Instant::now() < timeouts.deadline => {
-                known_bytes = received.get();
+            Err(_)
+                if received.load(Ordering::Relaxed) > known_bytes && Instant::now() < timeouts.deadline =>
+            {
+                known_bytes = received.load(Ordering::Relaxed);
                 continue;
             }
             Err(_) => return Err(timeouts.failure()),
@@ -278,7 +281,7 @@ async fn read_stream(
             }
             Some(Err(error)) => return Err(RequestFailure::malformed(error.to_string())),
         };
-        known_bytes = received.get();
+        known_bytes = received.load(Ordering::Relaxed);
         match decoder.decode_event(builder, &data)? {
             StreamStep::Continue if builder.finish.is_some() => {
                 timeouts.idle = timeouts.idle.min(USAGE_TIMEOUT);

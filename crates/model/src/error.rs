@@ -111,9 +111,7 @@ impl RequestFailure {
             FailureClass::Format
             | FailureClass::Parameter
             | FailureClass::ModelNotFound
-            | FailureClass::Unknown => {
-                matches!(self.status, Some(400 | 404 | 415 | 422))
-            }
+            | FailureClass::Unknown => matches!(self.status, Some(400 | 404 | 415 | 422)),
             _ => false,
         }
     }
@@ -177,43 +175,27 @@ pub enum FailureClass {
 
 impl FailureClass {
     /// Whether the same request may succeed later.
-    pub const fn is_transient(self) -> bool {
-        match self {
+    pub(crate) const fn is_transient(self) -> bool {
+        matches!(
+            self,
             Self::RateLimit
-            | Self::Overloaded
-            | Self::Server
-            | Self::Timeout
-            | Self::Unreachable
-            | Self::Dropped
-            | Self::Malformed
-            | Self::Unknown => true,
-            Self::Auth
-            | Self::Billing
-            | Self::Untrusted
-            | Self::ContextOverflow
-            | Self::PayloadTooLarge
-            | Self::LongContextTier
-            | Self::ModelNotFound
-            | Self::PolicyBlocked
-            | Self::ContentPolicy
-            | Self::ReasoningRejected
-            | Self::Grammar
-            | Self::ImagesUnsupported
-            | Self::StreamUnsupported
-            | Self::OutputCap
-            | Self::Parameter
-            | Self::Format => false,
-        }
+                | Self::Overloaded
+                | Self::Server
+                | Self::Timeout
+                | Self::Unreachable
+                | Self::Dropped
+                | Self::Malformed
+                | Self::Unknown
+        )
     }
 
-    /// Whether a shorter conversation helps.
-    pub const fn wants_compression(self) -> bool {
-        matches!(self, Self::ContextOverflow | Self::PayloadTooLarge | Self::LongContextTier)
-    }
-
-    /// Whether another model may succeed.
+    /// Whether another model may succeed. It helps neither against a conversation that is too long
+    /// nor against the privacy settings of the account.
     pub(crate) const fn falls_back(self) -> bool {
-        !self.wants_compression() && !matches!(self, Self::PolicyBlocked)
+        !matches!(
+            self,
+            Self::ContextOverflow | Self::PayloadTooLarge | Self::LongContextTier | Self::PolicyBlocked
+        )
     }
 
     /// Whether to ask another model before retrying this one.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use hermes_types::{Call, CallArguments, Image, Message, Part, Reasoning};
 
 /// Stands for the result of a call that has none.
-const MISSING_RESULT: &str = "[no result was decode_recording for this call]";
+const MISSING_RESULT: &str = "[no result was recorded for this call]";
 /// Precedes the result of a call with unreadable arguments, which are replayed as none.
 const UNREADABLE_ARGUMENTS: &str = "[the arguments of this call could not be read, it was not run]";
 

@@ -70,118 +70,96 @@ pub fn detect_api(url: &Url, model: &str) -> Api {
     }
 }
 
-const CHAT: Api = Api::ChatCompletions;
-const MESSAGES: Api = Api::AnthropicMessages;
-const RESPONSES: Api = Api::Responses;
-
 /// All providers. If none is configured, the first one with a key counts.
 pub const PROVIDERS: &[Provider] = &[
-    provider(
-        "openrouter",
-        "https://openrouter.ai/api/v1",
-        &["OPENROUTER_API_KEY"],
-        "OPENROUTER_BASE_URL",
-        CHAT,
-    ),
-    provider(
+    chat("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "OPENROUTER_BASE_URL"),
+    messages(
         "anthropic",
         "https://api.anthropic.com",
         &["ANTHROPIC_API_KEY", "ANTHROPIC_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
         "ANTHROPIC_BASE_URL",
-        MESSAGES,
     ),
-    provider("openai-api", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL", RESPONSES),
-    provider(
+    responses("openai-api", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL"),
+    chat(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         &["GOOGLE_API_KEY", "GEMINI_API_KEY"],
         "GEMINI_BASE_URL",
-        CHAT,
     ),
-    provider("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL", CHAT),
-    provider("xai", "https://api.x.ai/v1", &["XAI_API_KEY"], "XAI_BASE_URL", RESPONSES),
-    provider(
+    chat("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL"),
+    responses("xai", "https://api.x.ai/v1", &["XAI_API_KEY"], "XAI_BASE_URL"),
+    chat(
         "zai",
         "https://api.z.ai/api/paas/v4",
         &["GLM_API_KEY", "ZAI_API_KEY", "Z_AI_API_KEY"],
         "GLM_BASE_URL",
-        CHAT,
     ),
-    provider(
+    chat(
         "kimi-coding",
         "https://api.moonshot.ai/v1",
         &["KIMI_API_KEY", "KIMI_CODING_API_KEY"],
         "KIMI_BASE_URL",
-        CHAT,
     ),
-    provider("kimi-coding-cn", "https://api.moonshot.cn/v1", &["KIMI_CN_API_KEY"], "", CHAT),
-    provider("arcee", "https://api.arcee.ai/api/v1", &["ARCEEAI_API_KEY"], "ARCEE_BASE_URL", CHAT),
-    provider("gmi", "https://api.gmi-serving.com/v1", &["GMI_API_KEY"], "GMI_BASE_URL", CHAT),
-    provider(
-        "minimax",
-        "https://api.minimax.io/anthropic",
-        &["MINIMAX_API_KEY"],
-        "MINIMAX_BASE_URL",
-        MESSAGES,
-    ),
-    provider(
+    chat("kimi-coding-cn", "https://api.moonshot.cn/v1", &["KIMI_CN_API_KEY"], ""),
+    chat("arcee", "https://api.arcee.ai/api/v1", &["ARCEEAI_API_KEY"], "ARCEE_BASE_URL"),
+    chat("gmi", "https://api.gmi-serving.com/v1", &["GMI_API_KEY"], "GMI_BASE_URL"),
+    messages("minimax", "https://api.minimax.io/anthropic", &["MINIMAX_API_KEY"], "MINIMAX_BASE_URL"),
+    messages(
         "minimax-cn",
         "https://api.minimaxi.com/anthropic",
         &["MINIMAX_CN_API_KEY"],
         "MINIMAX_CN_BASE_URL",
-        MESSAGES,
     ),
-    provider(
+    chat(
         "alibaba",
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         &["DASHSCOPE_API_KEY"],
         "DASHSCOPE_BASE_URL",
-        CHAT,
     ),
-    provider(
+    chat(
         "alibaba-coding-plan",
         "https://coding-intl.dashscope.aliyuncs.com/v1",
         &["ALIBABA_CODING_PLAN_API_KEY", "DASHSCOPE_API_KEY"],
         "ALIBABA_CODING_PLAN_BASE_URL",
-        CHAT,
     ),
-    provider("nvidia", "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], "NVIDIA_BASE_URL", CHAT),
-    provider(
-        "opencode-zen",
-        "https://opencode.ai/zen/v1",
-        &["OPENCODE_ZEN_API_KEY"],
-        "OPENCODE_ZEN_BASE_URL",
-        CHAT,
-    ),
-    provider(
-        "opencode-go",
-        "https://opencode.ai/zen/go/v1",
-        &["OPENCODE_GO_API_KEY"],
-        "OPENCODE_GO_BASE_URL",
-        CHAT,
-    ),
-    provider("kilocode", "https://api.kilo.ai/api/gateway", &["KILOCODE_API_KEY"], "KILOCODE_BASE_URL", CHAT),
-    provider("huggingface", "https://router.huggingface.co/v1", &["HF_TOKEN"], "HF_BASE_URL", CHAT),
-    provider("xiaomi", "https://api.xiaomimimo.com/v1", &["XIAOMI_API_KEY"], "XIAOMI_BASE_URL", CHAT),
-    provider(
+    chat("nvidia", "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], "NVIDIA_BASE_URL"),
+    chat("opencode-zen", "https://opencode.ai/zen/v1", &["OPENCODE_ZEN_API_KEY"], "OPENCODE_ZEN_BASE_URL"),
+    chat("opencode-go", "https://opencode.ai/zen/go/v1", &["OPENCODE_GO_API_KEY"], "OPENCODE_GO_BASE_URL"),
+    chat("kilocode", "https://api.kilo.ai/api/gateway", &["KILOCODE_API_KEY"], "KILOCODE_BASE_URL"),
+    chat("huggingface", "https://router.huggingface.co/v1", &["HF_TOKEN"], "HF_BASE_URL"),
+    chat("xiaomi", "https://api.xiaomimimo.com/v1", &["XIAOMI_API_KEY"], "XIAOMI_BASE_URL"),
+    chat(
         "tencent-tokenhub",
         "https://tokenhub.tencentmaas.com/v1",
         &["TOKENHUB_API_KEY"],
         "TOKENHUB_BASE_URL",
-        CHAT,
     ),
-    provider("ollama-cloud", "https://ollama.com/v1", &["OLLAMA_API_KEY"], "OLLAMA_BASE_URL", CHAT),
-    provider("lmstudio", "http://127.0.0.1:1234/v1", &["LM_API_KEY"], "LM_BASE_URL", CHAT),
+    chat("ollama-cloud", "https://ollama.com/v1", &["OLLAMA_API_KEY"], "OLLAMA_BASE_URL"),
+    chat("lmstudio", "http://127.0.0.1:1234/v1", &["LM_API_KEY"], "LM_BASE_URL"),
 ];
 
+const fn chat(id: Name, base_url: Name, keys: &'static [Name], url_variable: Name) -> Provider {
+    provider(id, base_url, keys, url_variable, Api::ChatCompletions)
+}
+
+const fn messages(id: Name, base_url: Name, keys: &'static [Name], url_variable: Name) -> Provider {
+    provider(id, base_url, keys, url_variable, Api::AnthropicMessages)
+}
+
+const fn responses(id: Name, base_url: Name, keys: &'static [Name], url_variable: Name) -> Provider {
+    provider(id, base_url, keys, url_variable, Api::Responses)
+}
+
+type Name = &'static str;
+
 const fn provider(
-    id: &'static str,
-    base_url: &'static str,
-    key_variables: &'static [&'static str],
-    variable: &'static str,
+    id: Name,
+    base_url: Name,
+    key_variables: &'static [Name],
+    url_variable: Name,
     api: Api,
 ) -> Provider {
-    let base_url_variable = if variable.is_empty() { None } else { Some(variable) };
+    let base_url_variable = if url_variable.is_empty() { None } else { Some(url_variable) };
     Provider { id, base_url, key_variables, base_url_variable, api }
 }
 

@@ -22,20 +22,10 @@ pub(crate) enum StreamError {
     ReplyTooLarge,
 }
 
-/// Counts the bytes received.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ByteCounter(Arc<AtomicUsize>);
-
-impl ByteCounter {
-    pub(crate) fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Decodes the data of each event.
+/// Decodes the data of each event, and counts the bytes received.
 pub(crate) fn events<S, E>(
     bytes: S,
-) -> (impl Stream<Item = Result<String, StreamError>> + Unpin + Send, ByteCounter)
+) -> (impl Stream<Item = Result<String, StreamError>> + Unpin + Send, Arc<AtomicUsize>)
 where
     S: Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
     E: std::fmt::Display + Send + 'static,
@@ -43,11 +33,11 @@ where
     // The parser collects an event without a limit, so the bytes are limited before it.
     let since_event = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&since_event);
-    let received = ByteCounter::default();
-    let total = received.clone();
+    let received = Arc::new(AtomicUsize::new(0));
+    let total = Arc::clone(&received);
     let bounded = bytes.map(move |chunk| {
         let chunk = chunk.map_err(|error| StreamError::ConnectionLost(error.to_string()))?;
-        let total = total.0.fetch_add(chunk.len(), Ordering::Relaxed).saturating_add(chunk.len());
+        let total = total.fetch_add(chunk.len(), Ordering::Relaxed).saturating_add(chunk.len());
         let pending = counted.fetch_add(chunk.len(), Ordering::Relaxed).saturating_add(chunk.len());
         if total > MAX_REPLY_BYTES {
             return Err(StreamError::ReplyTooLarge);

@@ -6,10 +6,12 @@ pub(crate) mod responses;
 
 use std::collections::BTreeSet;
 
+use hermes_types::CallArguments;
 use serde_json::{Map, Value};
 
 use crate::endpoint::{Api, Endpoint};
-use crate::error::RequestFailure;
+use crate::error::{self, FailureClass, RequestFailure};
+use crate::json;
 use crate::reply::{Finish, Prompt};
 use crate::reply_builder::ReplyBuilder;
 use crate::vision::LoadedImages;
@@ -107,54 +109,45 @@ pub(crate) enum StreamStep {
 }
 
 /// Decodes the replies of a protocol.
-#[derive(Debug)]
-pub(crate) enum Decoder {
-    Chat(chat::ChatDecoder),
-    Anthropic(anthropic::AnthropicDecoder),
-    Responses(responses::ResponsesDecoder),
-}
-
-impl Decoder {
-    pub(crate) fn new(api: Api) -> Self {
-        match api {
-            Api::ChatCompletions => Self::Chat(chat::ChatDecoder::default()),
-            Api::AnthropicMessages => Self::Anthropic(anthropic::AnthropicDecoder::default()),
-            Api::Responses => Self::Responses(responses::ResponsesDecoder::default()),
-        }
-    }
-
-    pub(crate) fn decode_event(
+pub(crate) trait Decoder: Send {
+    fn decode_event(
         &mut self,
         builder: &mut ReplyBuilder<'_>,
         data: &str,
-    ) -> Result<StreamStep, RequestFailure> {
-        match self {
-            Self::Chat(decoder) => decoder.decode_event(builder, data),
-            Self::Anthropic(decoder) => decoder.decode_event(builder, data),
-            Self::Responses(decoder) => decoder.decode_event(builder, data),
-        }
-    }
+    ) -> Result<StreamStep, RequestFailure>;
 
     /// Decodes a reply that is not streamed.
-    pub(crate) fn decode_body(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        body: &Value,
-    ) -> Result<(), RequestFailure> {
-        match self {
-            Self::Chat(decoder) => decoder.decode_body(builder, body),
-            Self::Anthropic(decoder) => decoder.decode_body(builder, body),
-            Self::Responses(decoder) => decoder.decode_body(builder, body),
-        }
-    }
+    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> Result<(), RequestFailure>;
 
     /// The finish reason at the end of the stream, or none if the reply is incomplete.
-    pub(crate) fn finish(&mut self, builder: &mut ReplyBuilder<'_>) -> Option<Finish> {
-        match self {
-            Self::Chat(decoder) => decoder.finish(builder),
-            Self::Anthropic(_) | Self::Responses(_) => builder.finish.clone(),
-        }
+    fn finish(&mut self, builder: &mut ReplyBuilder<'_>) -> Option<Finish> {
+        builder.finish.clone()
     }
+}
+
+pub(crate) fn decoder(api: Api) -> Box<dyn Decoder> {
+    match api {
+        Api::ChatCompletions => Box::new(chat::ChatDecoder::default()),
+        Api::AnthropicMessages => Box::new(anthropic::AnthropicDecoder::default()),
+        Api::Responses => Box::new(responses::ResponsesDecoder::default()),
+    }
+}
+
+/// The arguments of a call as JSON text; unreadable ones are sent back as none.
+fn arguments_text(arguments: &CallArguments) -> String {
+    match arguments {
+        CallArguments::Object(object) => json::to_stable_text(object),
+        CallArguments::Broken { .. } => "{}".to_owned(),
+    }
+}
+
+/// The failure that a server reports in the place of a reply.
+fn server_failure(value: &Value) -> RequestFailure {
+    let mut failure = error::from_stream(value);
+    if failure.class == FailureClass::Unknown {
+        failure.class = FailureClass::Server;
+    }
+    failure
 }
 
 /// A text field, or the empty string.

@@ -202,65 +202,57 @@ fn by_phrases(
     error: &ErrorFields,
     available_output: Option<u64>,
 ) -> Option<FailureClass> {
-    if available_output.is_some() {
-        return Some(FailureClass::OutputCap);
-    }
-    if error.contains_any(&[
-        "credit balance is too low", "insufficient credits", "insufficient balance", "requires more credits",
-        "exceeded your current quota", "payment required",
-    ]) {
-        return Some(FailureClass::Billing);
-    }
-    if status == Some(402) && error.contains_any(&["try again", "rate limit"]) {
-        return Some(FailureClass::RateLimit);
-    }
-    if error.contains_all(&["no endpoints", "data policy"]) || error.contains_all(&["guardrail", "privacy"]) {
-        return Some(FailureClass::PolicyBlocked);
-    }
-    if error.contains_any(CONTEXT_OVERFLOW) {
-        return Some(FailureClass::ContextOverflow);
-    }
-    if error.contains_all(&["signature", "thinking"])
-        || error.contains_all(&["thinking", "blocks", "cannot be modified"])
-        || error.contains_all(&["encrypted content", "could not be"])
-    {
-        return Some(FailureClass::ReasoningRejected);
-    }
-    if error.contains_any(&[
-        "failed to parse grammar", "error parsing grammar", "unable to generate parser",
-        "json schema conversion failed",
-    ]) {
-        return Some(FailureClass::Grammar);
-    }
-    if error.contains_any(NO_IMAGE_INPUT) {
-        return Some(FailureClass::ImagesUnsupported);
-    }
     let refuses = error.contains_any(&[
         "not support", "unsupported", "not available", "not allowed", "unrecognized", "unknown",
     ]);
-    if error.contains_all(&["stream"]) && refuses && !error.contains_all(&["stream_options"]) {
-        return Some(FailureClass::StreamUnsupported);
-    }
-    let is_model = error.contains_any(&[
-        "does not exist", "not found", "not a valid model", "no such model", "unknown model",
-    ]);
-    if error.contains_all(&["model"]) && is_model {
-        return Some(FailureClass::ModelNotFound);
-    }
-    if error.contains_any(&[
-        "flagged by", "content policy", "content management policy", "safety system", "usage policies",
-    ]) {
-        return Some(FailureClass::ContentPolicy);
-    }
     // FastAPI and others name the rejected field without a code.
     let names_field = !error.parameter.is_empty() && matches!(status, Some(400 | 422));
-    if names_field
-        && (refuses || error.contains_any(&["extra inputs are not permitted", "extra fields not permitted"]))
-    {
-        return Some(FailureClass::Parameter);
-    }
-    None
+    let has_extra_field =
+        error.contains_any(&["extra inputs are not permitted", "extra fields not permitted"]);
+    let classes = [
+        (FailureClass::OutputCap, available_output.is_some()),
+        (FailureClass::Billing, error.contains_any(NO_CREDIT)),
+        (FailureClass::RateLimit, status == Some(402) && error.contains_any(&["try again", "rate limit"])),
+        (
+            FailureClass::PolicyBlocked,
+            error.contains_all(&["no endpoints", "data policy"])
+                || error.contains_all(&["guardrail", "privacy"]),
+        ),
+        (FailureClass::ContextOverflow, error.contains_any(CONTEXT_OVERFLOW)),
+        (
+            FailureClass::ReasoningRejected,
+            error.contains_all(&["signature", "thinking"])
+                || error.contains_all(&["thinking", "blocks", "cannot be modified"])
+                || error.contains_all(&["encrypted content", "could not be"]),
+        ),
+        (FailureClass::Grammar, error.contains_any(NO_GRAMMAR)),
+        (FailureClass::ImagesUnsupported, error.contains_any(NO_IMAGE_INPUT)),
+        (
+            FailureClass::StreamUnsupported,
+            refuses && error.contains_all(&["stream"]) && !error.contains_all(&["stream_options"]),
+        ),
+        (FailureClass::ModelNotFound, error.contains_all(&["model"]) && error.contains_any(NO_MODEL)),
+        (FailureClass::ContentPolicy, error.contains_any(CONTENT_POLICY)),
+        (FailureClass::Parameter, names_field && (refuses || has_extra_field)),
+    ];
+    classes.into_iter().find_map(|(class, matches)| matches.then_some(class))
 }
+
+const NO_CREDIT: &[&str] = &[
+    "credit balance is too low", "insufficient credits", "insufficient balance", "requires more credits",
+    "exceeded your current quota", "payment required",
+];
+
+const NO_GRAMMAR: &[&str] = &[
+    "failed to parse grammar", "error parsing grammar", "unable to generate parser",
+    "json schema conversion failed",
+];
+
+const NO_MODEL: &[&str] =
+    &["does not exist", "not found", "not a valid model", "no such model", "unknown model"];
+
+const CONTENT_POLICY: &[&str] =
+    &["flagged by", "content policy", "content management policy", "safety system", "usage policies"];
 
 /// No image input, in the words of llama.cpp, OpenRouter, Ollama, OpenAI, vLLM, LM Studio, DeepSeek
 /// and Groq.

@@ -115,11 +115,11 @@ impl<'a> ProviderSettings<'a> {
         model: &str,
     ) -> Result<SelectionTarget<'a>, Error> {
         let chosen_url = choice.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
-        let custom = |base_url: String| SelectionTarget {
-            name: "custom".to_owned(),
+        let custom = |name: &str, base_url: String| SelectionTarget {
+            name: name.to_owned(),
             base_url,
             provider: None,
-            server: None,
+            server,
         };
         let known = |provider: &'static Provider| {
             let variable = || (self.variable)(provider.base_url_variable?);
@@ -134,22 +134,16 @@ impl<'a> ProviderSettings<'a> {
         let name = choice.provider.trim();
         if let Some(server) = server {
             let base_url = chosen_url.map(str::to_owned).or_else(|| server.base_url.clone());
-            let base_url = base_url.unwrap_or_default();
-            return Ok(SelectionTarget {
-                name: name.to_owned(),
-                base_url,
-                provider: None,
-                server: Some(server),
-            });
+            return Ok(custom(name, base_url.unwrap_or_default()));
         }
         if let Some(provider) = by_name(name) {
             return Ok(known(provider));
         }
         match (name, chosen_url) {
-            ("auto" | "" | "custom", Some(url)) => Ok(custom(url.to_owned())),
+            ("auto" | "" | "custom", Some(url)) => Ok(custom("custom", url.to_owned())),
             ("custom", None) => Err(Error::NoBaseUrl),
             ("auto" | "", None) => match ((self.variable)("OPENAI_BASE_URL"), self.first_with_key()) {
-                (Some(url), _) => Ok(custom(url)),
+                (Some(url), _) => Ok(custom("custom", url)),
                 (None, Some(provider)) => Ok(known(provider)),
                 (None, None) => Err(Error::NoProvider { model: model.to_owned() }),
             },
@@ -157,9 +151,8 @@ impl<'a> ProviderSettings<'a> {
                 name: other.to_owned(),
                 known: PROVIDERS
                     .iter()
-                    .map(|provider| provider.id)
-                    .chain(self.servers.keys().map(String::as_str))
-                    .map(str::to_owned)
+                    .map(|provider| provider.id.to_owned())
+                    .chain(self.servers.keys().cloned())
                     .collect(),
             }),
         }

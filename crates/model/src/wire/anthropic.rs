@@ -7,7 +7,7 @@
 use hermes_types::{CallArguments, CallId, Part, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{ModelRequest, StreamStep, count, text};
+use super::{Decoder, ModelRequest, StreamStep, count, text};
 use crate::endpoint::Effort;
 use crate::error::{self, RequestFailure};
 use crate::history::{self, HistoryEntry};
@@ -33,12 +33,11 @@ pub(crate) fn encode(request: &ModelRequest<'_>) -> Map<String, Value> {
     }
     // Reasoning that is not sent back must not be requested: the API rejects a call without it.
     let effort = prompt.effort.filter(|effort| *effort != Effort::None && !request.quirks.drop_reasoning);
-    if let Some(effort) = effort {
+    if let Some((level, budget)) = effort.map(effort_level) {
         if version.is_some_and(|version| version >= (4, 6)) {
             body.insert("thinking".to_owned(), json!({"type": "adaptive"}));
-            body.insert("output_config".to_owned(), json!({"effort": effort_name(effort)}));
+            body.insert("output_config".to_owned(), json!({"effort": level}));
         } else if version.is_some_and(|version| version >= (3, 7)) && !endpoint.model.contains("haiku") {
-            let budget = thinking_budget(effort);
             max_tokens = max_tokens.max(budget + 4096);
             body.insert("thinking".to_owned(), json!({"type": "enabled", "budget_tokens": budget}));
         }
@@ -69,21 +68,13 @@ pub(crate) fn encode(request: &ModelRequest<'_>) -> Map<String, Value> {
     body
 }
 
-fn effort_name(effort: Effort) -> &'static str {
+/// The name of an effort and its budget of tokens for older models.
+fn effort_level(effort: Effort) -> (&'static str, u64) {
     match effort {
-        Effort::None | Effort::Minimal | Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Xhigh => "max",
-    }
-}
-
-fn thinking_budget(effort: Effort) -> u64 {
-    match effort {
-        Effort::None | Effort::Minimal | Effort::Low => 4096,
-        Effort::Medium => 8192,
-        Effort::High => 16_384,
-        Effort::Xhigh => 32_768,
+        Effort::None | Effort::Minimal | Effort::Low => ("low", 4096),
+        Effort::Medium => ("medium", 8192),
+        Effort::High => ("high", 16_384),
+        Effort::Xhigh => ("max", 32_768),
     }
 }
 
@@ -167,8 +158,8 @@ pub(crate) struct AnthropicDecoder {
     reasoning: Option<(u64, Value)>,
 }
 
-impl AnthropicDecoder {
-    pub(crate) fn decode_event(
+impl Decoder for AnthropicDecoder {
+    fn decode_event(
         &mut self,
         builder: &mut ReplyBuilder<'_>,
         data: &str,
@@ -196,11 +187,7 @@ impl AnthropicDecoder {
         Ok(StreamStep::Continue)
     }
 
-    pub(crate) fn decode_body(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        body: &Value,
-    ) -> Result<(), RequestFailure> {
+    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> Result<(), RequestFailure> {
         if text(body, "type") == "error" || body.get("error").is_some() {
             return Err(error::from_stream(body));
         }
@@ -215,7 +202,9 @@ impl AnthropicDecoder {
         builder.finish = Some(finish(body).unwrap_or(Finish::Stop));
         Ok(())
     }
+}
 
+impl AnthropicDecoder {
     fn start(
         &mut self,
         builder: &mut ReplyBuilder<'_>,

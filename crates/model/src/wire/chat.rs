@@ -8,12 +8,12 @@
 //! | Ollama | all calls have index 0; the request sets the context window |
 //! | llama.cpp | content as objects; grammars |
 
-use hermes_types::{Call, CallArguments, Part, Usage};
+use hermes_types::{Call, Part, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{ModelRequest, StreamStep, count, text};
+use super::{Decoder, ModelRequest, StreamStep, arguments_text, count, server_failure, text};
 use crate::endpoint::{Effort, Endpoint};
-use crate::error::{self, FailureClass, RequestFailure};
+use crate::error::{self, RequestFailure};
 use crate::history::{self, HistoryEntry};
 use crate::json;
 use crate::reply::Finish;
@@ -178,15 +178,8 @@ fn assistant_message(parts: &[&Part], replay: ReasoningReplay, issuer: &str) -> 
 }
 
 fn encode_call(call: &Call) -> Value {
-    let arguments = match &call.arguments {
-        CallArguments::Object(object) => json::to_stable_text(object),
-        CallArguments::Broken { .. } => "{}".to_owned(),
-    };
-    json!({
-        "id": call.id.as_str(),
-        "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
-    })
+    let function = json!({"name": call.name, "arguments": arguments_text(&call.arguments)});
+    json!({"id": call.id.as_str(), "type": "function", "function": function})
 }
 
 /// Marks the parts that a provider of Claude should cache: the system prompt and the last three
@@ -223,8 +216,8 @@ pub(crate) struct ChatDecoder {
     details: Vec<Value>,
 }
 
-impl ChatDecoder {
-    pub(crate) fn decode_event(
+impl Decoder for ChatDecoder {
+    fn decode_event(
         &mut self,
         builder: &mut ReplyBuilder<'_>,
         data: &str,
@@ -240,11 +233,7 @@ impl ChatDecoder {
         Ok(StreamStep::Continue)
     }
 
-    pub(crate) fn decode_body(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        body: &Value,
-    ) -> Result<(), RequestFailure> {
+    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> Result<(), RequestFailure> {
         if body.get("choices").is_none() && body.get("error").is_none() {
             return Err(RequestFailure::malformed("the response has no choices"));
         }
@@ -253,13 +242,15 @@ impl ChatDecoder {
         self.chunk(builder, body)
     }
 
-    pub(crate) fn finish(&mut self, builder: &mut ReplyBuilder<'_>) -> Option<Finish> {
+    fn finish(&mut self, builder: &mut ReplyBuilder<'_>) -> Option<Finish> {
         if !self.details.is_empty() {
             builder.set_first_replay(json!({"reasoning_details": std::mem::take(&mut self.details)}));
         }
         self.map_finish(builder)
     }
+}
 
+impl ChatDecoder {
     fn map_finish(&self, builder: &ReplyBuilder<'_>) -> Option<Finish> {
         match self.finish_reason.as_deref() {
             Some("length" | "max_tokens" | "model_length" | "MAX_TOKENS") => Some(Finish::Length),
@@ -288,11 +279,7 @@ impl ChatDecoder {
         }
         match choice.get("finish_reason").and_then(Value::as_str).filter(|reason| !reason.is_empty()) {
             Some("error") => {
-                let mut failure = error::from_stream(choice);
-                if failure.class == FailureClass::Unknown {
-                    failure.class = FailureClass::Server;
-                }
-                return Err(failure);
+                return Err(server_failure(choice));
             }
             Some(reason) => {
                 self.finish_reason = Some(reason.to_owned());

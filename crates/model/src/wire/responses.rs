@@ -1,12 +1,12 @@
 //! OpenAI's Responses. Nothing is stored at the provider: each request has the whole conversation,
 //! with encrypted reasoning.
 
-use hermes_types::{CallArguments, Part, Usage};
+use hermes_types::{Part, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{ModelRequest, StreamStep, count, text};
+use super::{Decoder, ModelRequest, StreamStep, arguments_text, count, server_failure, text};
 use crate::endpoint::Effort;
-use crate::error::{self, FailureClass, RequestFailure};
+use crate::error::{self, RequestFailure};
 use crate::history::{self, HistoryEntry};
 use crate::json;
 use crate::reply::Finish;
@@ -95,10 +95,7 @@ fn encode_item(part: &Part, issuer: &str, drop_reasoning: bool) -> Option<Value>
         Part::Reasoning(_) if drop_reasoning => return None,
         Part::Reasoning(reasoning) => history::issued_by(reasoning, issuer)?.replay.clone()?,
         Part::Call(call) => {
-            let arguments = match &call.arguments {
-                CallArguments::Object(object) => json::to_stable_text(object),
-                CallArguments::Broken { .. } => "{}".to_owned(),
-            };
+            let arguments = arguments_text(&call.arguments);
             json!({"type": "function_call", "call_id": truncate_id(call.id.as_str()), "name": call.name, "arguments": arguments})
         }
     })
@@ -115,8 +112,8 @@ pub(crate) struct ResponsesDecoder {
     streamed: Vec<u64>,
 }
 
-impl ResponsesDecoder {
-    pub(crate) fn decode_event(
+impl Decoder for ResponsesDecoder {
+    fn decode_event(
         &mut self,
         builder: &mut ReplyBuilder<'_>,
         data: &str,
@@ -142,7 +139,7 @@ impl ResponsesDecoder {
             "response.output_item.added" => {
                 let item = &event["item"];
                 if text(item, "type") == "function_call" {
-                    push_call(builder, index, item, None)?;
+                    push_call(builder, index, item)?;
                 }
             }
             "response.function_call_arguments.delta" => {
@@ -157,18 +154,14 @@ impl ResponsesDecoder {
                 self.decode_response(builder, &event["response"])?;
                 return Ok(StreamStep::Done);
             }
-            "response.failed" | "response.cancelled" => return Err(response_failure(&event["response"])),
+            "response.failed" | "response.cancelled" => return Err(server_failure(&event["response"])),
             "error" => return Err(error::from_stream(&event)),
             _ => {}
         }
         Ok(StreamStep::Continue)
     }
 
-    pub(crate) fn decode_body(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        body: &Value,
-    ) -> Result<(), RequestFailure> {
+    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> Result<(), RequestFailure> {
         if body.get("output").is_none() {
             let has_error = body.get("error").is_some_and(|error| !error.is_null());
             return Err(if has_error {
@@ -179,7 +172,9 @@ impl ResponsesDecoder {
         }
         self.decode_response(builder, body)
     }
+}
 
+impl ResponsesDecoder {
     /// Decodes the complete response. Its items count only if they were not streamed.
     fn decode_response(
         &mut self,
@@ -187,7 +182,7 @@ impl ResponsesDecoder {
         response: &Value,
     ) -> Result<(), RequestFailure> {
         if matches!(text(response, "status"), "failed" | "cancelled") {
-            return Err(response_failure(response));
+            return Err(server_failure(response));
         }
         if builder.is_empty() {
             let items = response["output"].as_array().into_iter().flatten();
@@ -223,7 +218,7 @@ impl ResponsesDecoder {
     ) -> Result<(), RequestFailure> {
         match text(item, "type") {
             "function_call" => {
-                push_call(builder, index, item, None)?;
+                push_call(builder, index, item)?;
                 builder.set_call_arguments(index, item.get("arguments"));
                 if text(item, "status") != "incomplete" {
                     builder.close_calls();
@@ -248,23 +243,10 @@ impl ResponsesDecoder {
     }
 }
 
-fn push_call(
-    builder: &mut ReplyBuilder<'_>,
-    index: u64,
-    item: &Value,
-    arguments: Option<&Value>,
-) -> Result<(), RequestFailure> {
+fn push_call(builder: &mut ReplyBuilder<'_>, index: u64, item: &Value) -> Result<(), RequestFailure> {
     let id = match text(item, "call_id") {
         "" => text(item, "id"),
         id => id,
     };
-    builder.push_call(&CallDelta { index: Some(index), id, name: text(item, "name"), arguments })
-}
-
-fn response_failure(response: &Value) -> RequestFailure {
-    let mut failure = error::from_stream(response);
-    if failure.class == FailureClass::Unknown {
-        failure.class = FailureClass::Server;
-    }
-    failure
+    builder.push_call(&CallDelta { index: Some(index), id, name: text(item, "name"), arguments: None })
 }
