@@ -114,12 +114,12 @@ impl AccessControl {
                 BotPolicy::Mentions | BotPolicy::All => AccessDecision::Granted(UserRole::User),
             });
         }
-        let is_in = rules.allow_all_users
+        let is_allowed = rules.allow_all_users
             || sender.roles.iter().any(|role| rules.allowed_roles.contains(role))
             || self.is_listed(chat.platform, &sender.id)
             || self.store.is_paired(chat.platform.as_str(), &sender.id).await?
             || (self.settings.allow_all_users && !self.has_list(chat.platform));
-        if is_in {
+        if is_allowed {
             return Ok(AccessDecision::Granted(self.role_of(chat, sender).await?));
         }
         Ok(AccessDecision::Denied(self.stranger_policy(chat)))
@@ -159,24 +159,21 @@ impl AccessControl {
         let is_named =
             named.iter().any(|word| CommandSpec::find(word.trim_start_matches('/')) == Some(known));
         let is_always_allowed = ALWAYS_ALLOWED_COMMANDS.contains(&known.name);
-        let word = chat.platform.as_str();
+        let (name, word) = (known.name, chat.platform.as_str());
+        let group = if chat.kind == ChatKind::Dm { "" } else { "group_" };
         match (role, command.required_role()) {
             (UserRole::Admin, _) => Ok(()),
             // Listing a command does not include its admin-only forms.
             (UserRole::User, UserRole::Admin) if !is_named || known.role == UserRole::User => {
-                let key = admin_key(chat.kind);
-                Err(Error::CommandDenied(format!(
-                    "`/{}` is for admins. The owner lists them in `{word}.{key}`.",
-                    known.name
-                )))
+                let key = format!("{word}.{group}allow_admin_from");
+                let text = format!("`/{name}` is for admins. The owner lists them in `{key}`.");
+                Err(Error::CommandDenied(text))
             }
             (UserRole::User, _) if is_named || is_always_allowed || named.is_empty() => Ok(()),
             (UserRole::User, _) => {
-                let key = commands_key(chat.kind);
-                Err(Error::CommandDenied(format!(
-                    "`/{}` is not enabled for you. The owner lists commands in `{word}.{key}`.",
-                    known.name
-                )))
+                let key = format!("{word}.{group}user_allowed_commands");
+                let text = format!("`/{name}` is not enabled for you. The owner lists commands in `{key}`.");
+                Err(Error::CommandDenied(text))
             }
         }
     }
@@ -199,14 +196,12 @@ impl AccessControl {
     }
 
     fn named_approvers(&self, platform: Platform) -> Vec<Person> {
-        let named = self.platform_access(platform).approvers.into_iter().filter(|entry| entry != WILDCARD);
-        named
-            .map(
-                |entry| {
-                    if split_entry(&entry).is_some() { Person::new(entry) } else { platform.person(&entry) }
-                },
-            )
-            .collect()
+        let entries = self.platform_access(platform).approvers.into_iter().filter(|entry| entry != WILDCARD);
+        let person = |entry: String| match split_entry(&entry) {
+            Some(_) => Person::new(entry),
+            None => platform.person(&entry),
+        };
+        entries.map(person).collect()
     }
 
     fn platform_access(&self, platform: Platform) -> PlatformAccess {
@@ -215,7 +210,7 @@ impl AccessControl {
 
     fn allowed_entries(&self, platform: Platform) -> impl Iterator<Item = &str> {
         let own = self.settings.platforms.get(&platform).map(|rules| rules.allowed_users.as_slice());
-        let is_here = move |entry: &&str| split_entry(entry).is_none_or(|(place, _)| place == platform);
+        let is_here = move |entry: &&str| split_entry(entry).is_none_or(|(other, _)| other == platform);
         let all = own.unwrap_or_default().iter().chain(&self.settings.allowed_users);
         all.map(String::as_str).filter(is_here)
     }
@@ -236,14 +231,14 @@ impl AccessControl {
             ChatKind::Dm => &rules.admins,
             ChatKind::Group | ChatKind::Thread => &rules.group_admins,
         };
-        let is_meant = |entry: &String| {
+        let is_sender = |entry: &String| {
             split_entry(entry).is_none_or(|(platform, _)| platform == chat.platform)
                 && entry_id(entry) == sender.id
         };
         let is_admin = if rules.admins.is_empty() && rules.group_admins.is_empty() {
             self.is_sole_user(chat.platform, &sender.id).await?
         } else {
-            list.iter().any(is_meant)
+            list.iter().any(is_sender)
         };
         Ok(if is_admin { UserRole::Admin } else { UserRole::User })
     }
@@ -271,20 +266,6 @@ impl AccessControl {
                 false => StrangerPolicy::Pair,
             }),
         }
-    }
-}
-
-fn admin_key(kind: ChatKind) -> &'static str {
-    match kind {
-        ChatKind::Dm => "allow_admin_from",
-        ChatKind::Group | ChatKind::Thread => "group_allow_admin_from",
-    }
-}
-
-fn commands_key(kind: ChatKind) -> &'static str {
-    match kind {
-        ChatKind::Dm => "user_allowed_commands",
-        ChatKind::Group | ChatKind::Thread => "group_user_allowed_commands",
     }
 }
 

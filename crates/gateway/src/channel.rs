@@ -106,7 +106,7 @@ pub trait Channel: Send + Sync + fmt::Debug {
         &'a self,
         file: &'a Attachment,
         into: &'a Path,
-        most: u64,
+        max_bytes: u64,
     ) -> BoxFuture<'a, Result<u64, FetchError>>;
 }
 

@@ -5,13 +5,13 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hermes_agent::IMPORT_DIR;
 use hermes_store::ImageStore;
+use tempfile::{NamedTempFile, TempPath};
 use tokio::fs::File;
 
 /// Directories for files on their way between a platform and an environment.
@@ -22,14 +22,11 @@ pub(crate) struct MediaCache {
     /// Attachments imported into the local environment.
     imported: PathBuf,
     pub(crate) images: ImageStore,
-    /// Makes file names unique across starts.
-    start_nanos: u128,
-    count: AtomicU64,
 }
 
 /// A private copy, deleted on drop.
 #[derive(Debug)]
-pub(crate) struct TempFile(PathBuf);
+pub(crate) struct TempFile(TempPath);
 
 impl MediaCache {
     pub(crate) fn new(home: &Path, platform: &str) -> Self {
@@ -38,26 +35,16 @@ impl MediaCache {
             outgoing: home.join("cache/outgoing").join(platform),
             imported: home.join(IMPORT_DIR),
             images: ImageStore::new(home),
-            start_nanos: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
-            count: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn create_incoming(&self) -> io::Result<TempFile> {
-        Ok(self.create_file(&self.incoming)?.0)
+        Ok(TempFile(create_file(&self.incoming)?.into_temp_path()))
     }
 
     pub(crate) fn create_outgoing(&self) -> io::Result<(TempFile, File)> {
-        let (held, file) = self.create_file(&self.outgoing)?;
-        Ok((held, File::from_std(file)))
-    }
-
-    fn create_file(&self, folder: &Path) -> io::Result<(TempFile, fs::File)> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let held = TempFile(folder.join(format!("{:x}-{number:x}", self.start_nanos)));
-        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&held.0)?;
-        Ok((held, file))
+        let (file, path) = create_file(&self.outgoing)?.into_parts();
+        Ok((TempFile(path), File::from_std(file)))
     }
 
     /// Deletes interrupted downloads; they are downloaded again.
@@ -101,17 +88,14 @@ impl TempFile {
     }
 
     /// Keeps the file and returns its path.
-    pub(crate) fn into_path(mut self) -> PathBuf {
-        std::mem::take(&mut self.0)
+    pub(crate) fn into_path(self) -> PathBuf {
+        self.0.keep().unwrap_or_else(|failed| failed.path.to_path_buf())
     }
 }
 
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        if !self.0.as_os_str().is_empty() {
-            remove_copy(&self.0);
-        }
-    }
+fn create_file(folder: &Path) -> io::Result<NamedTempFile> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    NamedTempFile::new_in(folder)
 }
 
 /// Deletes a copy; it may be gone already.

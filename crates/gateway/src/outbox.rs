@@ -112,7 +112,7 @@ impl OutboxWorker {
 
     /// Whether a part of the last reply could not be delivered.
     pub(crate) fn has_failed_delivery(&self, key: &SessionKey) -> bool {
-        lock(&self.active_replies).get(key).is_some_and(|answering| answering.has_failed)
+        lock(&self.active_replies).get(key).is_some_and(|reply| reply.has_failed)
     }
 
     pub(crate) fn clear_active_reply(&self, key: &SessionKey) {
@@ -121,9 +121,9 @@ impl OutboxWorker {
 
     /// Sets the failure reaction on the answered message.
     fn mark_reply_failed(&self, key: &SessionKey) {
-        let message = lock(&self.active_replies).get_mut(key).map(|answering| {
-            answering.has_failed = true;
-            answering.message.clone()
+        let message = lock(&self.active_replies).get_mut(key).map(|reply| {
+            reply.has_failed = true;
+            reply.message.clone()
         });
         if let Some(message) = message {
             let channel = Arc::clone(&self.channel);
@@ -147,7 +147,7 @@ impl OutboxWorker {
         let mut busy = HashSet::new();
         let mut chats = JoinSet::new();
         // Other processes enqueue parts too.
-        let mut news = self.store.change_stream();
+        let mut changes = self.store.change_stream();
         loop {
             for (chat, parts) in self.pending_by_chat(&busy).await {
                 busy.insert(chat.clone());
@@ -162,7 +162,7 @@ impl OutboxWorker {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.wake.notified() => {}
-                () = news.next() => {}
+                () = changes.next() => {}
                 Some(done) = chats.join_next() => {
                     if let Ok(chat) = done {
                         busy.remove(&chat);
@@ -195,27 +195,17 @@ impl OutboxWorker {
     async fn deliver(&self, part: OutboxRow) {
         let Ok(mut outbound) = serde_json::from_value::<OutboundMessage>(part.body.clone()) else {
             tracing::error!(part = part.id.number(), "cannot parse outbox part");
-            return self
-                .finish(
-                    &part,
-                    &OutboundMessage::default(),
-                    DeliveryOutcome::Failed("it cannot be read".to_owned()),
-                )
-                .await;
+            let outcome = DeliveryOutcome::Failed("it cannot be read".to_owned());
+            return self.finish(&part, &OutboundMessage::default(), outcome).await;
         };
         // Unique even if the database is replaced and ids start again.
         let idempotency_key = format!("{:x}-{:x}", part.created.seconds(), part.id.number());
-        let mut replaced = match &outbound.replaces {
-            Some(part_key) => self.sent_message_id(part_key).await,
-            None => None,
+        let mut replaced = self.sent_message_id(outbound.replaces.as_deref()).await;
+        let before = self.sent_message_id(outbound.continues.as_deref()).await;
+        let chat = match &before {
+            Some(before) => self.channel.followup_chat(&part.chat, before),
+            None => &part.chat,
         };
-        let begun = match &outbound.continues {
-            Some(part_key) => self.sent_message_id(part_key).await,
-            None => None,
-        };
-        let chat = begun
-            .as_deref()
-            .map_or(part.chat.as_str(), |begun| self.channel.followup_chat(&part.chat, begun));
         let mut is_uncertain = part.unconfirmed_since.is_some();
         let mut backoff = INITIAL_BACKOFF;
         loop {
@@ -327,17 +317,18 @@ impl OutboxWorker {
         what: &str,
         text: String,
     ) {
-        let word = OutboundMessage { reply_to: outbound.reply_to.clone(), ..OutboundMessage::text(text) };
+        let notice = OutboundMessage { reply_to: outbound.reply_to.clone(), ..OutboundMessage::text(text) };
         let part_key = Some(format!("{what}-{:x}-{:x}", part.created.seconds(), part.id.number()));
-        let word = session::outbox_part(&self.channel, &part.key, chat, part_key, &word);
-        if let Err(error) = self.store.enqueue_reply(Vec::new(), vec![word], Timestamp::now()).await {
+        let row = session::outbox_part(&self.channel, &part.key, chat, part_key, &notice);
+        if let Err(error) = self.store.enqueue_reply(Vec::new(), vec![row], Timestamp::now()).await {
             tracing::error!(%error, what, "cannot enqueue delivery notice");
         }
     }
 
     /// The message id of a delivered part. Parts of a chat are delivered in order, so a part before
     /// this one is decided.
-    async fn sent_message_id(&self, part_key: &str) -> Option<String> {
+    async fn sent_message_id(&self, part_key: Option<&str>) -> Option<String> {
+        let part_key = part_key?;
         loop {
             match self.store.delivery_state(part_key).await {
                 Ok(Some(DeliveryState::Sent(message))) => return Some(message),

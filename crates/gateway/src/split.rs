@@ -9,7 +9,7 @@ mod map;
 use std::ops::Range;
 
 use crate::channel::{Capabilities, LengthUnit};
-use map::{CutMap, CutPoint, CutQuality};
+use map::{CodeFence, CutMap, CutPoint, CutQuality};
 
 /// Most digits of a part number.
 const MAX_NUMBER_DIGITS: u32 = 6;
@@ -61,7 +61,7 @@ pub(crate) fn split_draft(text: &str, capabilities: &Capabilities) -> Vec<String
     let map = CutMap::new(text, capabilities.max_message_len, capabilities.length_unit);
     let open = map.cuts.last().and_then(|cut| cut.fence).and_then(|at| map.fences.get(at));
     match open {
-        Some(fence) => split_message(&format!("{text}{}", fence.closing_fence_len()), capabilities),
+        Some(fence) => split_message(&format!("{text}{}", fence.closing()), capabilities),
         None => split_message(text, capabilities),
     }
 }
@@ -105,10 +105,8 @@ impl<'a> MessageSplitter<'a> {
 
     fn parts(&self) -> Vec<String> {
         let part = |piece: MessageSlice| {
-            let opening =
-                piece.opens.and_then(|at| self.map.fences.get(at)).map(map::CodeFence::parse_opening);
-            let closing =
-                piece.closes.and_then(|at| self.map.fences.get(at)).map(map::CodeFence::closing_fence_len);
+            let opening = self.fence(piece.opens).map(CodeFence::opening);
+            let closing = self.fence(piece.closes).map(CodeFence::closing);
             let body = self.text.get(piece.body).unwrap_or_default();
             [opening.as_deref().unwrap_or_default(), body, closing.as_deref().unwrap_or_default()].concat()
         };
@@ -193,12 +191,16 @@ impl<'a> MessageSplitter<'a> {
         if indent * 2 >= self.max_len { self.text.len() - words.len() } else { line }
     }
 
+    fn fence(&self, number: Option<usize>) -> Option<&CodeFence> {
+        self.map.fences.get(number?)
+    }
+
     fn opening_len(&self, fence: Option<usize>) -> usize {
-        fence.and_then(|at| self.map.fences.get(at)).map_or(0, |fence| fence.opening_len(self.unit))
+        self.fence(fence).map_or(0, |fence| fence.opening_len(self.unit))
     }
 
     fn closing_len(&self, fence: Option<usize>) -> usize {
-        fence.and_then(|at| self.map.fences.get(at)).map_or(0, map::CodeFence::closing_len)
+        self.fence(fence).map_or(0, CodeFence::closing_len)
     }
 
     fn between(&self, start: usize, end: usize) -> &'a str {

@@ -194,6 +194,15 @@ fn new_cache<K: Hash + Eq, V>(capacity: usize) -> LruCache<K, V> {
     LruCache::new(NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN))
 }
 
+/// Boxes the futures of the methods with the same names.
+macro_rules! delegate_to_account {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $output:ty;)*) => {$(
+        fn $name<'a>(&'a self, $($arg: $type),*) -> BoxFuture<'a, $output> {
+            Box::pin(self.account.$name($($arg),*))
+        }
+    )*};
+}
+
 impl Channel for Discord {
     fn platform(&self) -> Platform {
         Platform::Discord
@@ -207,50 +216,6 @@ impl Channel for Discord {
         Box::pin(connection::run(&self.account, sink, stop))
     }
 
-    fn send_message<'a>(
-        &'a self,
-        chat: &'a str,
-        outbound: &'a OutboundMessage,
-        idempotency_key: &'a str,
-    ) -> BoxFuture<'a, Result<String, SendError>> {
-        Box::pin(self.account.send_message(chat, outbound, idempotency_key))
-    }
-
-    fn find_message<'a>(
-        &'a self,
-        chat: &'a str,
-        outbound: &'a OutboundMessage,
-        idempotency_key: &'a str,
-    ) -> BoxFuture<'a, DeliveryCheck> {
-        Box::pin(self.account.find_message(chat, outbound, idempotency_key))
-    }
-
-    fn edit_message<'a>(
-        &'a self,
-        chat: &'a str,
-        message: &'a str,
-        outbound: &'a OutboundMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
-        Box::pin(self.account.edit_message(chat, message, outbound))
-    }
-
-    fn confirm_edit<'a>(
-        &'a self,
-        chat: &'a str,
-        message: &'a str,
-        outbound: &'a OutboundMessage,
-    ) -> BoxFuture<'a, ()> {
-        Box::pin(self.account.confirm_edit(chat, message, outbound))
-    }
-
-    fn open_thread<'a>(
-        &'a self,
-        message: &'a InboundMessage,
-        name: &'a str,
-    ) -> BoxFuture<'a, Result<Chat, SendError>> {
-        Box::pin(self.account.open_thread(message, name))
-    }
-
     fn followup_chat<'a>(&self, chat: &'a str, message: &'a str) -> &'a str {
         // A forum post has the id of its first message.
         if self.account.has_joined(message) { message } else { chat }
@@ -260,32 +225,17 @@ impl Channel for Discord {
         self.account.record_joined_thread(thread);
     }
 
-    fn context_before<'a>(&'a self, message: &'a InboundMessage) -> BoxFuture<'a, Vec<ContextMessage>> {
-        Box::pin(self.account.context_before(message))
-    }
-
-    fn show_typing<'a>(&'a self, chat: &'a str) -> BoxFuture<'a, ()> {
-        Box::pin(self.account.show_typing(chat))
-    }
-
-    fn set_reaction<'a>(&'a self, message: &'a InboundMessage, reaction: Reaction) -> BoxFuture<'a, ()> {
-        Box::pin(self.account.set_reaction(message, reaction))
-    }
-
-    fn reply_privately<'a>(&'a self, to: &'a InteractionToken, text: &'a str) -> BoxFuture<'a, ()> {
-        Box::pin(self.account.reply_privately(to, text))
-    }
-
-    fn acknowledge_command<'a>(&'a self, command: &'a InteractionToken) -> BoxFuture<'a, bool> {
-        Box::pin(self.account.acknowledge_command(command))
-    }
-
-    fn download_attachment<'a>(
-        &'a self,
-        file: &'a Attachment,
-        into: &'a Path,
-        most: u64,
-    ) -> BoxFuture<'a, Result<u64, FetchError>> {
-        Box::pin(self.account.download_attachment(file, into, most))
+    delegate_to_account! {
+        send_message(chat: &'a str, outbound: &'a OutboundMessage, key: &'a str) -> Result<String, SendError>;
+        find_message(chat: &'a str, outbound: &'a OutboundMessage, key: &'a str) -> DeliveryCheck;
+        edit_message(chat: &'a str, message: &'a str, outbound: &'a OutboundMessage) -> Result<(), SendError>;
+        confirm_edit(chat: &'a str, message: &'a str, outbound: &'a OutboundMessage) -> ();
+        open_thread(message: &'a InboundMessage, name: &'a str) -> Result<Chat, SendError>;
+        context_before(message: &'a InboundMessage) -> Vec<ContextMessage>;
+        show_typing(chat: &'a str) -> ();
+        set_reaction(message: &'a InboundMessage, reaction: Reaction) -> ();
+        reply_privately(to: &'a InteractionToken, text: &'a str) -> ();
+        acknowledge_command(command: &'a InteractionToken) -> bool;
+        download_attachment(file: &'a Attachment, into: &'a Path, max_bytes: u64) -> Result<u64, FetchError>;
     }
 }

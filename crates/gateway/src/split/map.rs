@@ -42,7 +42,7 @@ pub(super) struct CodeFence {
 }
 
 impl CodeFence {
-    pub(super) fn parse_opening(&self) -> String {
+    pub(super) fn opening(&self) -> String {
         format!("{}{}\n", self.ticks, self.language)
     }
 
@@ -50,7 +50,7 @@ impl CodeFence {
         self.ticks.len() + unit.length(&self.language) + 1
     }
 
-    pub(super) fn closing_fence_len(&self) -> String {
+    pub(super) fn closing(&self) -> String {
         format!("\n{}", self.ticks)
     }
 
@@ -207,8 +207,8 @@ fn parse_lines(text: &str) -> (Vec<SourceLine>, Vec<CodeFence>) {
         let line = line.strip_suffix('\r').unwrap_or(line);
         let end = start + line.len();
         let at = fences.len().saturating_sub(1);
-        let kind = match (fences.last_mut().filter(|_| open), opening(line)) {
-            (Some(fence), _) => match closing(line, &fence.ticks) {
+        let kind = match (fences.last_mut().filter(|_| open), opening_fence(line)) {
+            (Some(fence), _) => match closing_fence_len(line, &fence.ticks) {
                 Some(length) => {
                     open = false;
                     fence.own_len += length;
@@ -230,7 +230,7 @@ fn parse_lines(text: &str) -> (Vec<SourceLine>, Vec<CodeFence>) {
     (lines, fences)
 }
 
-fn opening(line: &str) -> Option<CodeFence> {
+fn opening_fence(line: &str) -> Option<CodeFence> {
     let (ticks, info) = delimiter(line)?;
     if ticks.starts_with('`') && info.contains('`') {
         return None;
@@ -239,7 +239,8 @@ fn opening(line: &str) -> Option<CodeFence> {
     Some(CodeFence { ticks: ticks.to_owned(), language, own_len: line.len(), is_carried: false })
 }
 
-fn closing(line: &str, open: &str) -> Option<usize> {
+/// The length of a closing fence.
+fn closing_fence_len(line: &str, open: &str) -> Option<usize> {
     let (ticks, rest) = delimiter(line)?;
     let closes = ticks.starts_with(open) && rest.trim().is_empty();
     closes.then(|| line.len() - rest.len())

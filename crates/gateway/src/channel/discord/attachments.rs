@@ -20,17 +20,17 @@ impl DiscordAccount {
         &self,
         file: &Attachment,
         into: &Path,
-        most: u64,
+        max_bytes: u64,
     ) -> Result<u64, FetchError> {
-        let most = match self.settings.max_attachment_bytes {
-            0 => most,
-            chosen => most.min(chosen),
+        let max_bytes = match self.settings.max_attachment_bytes {
+            0 => max_bytes,
+            chosen => max_bytes.min(chosen),
         };
-        if file.size > most {
-            return Err(FetchError::TooLarge(most));
+        if file.size > max_bytes {
+            return Err(FetchError::TooLarge(max_bytes));
         }
         let url = self.attachment_url(&file.source)?;
-        let fetched = tokio::time::timeout(DOWNLOAD_TIMEOUT, self.stream_to_file(url, into, most)).await;
+        let fetched = tokio::time::timeout(DOWNLOAD_TIMEOUT, self.stream_to_file(url, into, max_bytes)).await;
         fetched.unwrap_or_else(|_| Err(FetchError::Failed("timed out".to_owned())))
     }
 
@@ -47,29 +47,29 @@ impl DiscordAccount {
         }
     }
 
-    async fn stream_to_file(&self, url: Url, into: &Path, most: u64) -> Result<u64, FetchError> {
+    async fn stream_to_file(&self, url: Url, into: &Path, max_bytes: u64) -> Result<u64, FetchError> {
         let broke = |error: reqwest::Error| FetchError::Failed(self.rest.describe_error_without_hint(error));
-        let unkept = |error: std::io::Error| FetchError::Failed(format!("cannot save it: {error}"));
+        let not_saved = |error: std::io::Error| FetchError::Failed(format!("cannot save it: {error}"));
         let slow = |_| FetchError::Failed("the download stalled".to_owned());
         let client = self.rest.client().map_err(|error| FetchError::Failed(error.to_string()))?;
         let response = tokio::time::timeout(READ_TIMEOUT, client.get(url).send()).await.map_err(slow)?;
         let mut response = response.and_then(reqwest::Response::error_for_status).map_err(broke)?;
-        if response.content_length().is_some_and(|length| length > most) {
-            return Err(FetchError::TooLarge(most));
+        if response.content_length().is_some_and(|length| length > max_bytes) {
+            return Err(FetchError::TooLarge(max_bytes));
         }
         // Never create the file here: after a cancelled download nothing would delete it.
-        let mut kept = OpenOptions::new().write(true).truncate(true).open(into).await.map_err(unkept)?;
+        let mut saved = OpenOptions::new().write(true).truncate(true).open(into).await.map_err(not_saved)?;
         let mut size = 0u64;
         while let Some(piece) =
             tokio::time::timeout(READ_TIMEOUT, response.chunk()).await.map_err(slow)?.map_err(broke)?
         {
             size = size.saturating_add(piece.len() as u64);
-            if size > most {
-                return Err(FetchError::TooLarge(most));
+            if size > max_bytes {
+                return Err(FetchError::TooLarge(max_bytes));
             }
-            kept.write_all(&piece).await.map_err(unkept)?;
+            saved.write_all(&piece).await.map_err(not_saved)?;
         }
-        kept.flush().await.map_err(unkept)?;
+        saved.flush().await.map_err(not_saved)?;
         Ok(size)
     }
 }

@@ -83,14 +83,35 @@ pub(super) struct Backlog {
 }
 
 /// A chat whose live messages have to wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct HeldChat {
-    needs_scan: bool,
+    scan: ScanState,
     since: u64,
     newest: u64,
     /// Failed attempts in a row.
     attempts: u32,
     held: Vec<MessagePayload>,
+}
+
+/// The search for the missed messages of a chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ScanState {
+    Waiting,
+    Running,
+    /// A new session asked for another search while one is running.
+    RunningAgain,
+}
+
+impl HeldChat {
+    fn new(scan: ScanState, since: u64) -> Self {
+        Self { scan, since, newest: 0, attempts: 0, held: Vec::new() }
+    }
+
+    fn request_scan(&mut self) {
+        if self.scan == ScanState::Running {
+            self.scan = ScanState::RunningAgain;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -109,6 +130,13 @@ struct HistoryPage {
     missed: Vec<MissedMessage>,
     last_id: u64,
     remaining: Remaining,
+}
+
+impl HistoryPage {
+    /// A page without messages.
+    fn empty(last_id: u64, remaining: Remaining) -> Self {
+        Self { missed: Vec::new(), last_id, remaining }
+    }
 }
 
 /// What remains in a chat after a page.
@@ -190,7 +218,8 @@ impl Backlog {
             self.newest = self.confirmed;
         }
         for (chat, last) in lock(&self.account.last_seen).iter() {
-            let held = self.held_chats.entry(chat.clone()).or_default();
+            let new = || HeldChat::new(ScanState::Waiting, 0);
+            let held = self.held_chats.entry(chat.clone()).or_insert_with(new);
             // A handled message newer than the bookmark does not prove that all before it were
             // processed.
             let since = match *last {
@@ -200,7 +229,7 @@ impl Backlog {
             };
             held.since = held.since.max(since);
             held.newest = held.newest.max(*last);
-            held.needs_scan = true;
+            held.request_scan();
         }
         if since > 0 || !self.held_chats.is_empty() {
             self.awaited_guilds = guilds.into_iter().collect();
@@ -237,8 +266,8 @@ impl Backlog {
     }
 
     fn is_listening_in(&self, channel: Id<ChannelMarker>) -> bool {
-        let place = lock(&self.account.channels).get(channel).map(ChannelInfo::to_ref);
-        place.is_some_and(|place| is_listening_in(&self.account.settings, &place))
+        let channel = lock(&self.account.channels).get(channel).map(ChannelInfo::to_ref);
+        channel.is_some_and(|channel| is_listening_in(&self.account.settings, &channel))
     }
 
     /// Records the newest message of a channel.
@@ -247,18 +276,17 @@ impl Backlog {
             return;
         }
         let (chat, since) = (channel.to_string(), self.since);
-        let is_running = self.fetch_chats.values().any(|running| *running == chat);
         match self.held_chats.get_mut(&chat) {
-            Some(held) if newest <= held.since && held.held.is_empty() && !is_running => {
+            Some(held) if newest <= held.since && held.held.is_empty() && held.scan == ScanState::Waiting => {
                 self.held_chats.remove(&chat);
             }
             Some(held) => {
-                held.needs_scan = true;
+                held.request_scan();
                 held.newest = held.newest.max(newest);
             }
             None if since > 0 && newest > since => {
-                self.held_chats
-                    .insert(chat, HeldChat { needs_scan: true, since, newest, ..HeldChat::default() });
+                let held = HeldChat { newest, ..HeldChat::new(ScanState::Waiting, since) };
+                self.held_chats.insert(chat, held);
             }
             None => {}
         }
@@ -279,13 +307,8 @@ impl Backlog {
         if !self.awaited_guilds.is_empty() {
             return;
         }
-        let running: HashSet<&String> = self.fetch_chats.values().collect();
-        let mut chats: Vec<(u64, String)> = self
-            .held_chats
-            .iter()
-            .filter(|(chat, held)| held.needs_scan && !running.contains(chat))
-            .map(|(chat, held)| (held.newest, chat.clone()))
-            .collect();
+        let waiting = self.held_chats.iter().filter(|(_, held)| held.scan == ScanState::Waiting);
+        let mut chats: Vec<(u64, String)> = waiting.map(|(chat, held)| (held.newest, chat.clone())).collect();
         chats.sort_unstable();
         self.queue = chats.into_iter().map(|(_, chat)| chat).collect();
         self.start_next();
@@ -297,13 +320,13 @@ impl Backlog {
             && let Some(chat) = self.queue.pop()
         {
             let Some(held) = self.held_chats.get_mut(&chat) else { continue };
-            held.needs_scan = false;
+            held.scan = ScanState::Running;
             let (account, since) = (Arc::clone(&self.account), held.since);
             let channel = chat.parse().ok().and_then(Id::new_checked);
             let fetch = self.spawn_fetch(chat, async move {
                 match channel {
                     Some(channel) => account.fetch_missed(channel, since).await,
-                    None => HistoryPage { missed: Vec::new(), last_id: since, remaining: Remaining::None },
+                    None => HistoryPage::empty(since, Remaining::None),
                 }
             });
             self.scan = Some(fetch);
@@ -337,12 +360,11 @@ impl Backlog {
             Err(error) => {
                 tracing::error!(%error, "cannot fetch missed messages");
                 self.is_complete = false;
-                let page = HistoryPage { missed: Vec::new(), last_id: 0, remaining: Remaining::None };
-                (error.id(), FetchResult::Messages(page))
+                (error.id(), FetchResult::Messages(HistoryPage::empty(0, Remaining::None)))
             }
         };
-        self.scan = self.scan.filter(|looking| *looking != id);
-        let confirmed_id = match (result, self.fetch_chats.remove(&id)) {
+        self.scan = self.scan.filter(|running| *running != id);
+        let ready = match (result, self.fetch_chats.remove(&id)) {
             (FetchResult::Messages(page), Some(chat)) => self.accept_page(chat, page),
             (FetchResult::Threads { found, is_complete: whole }, _) => {
                 self.is_complete &= whole;
@@ -355,7 +377,7 @@ impl Backlog {
             (FetchResult::Messages(_), None) => (Vec::new(), Vec::new()),
         };
         self.start_next();
-        confirmed_id
+        ready
     }
 
     /// Accepts a page. Returns its messages and, if it was the last, the live messages held back.
@@ -367,18 +389,21 @@ impl Backlog {
             Remaining::Later(wait) if held.attempts < MAX_ATTEMPTS => {
                 held.attempts += 1;
                 let since = held.since;
-                self.retry_later(chat, since, wait);
+                self.spawn_fetch(chat, async move {
+                    tokio::time::sleep(wait).await;
+                    HistoryPage::empty(since, Remaining::More)
+                });
                 return (page.missed, Vec::new());
             }
             Remaining::Later(_) => {
                 tracing::error!(chat, "giving up on missed messages until the next session");
                 self.is_complete = false;
             }
-            Remaining::More => held.needs_scan = true,
+            Remaining::More => held.scan = ScanState::RunningAgain,
             Remaining::None => {}
         }
-        // A new session may have asked for another search.
-        if held.needs_scan {
+        if held.scan == ScanState::RunningAgain {
+            held.scan = ScanState::Waiting;
             if self.awaited_guilds.is_empty() {
                 self.queue.insert(0, chat);
             }
@@ -412,7 +437,7 @@ impl Backlog {
             return Some(MissedMessage { message, roles: Some(roles) });
         }
         let (account, since) = (Arc::clone(&self.account), message.id.get() - 1);
-        self.held_chats.insert(chat.clone(), HeldChat { since, ..HeldChat::default() });
+        self.held_chats.insert(chat.clone(), HeldChat::new(ScanState::Running, since));
         self.spawn_fetch(chat, async move {
             match account.fetch_roles(guild, &user).await {
                 Some(roles) => HistoryPage {
@@ -421,21 +446,10 @@ impl Backlog {
                     remaining: Remaining::None,
                 },
                 // Fetch it later like a missed message.
-                None => HistoryPage {
-                    missed: Vec::new(),
-                    last_id: since,
-                    remaining: Remaining::Later(RETRY_INTERVAL),
-                },
+                None => HistoryPage::empty(since, Remaining::Later(RETRY_INTERVAL)),
             }
         });
         None
-    }
-
-    fn retry_later(&mut self, chat: String, since: u64, wait: Duration) {
-        self.spawn_fetch(chat, async move {
-            tokio::time::sleep(wait).await;
-            HistoryPage { missed: Vec::new(), last_id: since, remaining: Remaining::More }
-        });
     }
 
     /// Returns the bookmark to save once everything before it is processed.
@@ -463,16 +477,16 @@ impl DiscordAccount {
     async fn fetch_missed(&self, channel: Id<ChannelMarker>, since: u64) -> HistoryPage {
         let call = ApiRequest::get(format!("channels/{channel}/messages"))
             .with_query(format!("after={since}&limit={PAGE_SIZE}"));
-        let end = |left| HistoryPage { missed: Vec::new(), last_id: since, remaining: left };
+        let end = |remaining| HistoryPage::empty(since, remaining);
         let found: Vec<Box<RawValue>> = match self.rest.fetch_with_retry(&call).await {
             Ok(found) => found,
+            // Deleted, or the bot was removed: permanent, and nothing to do about.
+            Err(ApiError::Rejected { reason, .. }) => {
+                tracing::info!(%channel, reason, "chat is no longer readable");
+                return end(Remaining::None);
+            }
             Err(error) => {
-                if let ApiError::Rejected { reason, .. } = &error {
-                    // Deleted, or the bot was removed: permanent, and nothing to do about.
-                    tracing::info!(%channel, reason, "chat is no longer readable");
-                } else {
-                    tracing::warn!(%channel, %error, "cannot fetch missed messages");
-                }
+                tracing::warn!(%channel, %error, "cannot fetch missed messages");
                 return end(match error {
                     ApiError::Rejected { .. } | ApiError::Invalid(_) => Remaining::None,
                     ApiError::Retry { after, .. } => {
@@ -505,17 +519,12 @@ impl DiscordAccount {
             message.guild_id = guild;
             let roles = match roles_of {
                 Some(guild) if self.is_for_bot(&message).await => {
-                    match self.fetch_roles(guild, &message.author.id.to_string()).await {
-                        Some(roles) => Some(roles),
-                        None => {
-                            let reached = message.id.get() - 1;
-                            return HistoryPage {
-                                missed,
-                                last_id: reached,
-                                remaining: Remaining::Later(RETRY_INTERVAL),
-                            };
-                        }
+                    let roles = self.fetch_roles(guild, &message.author.id.to_string()).await;
+                    if roles.is_none() {
+                        let (last_id, remaining) = (message.id.get() - 1, Remaining::Later(RETRY_INTERVAL));
+                        return HistoryPage { missed, last_id, remaining };
                     }
+                    roles
                 }
                 _ => None,
             };
@@ -535,9 +544,9 @@ impl DiscordAccount {
                 may_see = !before.is_empty();
                 break;
             };
-            let times = listed.threads.iter().map(|shelved| shelved.thread_metadata.archive_timestamp);
+            let times = listed.threads.iter().map(|thread| thread.thread_metadata.archive_timestamp);
             let oldest = times.min_by_key(|at| at.as_micros());
-            found.extend(listed.threads.into_iter().map(|shelved| shelved.info));
+            found.extend(listed.threads.into_iter().map(|thread| thread.info));
             let is_later = |at: &Timestamp| {
                 u64::try_from(at.as_secs()).is_ok_and(|at| at >= created_at(since).seconds())
             };
@@ -553,7 +562,7 @@ impl DiscordAccount {
         if may_see {
             let path = format!("channels/{parent}/users/@me/threads/archived/private");
             let joined = self.list_archived(path, "", &mut whole).await;
-            found.extend(joined.into_iter().flat_map(|listed| listed.threads).map(|shelved| shelved.info));
+            found.extend(joined.into_iter().flat_map(|listed| listed.threads).map(|thread| thread.info));
         }
         found.retain(|known| known.last_message().is_some_and(|(_, newest)| newest > since));
         let mut channels = lock(&self.channels);
@@ -576,10 +585,11 @@ impl DiscordAccount {
 
     async fn is_for_bot(&self, message: &MessagePayload) -> bool {
         let Some(me) = self.identity() else { return false };
-        let place = self.channel_ref(message.channel_id, message.guild_id).await;
-        let standing = BotContext { bot_id: &me.user, has_joined: self.has_joined(&place.id), bot_streak: 0 };
-        let verdict = evaluate_message(&self.settings, standing, candidate(message.clone(), place, &me.user));
-        matches!(verdict, MessageDecision::Accept(message) if !message.sender.is_bot)
+        let channel = self.channel_ref(message.channel_id, message.guild_id).await;
+        let has_joined = self.has_joined(&channel.id);
+        let context = BotContext { bot_id: &me.user, has_joined, bot_streak: 0 };
+        let candidate = candidate(message.clone(), channel, &me.user);
+        matches!(evaluate_message(&self.settings, context, candidate), MessageDecision::Accept(message) if !message.sender.is_bot)
     }
 
     fn role_guild(&self) -> Option<Id<GuildMarker>> {
@@ -636,7 +646,7 @@ mod tests {
         let settings = DiscordSettings { api_base, ..DiscordSettings::new(Secret::new("token")) };
         let discord = Discord::new(settings, ResumeState::default());
         let mut backlog = Backlog::new(&discord.account);
-        backlog.held_chats.insert("7".to_owned(), HeldChat { needs_scan: true, ..HeldChat::default() });
+        backlog.held_chats.insert("7".to_owned(), HeldChat::new(ScanState::Waiting, 0));
         backlog.rebuild_queue();
         let mut fetch_count = 0;
         while !backlog.held_chats.is_empty() {

@@ -131,12 +131,12 @@ impl GatewayConnection<'_> {
         loop {
             let goes_on = match self.connect().await {
                 ConnectionEnd::Stopped => return Ok(()),
-                ConnectionEnd::Fatal(unfit) => {
-                    self.sink.health.send_replace(ChannelHealth::Down { reason: unfit.reason.clone() });
-                    return Err(unfit);
+                ConnectionEnd::Fatal(error) => {
+                    self.sink.health.send_replace(ChannelHealth::Down { reason: error.reason.clone() });
+                    return Err(error);
                 }
                 ConnectionEnd::Lost(reason) => {
-                    self.report_down(reason);
+                    self.sink.health.send_replace(ChannelHealth::Down { reason });
                     self.backoff().await
                 }
                 ConnectionEnd::Reconnect => {
@@ -160,8 +160,8 @@ impl GatewayConnection<'_> {
     async fn connect(&mut self) -> ConnectionEnd {
         let settings = &self.account.settings;
         if self.session.is_none()
-            && let Some(begun) = self.identified_at
-            && !self.sleep((begun + IDENTIFY_INTERVAL).saturating_duration_since(Instant::now())).await
+            && let Some(last) = self.identified_at
+            && !self.sleep((last + IDENTIFY_INTERVAL).saturating_duration_since(Instant::now())).await
         {
             return ConnectionEnd::Stopped;
         }
@@ -211,7 +211,7 @@ impl GatewayConnection<'_> {
                 Err(_) => Some(ConnectionEnd::Lost("no response from Discord".to_owned())),
                 Ok(SocketEvent::Text(text)) => self.on_payload(socket, &text).await,
                 Ok(SocketEvent::Closed { code, reason }) => Some(match fatal_close(code) {
-                    Some(unfit) => ConnectionEnd::Fatal(unfit),
+                    Some(error) => ConnectionEnd::Fatal(error),
                     None => ConnectionEnd::Lost(format!(
                         "Discord closed the connection ({})",
                         format!("{code} {reason}").trim_end()
@@ -229,7 +229,7 @@ impl GatewayConnection<'_> {
     async fn on_payload(&mut self, socket: &mut GatewaySocket, text: &str) -> Option<ConnectionEnd> {
         let envelope = parse_payload::<GatewayPayload<'_>>("an event", text)?;
         let body = envelope.d.map(RawValue::get).unwrap_or("null");
-        match envelope.op {
+        let sent = match envelope.op {
             HELLO => {
                 let hello = parse_payload::<HelloPayload>("a greeting", body)?;
                 let every = Duration::try_from_secs_f64(hello.heartbeat_interval / 1000.0)
@@ -238,25 +238,24 @@ impl GatewayConnection<'_> {
                 // connection.
                 self.read_timeout = every.saturating_mul(2).saturating_add(Duration::from_secs(1));
                 socket.start_heartbeat(every);
-                return self
-                    .identify_or_resume(socket)
-                    .await
-                    .err()
-                    .map(|error| ConnectionEnd::Lost(error.to_string()));
+                self.identify_or_resume(socket).await
             }
-            HEARTBEAT => {
-                return socket
-                    .send_heartbeat()
-                    .await
-                    .err()
-                    .map(|error| ConnectionEnd::Lost(error.to_string()));
-            }
+            HEARTBEAT => socket.send_heartbeat().await,
             RECONNECT => return Some(ConnectionEnd::Reconnect),
             INVALID_SESSION if body == "true" => return Some(ConnectionEnd::Reconnect),
             INVALID_SESSION => return Some(ConnectionEnd::InvalidSession),
-            DISPATCH => {}
+            DISPATCH => return self.on_dispatch_payload(socket, envelope, body).await,
             _ => return None,
-        }
+        };
+        sent.err().map(|error| ConnectionEnd::Lost(error.to_string()))
+    }
+
+    async fn on_dispatch_payload(
+        &mut self,
+        socket: &mut GatewaySocket,
+        envelope: GatewayPayload<'_>,
+        body: &str,
+    ) -> Option<ConnectionEnd> {
         socket.sequence = envelope.s.or(socket.sequence);
         let event = self.on_dispatch(&envelope.t?, body);
         if let (Some(session), Some(sequence)) = (&mut self.session, envelope.s) {
@@ -358,10 +357,6 @@ impl GatewayConnection<'_> {
         self.sink.health.send_replace(ChannelHealth::Up);
     }
 
-    fn report_down(&self, reason: String) {
-        self.sink.health.send_replace(ChannelHealth::Down { reason });
-    }
-
     /// Waits before the next attempt. Returns false on shutdown.
     async fn backoff(&mut self) -> bool {
         let wait = backoff_delay(self.failures, fastrand::f64());
@@ -432,7 +427,7 @@ mod tests {
             assert_eq!(fatal_close(code), None, "{code}");
         }
         for code in [4004, 4010, 4011, 4012, 4013, 4014] {
-            assert!(fatal_close(code).is_some_and(|unfit| !unfit.hint.is_empty()), "{code}");
+            assert!(fatal_close(code).is_some_and(|error| !error.hint.is_empty()), "{code}");
         }
     }
 }

@@ -29,10 +29,10 @@ const MAX_LIMIT_WAIT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(180);
-/// For requests that do not matter much.
-const BRIEF_RETRY: RetryPolicy = RetryPolicy { attempts: 3, max_wait: MAX_LIMIT_WAIT };
-/// For requests that inbound messages depend on.
-const LONG_RETRY: RetryPolicy = RetryPolicy { attempts: 7, max_wait: Duration::from_secs(60) };
+/// Attempts and the longest wait for requests that do not matter much.
+const BRIEF_RETRY: (u32, Duration) = (3, MAX_LIMIT_WAIT);
+/// The same for requests that inbound messages depend on.
+const LONG_RETRY: (u32, Duration) = (7, Duration::from_secs(60));
 const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 /// How long a message waits for a working token.
 const BAD_TOKEN_RETRY_AFTER: Duration = Duration::from_secs(300);
@@ -70,7 +70,7 @@ pub(super) enum ApiError {
     Unknown(String),
     /// Rejected, with Discord's error code.
     #[error("{reason}")]
-    Rejected { status: u16, code: u64, reason: String },
+    Rejected { code: u64, reason: String },
     #[error("{0}")]
     Invalid(String),
 }
@@ -198,7 +198,7 @@ impl RestClient {
         let headers = parse_limit_headers(response.headers());
         let body = self.read_body(&mut response).await;
         if status.is_success() {
-            self.update_limits(&route, &headers);
+            lock(&self.limits).update(&route, &headers, Instant::now());
             return body;
         }
         let refusal: ErrorBody =
@@ -211,7 +211,7 @@ impl RestClient {
             global: headers.global || refusal.global,
             ..headers
         };
-        self.update_limits(&route, &notice);
+        lock(&self.limits).update(&route, &notice, Instant::now());
         Err(classify_status(status.as_u16(), refusal, notice.retry_after))
     }
 
@@ -229,20 +229,14 @@ impl RestClient {
     }
 
     fn classify_send_error(&self, error: reqwest::Error) -> ApiError {
-        if error.is_builder() {
-            return ApiError::Invalid(self.describe_error(error));
+        match error {
+            error if error.is_builder() => ApiError::Invalid(self.describe_error(error)),
+            error if error.is_connect() => {
+                ApiError::Retry { after: None, reason: self.describe_error(error) }
+            }
+            error if error.is_timeout() => ApiError::Unknown("Discord did not respond in time".to_owned()),
+            error => ApiError::Unknown(format!("connection to Discord lost: {}", self.describe_error(error))),
         }
-        if error.is_connect() {
-            return ApiError::Retry { after: None, reason: self.describe_error(error) };
-        }
-        if error.is_timeout() {
-            return ApiError::Unknown("Discord did not respond in time".to_owned());
-        }
-        ApiError::Unknown(format!("connection to Discord lost: {}", self.describe_error(error)))
-    }
-
-    fn update_limits(&self, route: &Route, notice: &LimitHeaders) {
-        lock(&self.limits).update(route, notice, Instant::now());
     }
 
     /// Waits until the rate limit allows the request, if that is soon.
@@ -319,25 +313,18 @@ impl ApiError {
     }
 }
 
-/// How often to retry.
-#[derive(Debug, Clone, Copy)]
-struct RetryPolicy {
-    attempts: u32,
-    max_wait: Duration,
-}
-
 async fn retry<T, F: Future<Output = Result<T, ApiError>>>(
-    policy: RetryPolicy,
+    (attempts, max_wait): (u32, Duration),
     attempt: impl Fn() -> F,
 ) -> Result<T, ApiError> {
     let mut wait = Duration::from_millis(500);
-    for _ in 1..policy.attempts {
+    for _ in 1..attempts {
         let after = match attempt().await {
-            Err(ApiError::Retry { after, .. }) if after.is_none_or(|after| after <= policy.max_wait) => after,
+            Err(ApiError::Retry { after, .. }) if after.is_none_or(|after| after <= max_wait) => after,
             done => return done,
         };
         tokio::time::sleep(after.unwrap_or(wait)).await;
-        wait = (wait * 2).min(policy.max_wait);
+        wait = (wait * 2).min(max_wait);
     }
     attempt().await
 }
@@ -364,10 +351,10 @@ fn classify_status(status: u16, refusal: ErrorBody, after: Option<Duration>) -> 
         429 => ApiError::Retry { after, reason: "rate limited by Discord".to_owned() },
         500.. => ApiError::Retry { after, reason: format!("Discord server error (status {status})") },
         407 => ApiError::Retry { after, reason: describe_proxy_failure(hermes_net::PROXY_AUTH_REQUIRED) },
-        401 => ApiError::Retry {
-            after: Some(BAD_TOKEN_RETRY_AFTER),
-            reason: "Discord rejected the bot token".to_owned(),
-        },
+        401 => {
+            let reason = "Discord rejected the bot token".to_owned();
+            ApiError::Retry { after: Some(BAD_TOKEN_RETRY_AFTER), reason }
+        }
         _ => {
             let reason = match (code, status) {
                 (10_003, _) => "the channel no longer exists",
@@ -381,11 +368,8 @@ fn classify_status(status: u16, refusal: ErrorBody, after: Option<Duration>) -> 
                 (_, 404) => "not found",
                 _ => "rejected",
             };
-            ApiError::Rejected {
-                status,
-                code,
-                reason: format!("{reason} (Discord: {message}, {code}, status {status})"),
-            }
+            let reason = format!("{reason} (Discord: {message}, {code}, status {status})");
+            ApiError::Rejected { code, reason }
         }
     }
 }
