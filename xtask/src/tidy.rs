@@ -24,13 +24,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("guest", &["types"]),
     ("exec", &["types", "policy", "guest", "sandbox", "net"]),
     ("agent", &["types", "policy", "exec", "model", "store", "net"]),
-    ("gateway", &["types", "store", "agent", "net"]),
-    ("config", &["types", "policy", "guest", "sandbox", "net", "exec", "model", "store", "agent", "gateway"]),
+    ("session", &["types", "policy", "store", "agent"]),
+    ("gateway", &["types", "store", "session", "net"]),
+    (
+        "config",
+        &[
+            "types", "policy", "guest", "sandbox", "net", "exec", "model", "store", "agent", "session",
+            "gateway",
+        ],
+    ),
     (
         "cli",
         &[
-            "types", "policy", "guest", "sandbox", "net", "exec", "model", "store", "agent", "gateway",
-            "config",
+            "types", "policy", "guest", "sandbox", "net", "exec", "model", "store", "agent", "session",
+            "gateway", "config",
         ],
     ),
     ("testkit", &["types", "model"]),

@@ -1,20 +1,16 @@
 //! A conversation: its history, its model, and the context in which its tools run.
 
-use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_model::{Client, Effort, Endpoint, ImageMode};
-use hermes_store::{
-    InboxId, NewOutboxRow, NewSession, SessionId, SessionPrompt, Store, TitleConflict, TurnId,
-};
+use hermes_store::{InboxId, NewSession, SessionId, SessionPrompt, Store, TitleConflict, TurnId};
 use hermes_types::{CallId, EntryPoint, Image, Message, Timestamp, Usage};
 use tokio_util::sync::CancellationToken;
 
 use crate::prompt::{SystemPrompt, intern_tools};
 use crate::tool_support::text::truncate_chars;
-use crate::{Error, LoopGuardConfig, SessionConfig, ToolContext, lock};
+use crate::{Error, LoopGuardConfig, SessionConfig, ToolContext, TurnJournal, lock};
 
 /// The first line of the first message becomes the title.
 const MAX_TITLE_CHARS: usize = 60;
@@ -67,11 +63,10 @@ impl From<&str> for UserInput {
 }
 
 /// Stops and steers a running turn.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct TurnControl {
     pub stop: CancellationToken,
-    /// The messages that the turn answers, where it answers messages of a chat.
-    pub reply_sink: ReplySink,
+    pub(crate) journal: Arc<dyn TurnJournal>,
     pending_steer: Arc<Mutex<Option<PendingSteer>>>,
 }
 
@@ -83,42 +78,20 @@ pub struct PendingSteer {
     pub messages: Vec<InboxId>,
 }
 
-/// The messages that a turn answers, and the function that writes the reply. The store keeps both with
-/// the turn: a message is answered exactly when its turn has ended.
-#[derive(Clone, Default)]
-pub struct ReplySink {
-    /// Empty for a resumed turn: the store knows its messages.
-    pub messages: Vec<InboxId>,
-    pub reply: Option<ReplyFn>,
-}
-
-/// Writes the reply when a turn has ended for this reason with this text.
-pub type ReplyFn =
-    Arc<dyn Fn(&StopReason, &str) -> Pin<Box<dyn Future<Output = Vec<NewOutboxRow>> + Send>> + Send + Sync>;
-
-impl fmt::Debug for ReplySink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplySink").field("messages", &self.messages).finish_non_exhaustive()
+impl Default for TurnControl {
+    fn default() -> Self {
+        Self::new(CancellationToken::new(), Arc::new(()))
     }
 }
 
 impl TurnControl {
-    pub fn with_reply_sink(reply_sink: ReplySink) -> Self {
-        Self { reply_sink, ..Self::default() }
+    pub fn new(stop: CancellationToken, journal: Arc<dyn TurnJournal>) -> Self {
+        Self { stop, journal, pending_steer: Arc::default() }
     }
 
-    /// Gives the model a text together with the next tool result.
-    pub fn steer(&self, text: impl Into<String>) {
-        self.push_steer(text.into(), None);
-    }
-
-    /// Gives the model the text of a message together with the next tool result. Once that is stored,
-    /// the turn answers the message too.
-    pub fn steer_with_message(&self, message: InboxId, text: impl Into<String>) {
-        self.push_steer(text.into(), Some(message));
-    }
-
-    fn push_steer(&self, text: String, message: Option<InboxId>) {
+    /// Gives the model a text together with the next tool result. Once that is stored, the turn
+    /// answers the message that the text came with, if there is one.
+    pub fn steer(&self, text: String, message: Option<InboxId>) {
         match &mut *lock(&self.pending_steer) {
             Some(pending) => {
                 pending.text.push('\n');

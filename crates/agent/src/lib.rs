@@ -17,6 +17,7 @@ mod call_plan;
 pub mod conversation;
 mod error;
 pub mod http;
+mod journal;
 mod loop_guard;
 mod preview;
 mod process_events;
@@ -31,12 +32,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use approvals::{Approval, Approvals, Denied, QuestionPolicy};
 pub use approver::{Approver, BoxFuture, Clarification};
 pub use conversation::{
-    Conversation, ModelConfig, PendingSteer, ReplyFn, ReplySink, StopReason, TurnControl, TurnEvent,
-    TurnObserver, TurnResult, UserInput,
+    Conversation, ModelConfig, PendingSteer, StopReason, TurnControl, TurnEvent, TurnObserver, TurnResult,
+    UserInput,
 };
 pub use error::Error;
 pub use hermes_policy::Question;
 pub use http::WebClient;
+pub use journal::TurnJournal;
 pub use loop_guard::{LoopGuardConfig, RepeatLimits};
 pub use prompt::{SystemPrompt, SystemPromptInput};
 pub use tool::execute_code::{CodeExecutionConfig, CodeMode};

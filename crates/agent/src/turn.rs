@@ -104,7 +104,7 @@ impl Conversation {
         let UserInput { text, images } = input.into();
         let (message, at) = (Message::User { text, images }, Timestamp::now());
         let opening = vec![NewMessage::new(message.clone(), at)];
-        let id = self.store.open_turn(&self.id, opening, control.reply_sink.messages.clone(), at).await?;
+        let id = self.store.open_turn(&self.id, opening, control.journal.inbox_ids(), at).await?;
         self.history.push(message);
         self.context.approvals().begin_turn();
         let turn = TurnRef { session: self.id.clone(), id, is_resumed: false };
@@ -577,10 +577,7 @@ impl<'a> TurnRunner<'a> {
         for spent in std::mem::take(&mut self.spent) {
             self.conversation.store.record_model_call(&self.conversation.id, spent).await?;
         }
-        let parts = match &self.control.reply_sink.reply {
-            Some(reply) => reply(&reason, &text).await,
-            None => Vec::new(),
-        };
+        let parts = self.control.journal.reply_rows(&reason, &text).await;
         self.conversation.store.close_turn(self.turn.id, reason.as_str(), parts, Timestamp::now()).await?;
         let session = self.conversation.id.as_str();
         tracing::info!(session, reason = reason.as_str(), model_calls = self.model_calls, "turn ended");

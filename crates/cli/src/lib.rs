@@ -14,6 +14,7 @@ mod log;
 mod place;
 mod progress;
 mod screen;
+mod session_host;
 mod terminal;
 mod terminal_approver;
 mod turn_view;
@@ -64,7 +65,7 @@ pub fn run() -> ExitCode {
         let loaded = hermes_config::load(home.path(), process, BTreeMap::new());
         log::init(home.path(), args.verbose, default_logging(&command), &loaded)?;
         let config = ConfigContext::new(home, loaded, Arc::new(move |message| screen.warn(message)));
-        dispatch(command, &Context { config, screen })
+        dispatch(command, &Arc::new(Context { config, screen }))
     });
     match result {
         Ok(code) => code,
@@ -79,7 +80,7 @@ fn default_logging(command: &Command) -> DefaultLogging {
     }
 }
 
-fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
+fn dispatch(command: Command, context: &Arc<Context>) -> Result<ExitCode, Failure> {
     match command {
         Command::Chat(args) => command::chat::run(&args, context),
         Command::Config { action } => command::config::run(action, context),

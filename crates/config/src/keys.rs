@@ -6,10 +6,11 @@
 use hermes_agent::CodeMode;
 use hermes_exec::backend::docker::run_args::value::Gpus;
 use hermes_gateway::discord::{CommandSync, ReplyMode};
-use hermes_gateway::{BotPolicy, BusyPolicy, StrangerPolicy, ToolProgress};
+use hermes_gateway::{BotPolicy, StrangerPolicy, ToolProgress};
 use hermes_model::{Effort, ImageMode};
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{ApprovalMode, Unattended};
+use hermes_session::BusyPolicy;
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use tracing::level_filters::LevelFilter;
 

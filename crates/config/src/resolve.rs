@@ -91,6 +91,7 @@ pub struct PlaceRequest {
 }
 
 /// The session that a command uses.
+#[derive(Debug, Clone)]
 pub struct SessionChoice {
     pub key: SessionKey,
     pub keep: Retention,

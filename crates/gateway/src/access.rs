@@ -17,11 +17,10 @@
 
 use std::collections::HashMap;
 
+use hermes_session::{Command, CommandSpec, Error, UserRole};
 use hermes_store::{CodeResponse, Error as StoreError, Store};
 use hermes_types::{Person, Timestamp};
 
-use crate::command::{ChatCommand, CommandSpec};
-use crate::error::Error;
 use crate::message::{Chat, ChatKind, Platform, Sender};
 
 const WILDCARD: &str = "*";
@@ -84,12 +83,6 @@ pub enum AccessDecision {
     Denied(StrangerPolicy),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UserRole {
-    Admin,
-    User,
-}
-
 /// Decides who may use the bot, and for what.
 #[derive(Debug, Clone)]
 pub struct AccessControl {
@@ -149,7 +142,7 @@ impl AccessControl {
     }
 
     /// Whether a user may use a command; the error is shown to them.
-    pub fn check_command(&self, chat: &Chat, role: UserRole, command: &ChatCommand) -> Result<(), Error> {
+    pub fn check_command(&self, chat: &Chat, role: UserRole, command: &Command) -> Result<(), Error> {
         let Some(known) = command.spec() else { return Ok(()) };
         let rules = self.platform_access(chat.platform);
         let named = match chat.kind {
@@ -162,7 +155,7 @@ impl AccessControl {
         let (name, word) = (known.name, chat.platform.as_str());
         let group = if chat.kind == ChatKind::Dm { "" } else { "group_" };
         match (role, command.required_role()) {
-            (UserRole::Admin, _) => Ok(()),
+            (UserRole::Admin | UserRole::Owner, _) => Ok(()),
             // Listing a command does not include its admin-only forms.
             (UserRole::User, UserRole::Admin) if !is_named || known.role == UserRole::User => {
                 let key = format!("{word}.{group}allow_admin_from");
@@ -180,7 +173,7 @@ impl AccessControl {
 
     /// Whether a user may grant something permanently, which applies to everyone in every chat.
     pub fn may_grant_always(&self, platform: Platform, person: &Person, role: UserRole) -> bool {
-        role == UserRole::Admin || self.named_approvers(platform).contains(person)
+        role >= UserRole::Admin || self.named_approvers(platform).contains(person)
     }
 
     /// Who may answer the questions of a sender's turns: the sender and the configured approvers.

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use hermes_agent::{SessionConfig, TurnEvent};
+use hermes_session::{SessionConfig, TurnEvent};
 use hermes_types::text::is_hidden;
 use hermes_types::{Person, SessionKey, Timestamp};
 use serde_json::{Value, json};

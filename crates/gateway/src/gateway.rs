@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_session::BusyPolicy;
 use hermes_store::Store;
 use hermes_types::Timestamp;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -14,14 +15,14 @@ use crate::access::{AccessControl, AccessDecision};
 use crate::audit::AuditLog;
 use crate::channel::{Channel, ChannelHealth, ChannelSink, FatalError, Inbound, InboundEvent};
 use crate::context::GatewayContext;
-use crate::host::SessionHost;
+use crate::frontend::StreamingOptions;
+use crate::host::GatewayHost;
 use crate::media::MediaSettings;
 use crate::media_cache::{self, MediaCache};
 use crate::message::{InboundMessage, ReplyTarget};
 use crate::rate_limit::RateLimit;
 use crate::reset::ResetPolicy;
 use crate::router::{Router, StoredMessage};
-use crate::session::{BusyPolicy, StreamingOptions};
 use crate::session_key::SessionScope;
 
 const INBOUND_CAPACITY: usize = 64;
@@ -59,7 +60,7 @@ impl Gateway {
     pub fn new(
         store: Store,
         channel: Arc<dyn Channel>,
-        host: Arc<dyn SessionHost>,
+        host: Arc<dyn GatewayHost>,
         access: AccessControl,
         audit: AuditLog,
         settings: GatewaySettings,
@@ -99,7 +100,7 @@ impl Gateway {
         };
         cleanup.abort();
         // Turns that do not finish in time are resumed at the next start.
-        self.context.close_sessions();
+        self.context.sessions.close();
         if tokio::time::timeout(DRAIN_TIMEOUT, self.context.tasks.wait()).await.is_err() {
             tracing::warn!("turns are still running; the next start resumes them");
         }

@@ -6,20 +6,18 @@
 //!
 //! *Invariants.* The gateway does nothing for a sender without access, except to tell them how to get
 //! it. A message belongs to its author; text of different people is never merged, only quoted with
-//! attribution. Each session has one task and one key, which `session_key` computes.
+//! attribution. Each session has one key, which `session_key` computes.
 //!
 //! *Where to start reading.* `message` for what arrives, `channel` for what a platform does,
-//! `access` for who may use the bot, `gateway` for routing, `session` for how a message is processed,
-//! and `session::streaming` for what is shown while a turn runs.
+//! `access` for who may use the bot, `router` for which session gets a message, `frontend` for how
+//! sessions reply, and `frontend::streaming` for what is shown while a turn runs.
 
 mod access;
-mod approvals;
 mod audit;
-mod background;
 mod channel;
-mod command;
 mod context;
 mod error;
+mod frontend;
 mod gateway;
 mod host;
 mod lock;
@@ -32,7 +30,6 @@ mod rate_limit;
 mod reset;
 mod router;
 pub mod service;
-mod session;
 mod session_key;
 mod split;
 mod target;
@@ -45,8 +42,9 @@ pub use channel::{
     SendError, discord,
 };
 pub use error::Error;
+pub use frontend::{StreamingOptions, ToolProgress};
 pub use gateway::{Gateway, GatewaySettings};
-pub use host::{SessionHost, SessionRequest};
+pub use host::GatewayHost;
 pub use media::MediaSettings;
 pub use message::{
     Attachment, ButtonPress, Chat, ChatKind, ContextMessage, InboundMessage, InteractionToken, Platform,
@@ -54,7 +52,6 @@ pub use message::{
 };
 pub use rate_limit::RateLimit;
 pub use reset::ResetPolicy;
-pub use session::{BusyPolicy, StreamingOptions, ToolProgress};
 pub use session_key::{SessionScope, is_shared_session};
 pub use split::split_message;
 pub use target::{ChatAddress, DeliveryTarget, TargetError};

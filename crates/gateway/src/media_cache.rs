@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_agent::IMPORT_DIR;
+use hermes_session::IMPORT_DIR;
 use hermes_store::ImageStore;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::fs::File;

@@ -1,5 +1,6 @@
 //! Inbound messages, independent of the platform.
 
+use hermes_session::{Command, SessionMessage, Surface};
 use hermes_types::{Person, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -156,6 +157,29 @@ pub struct InteractionToken {
 /// Rows written before this field existed were acknowledged first.
 fn yes() -> bool {
     true
+}
+
+impl SessionMessage for InboundMessage {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn sender(&self, person: &Person) -> String {
+        format!("{} ({})", self.sender.name, person.as_str())
+    }
+
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn set_text(&mut self, text: String) {
+        self.text = text;
+    }
+
+    /// Bots cannot give commands.
+    fn command(&self) -> Option<Command> {
+        if self.sender.is_bot { None } else { Command::parse(&self.text, Surface::Chat) }
+    }
 }
 
 impl InboundMessage {

@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::channel::{Channel, DeliveryCheck, OutboundMessage, Reaction, SendError};
+use crate::frontend;
 use crate::gateway::STORE_RETRY_INTERVAL;
 use crate::lock::lock;
 use crate::media_cache;
 use crate::message::{Chat, InboundMessage};
-use crate::session;
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
@@ -87,7 +87,7 @@ impl OutboxWorker {
         message: &InboundMessage,
         text: &str,
     ) {
-        self.enqueue(vec![inbox_id], session::reply_parts(&self.channel, key, message, text)).await;
+        self.enqueue(vec![inbox_id], frontend::reply_parts(&self.channel, key, message, text)).await;
     }
 
     /// Marks a message done without a reply.
@@ -99,7 +99,7 @@ impl OutboxWorker {
     pub(crate) async fn send_notice(self: &Arc<Self>, chat: &Chat, text: &str) {
         let notice = OutboundMessage::text(text);
         let key = SessionKey::new(String::new());
-        let part = session::outbox_part(&self.channel, &key, &chat.id, None, &notice);
+        let part = frontend::outbox_part(&self.channel, &key, &chat.id, None, &notice);
         self.enqueue(Vec::new(), vec![part]).await;
     }
 
@@ -319,7 +319,7 @@ impl OutboxWorker {
     ) {
         let notice = OutboundMessage { reply_to: outbound.reply_to.clone(), ..OutboundMessage::text(text) };
         let part_key = Some(format!("{what}-{:x}-{:x}", part.created.seconds(), part.id.number()));
-        let row = session::outbox_part(&self.channel, &part.key, chat, part_key, &notice);
+        let row = frontend::outbox_part(&self.channel, &part.key, chat, part_key, &notice);
         if let Err(error) = self.store.enqueue_reply(Vec::new(), vec![row], Timestamp::now()).await {
             tracing::error!(%error, what, "cannot enqueue delivery notice");
         }

@@ -4,18 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_session::{Command, UserRole};
 use hermes_store::{InboxId, NewInboxRow, TurnId};
 use hermes_types::{SessionKey, Timestamp};
 use serde_json::json;
 
-use crate::access::{AccessDecision, StrangerPolicy, UserRole};
+use crate::access::{AccessDecision, StrangerPolicy};
 use crate::channel::{Reaction, SendError};
-use crate::command::ChatCommand;
 use crate::context::GatewayContext;
+use crate::frontend::{self, ChatInput};
 use crate::gateway::retry_store;
 use crate::message::{ButtonPress, ChatKind, InboundMessage, ReplyTarget};
 use crate::rate_limit::{RateLimit, RateLimiter, Throttle};
-use crate::session::{self, SessionInput};
 use crate::session_key::session_key;
 
 /// A stranger is audited at most this often, so that strangers cannot fill the disk.
@@ -114,7 +114,7 @@ impl Router {
             return self.context.outbox.finish_message(id).await;
         }
         if is_new && let Err(throttle) = self.check_rate(&input) {
-            return self.reject(input, &key, throttle).await;
+            return self.reject(id, input, &key, throttle).await;
         }
         let has_thread = self.open_thread(&mut input).await;
         let key = if has_thread { self.session_key(&input.message) } else { key };
@@ -138,30 +138,30 @@ impl Router {
 
     /// Acknowledges a slash command. Returns false if the platform already reported a failure to the
     /// user; the command must then not run.
-    async fn acknowledge(&self, input: &mut SessionInput) -> bool {
+    async fn acknowledge(&self, input: &mut ChatInput) -> bool {
         let Some(interaction) = &mut input.message.interaction else { return true };
         interaction.is_acknowledged = self.context.channel.acknowledge_command(interaction).await;
         interaction.is_acknowledged
     }
 
     /// Counts a message. Commands that stop or answer something are exempt.
-    fn check_rate(&self, input: &SessionInput) -> Result<(), Throttle> {
+    fn check_rate(&self, input: &ChatInput) -> Result<(), Throttle> {
         match input.command {
-            Some(ChatCommand::Stop(_) | ChatCommand::Approve { .. } | ChatCommand::Deny { .. }) => Ok(()),
+            Some(Command::Stop(_) | Command::Answer { .. }) => Ok(()),
             _ => self.limiter.try_acquire(&input.person, input.message.sent_at),
         }
     }
 
     /// Rejects a message of a sender who is too fast. The first one gets a reply, each a reaction.
-    async fn reject(&self, input: SessionInput, key: &SessionKey, throttle: Throttle) {
+    async fn reject(&self, id: InboxId, input: ChatInput, key: &SessionKey, throttle: Throttle) {
         let seconds = throttle.retry_after.as_secs() + 1;
         let text =
             format!("You're sending messages too quickly; this one was ignored. Try again in {seconds}s.");
         if throttle.is_first {
             self.context.audit.record("flood", &audit_entry(&input, key));
-            self.context.outbox.reply(input.inbox_id, key, &input.message, &text).await;
+            self.context.outbox.reply(id, key, &input.message, &text).await;
         } else {
-            self.context.outbox.finish_message(input.inbox_id).await;
+            self.context.outbox.finish_message(id).await;
         }
         let channel = Arc::clone(&self.context.channel);
         self.context.spawn(async move {
@@ -175,7 +175,7 @@ impl Router {
     /// Opens the thread that the reply goes to, and moves the message there. Opening it again after
     /// a crash gives the same thread. Without a thread the reply goes to the channel. Returns whether
     /// a thread was wanted.
-    async fn open_thread(&self, input: &mut SessionInput) -> bool {
+    async fn open_thread(&self, input: &mut ChatInput) -> bool {
         let message = &mut input.message;
         let target = std::mem::replace(&mut message.reply_target, ReplyTarget::SameChat);
         let ReplyTarget::NewThread(name) = target else { return false };
@@ -205,7 +205,7 @@ impl Router {
             return;
         };
         let person = press.chat.platform.person(&press.sender.id);
-        let text = match session::parse_button(&press.value) {
+        let text = match frontend::parse_button(&press.value) {
             Some((id, choice)) => context.answer_question(id, &person, role, choice).await,
             None => "This button no longer works.".to_owned(),
         };
@@ -213,6 +213,6 @@ impl Router {
     }
 }
 
-fn audit_entry(input: &SessionInput, key: &SessionKey) -> serde_json::Value {
+fn audit_entry(input: &ChatInput, key: &SessionKey) -> serde_json::Value {
     json!({ "person": input.person, "session": key, "message": input.message.id })
 }

@@ -19,7 +19,7 @@ use crate::access::AccessControl;
 use crate::audit::AuditLog;
 use crate::channel::{Channel, ChannelHealth, FatalError};
 use crate::gateway::{Gateway, GatewaySettings, panicked_channel};
-use crate::host::SessionHost;
+use crate::host::GatewayHost;
 use crate::message::Platform;
 pub use restart::{announce_restart, request_restart};
 use state_file::StateFile;
@@ -35,7 +35,7 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(86_400);
 /// The channels of one home.
 pub struct ChannelSupervisor {
     store: Store,
-    host: Arc<dyn SessionHost>,
+    host: Arc<dyn GatewayHost>,
     audit: AuditLog,
     state: StateFile,
     channels: JoinSet<(Platform, Result<(), FatalError>)>,
@@ -44,7 +44,7 @@ pub struct ChannelSupervisor {
 }
 
 impl ChannelSupervisor {
-    pub fn new(home: &Path, store: Store, host: Arc<dyn SessionHost>) -> io::Result<Self> {
+    pub fn new(home: &Path, store: Store, host: Arc<dyn GatewayHost>) -> io::Result<Self> {
         let logs = home.join("logs");
         fs::create_dir_all(&logs)?;
         Ok(Self {
@@ -132,7 +132,7 @@ pub fn is_running(home: &Path) -> bool {
     LockFile::is_held(&home.join(LOCK_FILE)).unwrap_or(false)
 }
 
-async fn prune_daily(host: Arc<dyn SessionHost>, store: Store, retention: Duration) {
+async fn prune_daily(host: Arc<dyn GatewayHost>, store: Store, retention: Duration) {
     loop {
         let now = Timestamp::now();
         let before = Timestamp::from_seconds(now.seconds().saturating_sub(retention.as_secs()));
@@ -145,7 +145,7 @@ async fn prune_daily(host: Arc<dyn SessionHost>, store: Store, retention: Durati
 }
 
 async fn prune(
-    host: &dyn SessionHost,
+    host: &dyn GatewayHost,
     store: &Store,
     before: Timestamp,
     now: Timestamp,

@@ -47,19 +47,6 @@ pub fn is_shared_session(chat: &Chat, scope: SessionScope) -> bool {
     }
 }
 
-const TASK_SEPARATOR: &str = ":task:";
-
-/// The session key of a background task.
-pub(crate) fn background_task_key(chat: &SessionKey, message: &str) -> SessionKey {
-    SessionKey::new(format!("{}{TASK_SEPARATOR}{message}", chat.as_str()))
-}
-
-/// The session that started a background task; `None` for other sessions.
-pub(crate) fn parent_session(key: &SessionKey) -> Option<SessionKey> {
-    let (chat, _message) = key.as_str().rsplit_once(TASK_SEPARATOR)?;
-    Some(SessionKey::new(chat))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,14 +61,6 @@ mod tests {
             parent: None,
             name: None,
         }
-    }
-
-    #[test]
-    fn a_background_task_has_its_own_key() {
-        let chat = session_key(&chat(ChatKind::Dm, "77", None), "u1", SessionScope::default());
-        let task = background_task_key(&chat, "900");
-        assert_eq!(task.as_str(), "agent:main:discord:dm:77:task:900");
-        assert_eq!((parent_session(&task), parent_session(&chat)), (Some(chat.clone()), None));
     }
 
     #[test]

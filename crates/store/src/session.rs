@@ -140,6 +140,17 @@ pub struct SessionRow {
     pub archived: bool,
 }
 
+impl SessionRow {
+    /// The known cost, for people.
+    pub fn cost_text(&self) -> String {
+        if self.cost == 0 && self.cost_status == CostStatus::Unknown {
+            return "unknown".to_owned();
+        }
+        let (dollars, millionths) = (self.cost / 1_000_000, self.cost % 1_000_000);
+        format!("${dollars}.{:04} ({})", millionths / 100, self.cost_status.as_str())
+    }
+}
+
 /// Who reads the store. A person sees only their own sessions; every query must name its viewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Viewer {

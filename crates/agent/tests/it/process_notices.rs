@@ -201,7 +201,7 @@ async fn the_longest_results_of_a_batch_are_spilled_to_files() {
     let mut conversation = env.create().await;
     // A steer stays in a spilled result, however long it is.
     let (control, text) = (TurnControl::default(), "quick! ".repeat(100));
-    control.steer(text.as_str());
+    control.steer(text.clone(), None);
     env.run_with(&mut conversation, "look", &control).await;
     let seen = env.seen();
     let lengths: Vec<_> = seen.iter().map(|result| result["output"].as_str().map(str::len)).collect();

@@ -235,11 +235,11 @@ async fn a_steer_comes_with_the_next_result() {
     .await;
     let mut conversation = env.create().await;
     let control = TurnControl::default();
-    control.steer("and be quick");
+    control.steer("and be quick".to_owned(), None);
     let result = env.run_with(&mut conversation, "go", &control).await;
     assert_eq!(env.seen()[0]["user_says"], "and be quick");
     assert_eq!(result.pending_steer, None);
-    control.steer("too late");
+    control.steer("too late".to_owned(), None);
     let result = env.run_with(&mut conversation, "again", &control).await;
     assert_eq!(result.pending_steer.map(|steer| steer.text).as_deref(), Some("too late"));
     env.finish().await;

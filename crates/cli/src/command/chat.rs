@@ -1,123 +1,159 @@
 //! `hermes chat`: talking to the agent.
 //!
-//! `talk.rs` is the conversation itself, `seat.rs` what can be typed while an answer comes, `editor.rs` the prompt,
-//! `slash.rs` what can be typed besides messages, and `place.rs` commands that the person runs.
+//! `repl` drives the session, `frontend` and `host` are its two sides here, `input` reads the keyboard
+//! while a turn runs, `editor` is the prompt, `line` says what a line is, and `shell_command` runs
+//! `!COMMAND`.
 
 mod editor;
+mod frontend;
+mod host;
 mod images;
 mod input;
+mod line;
 mod recap;
 mod repl;
 mod report;
 mod shell_command;
-mod slash;
 
 use std::io::{self, IsTerminal, Read};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
-use hermes_agent::{Approver, StopReason, ToolContext, UserInput};
-use hermes_store::{ImageStore, SessionRow as Kept, Viewer};
-use hermes_types::{Attendance, BackendName, EntryPoint};
+use hermes_session::{
+    Approver, BusyPolicy, Command, SessionActor, SessionHost, SessionMessage, SessionPool, StopReason,
+    Surface, ToolContext, TurnResult, UserInput,
+};
+use hermes_store::{ImageStore, SessionRow, Viewer};
+use hermes_types::{Attendance, EntryPoint};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
 
 use crate::Context;
 use crate::approval::{Consent, owner};
 use crate::args::ChatArgs;
 use crate::command::config::settings;
-use crate::place::release_place;
-use crate::screen::{OutputFormat, Tone, one_line};
+use crate::screen::{OutputFormat, one_line};
 use crate::terminal;
 use crate::terminal_approver::TerminalApprover;
 use crate::turn_view::{AnswerDisplay, OutputKind, ReasoningDisplay, TurnView, ViewMode};
-use editor::{Editor, EditorEvent, PromptContent};
+use editor::{Editor, EditorEvent, Notice, PromptContent};
+use frontend::{TerminalFrontend, TerminalMessage, TerminalOutput};
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
+use hermes_config::resolve;
 use hermes_config::resolve::PlaceRequest;
-use hermes_config::resolve::agent::{self, Actor, SharedResources};
-use hermes_config::resolve::{self, ResolveMode, SessionChoice};
+use hermes_config::resolve::agent::Actor;
+use host::TerminalHost;
 use input::{InputLoop, LinePolicy};
+use line::InputLine;
 use repl::{Repl, TurnOutcome};
-use slash::{InputLine, SlashCommand};
 
-/// The longest message that is read from a pipe.
 const MAX_STDIN_BYTES: u64 = 16 << 20;
-/// Characters of a message that are shown when it is said.
+/// Characters of a queued message that are shown when it is sent.
 const MAX_ECHO_CHARS: usize = 200;
+/// How long background tasks may take to stop when the person leaves.
+const BACKGROUND_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn run(args: &ChatArgs, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ChatArgs, context: &Arc<Context>) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let code = runtime.block_on(chat(args, context, config));
-    // Somebody may still be reading the keyboard.
+    // A thread may still be reading the keyboard.
     runtime.shutdown_background();
     code
 }
 
-/// What there is to do.
 enum ChatTask {
-    /// To answer this, with the pictures that are named.
+    /// Answer this text, with the images of the command line.
     SingleTurn(String),
-    /// To go on where something was interrupted.
     ResumeTurn,
-    /// To talk.
     Interactive,
 }
 
-async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
+async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Result<ExitCode, Failure> {
     let task = read_task(args, context)?;
     let store = resolve::store::open(context).await?;
     let image_store = ImageStore::new(context.home.path());
     let old = image_store.clone();
     tokio::task::spawn_blocking(move || old.prune());
-    let kept = match &args.resume {
+    let resumed = match &args.resume {
         Some(word) => {
             Some(store.resolve_session(&Viewer::Owner, word).await.map_err(resolve::store::store_failure)?)
         }
         None => None,
     };
-    let place = place_request(args, kept.as_ref());
-    let config = &session_settings(config, &place, kept.as_ref());
-    let session = SessionChoice::new(&place, config)?;
-    let plan = resolve::resolve_place(context, config, &place, &session, ResolveMode::Create)?;
-    let saying = match &task {
-        ChatTask::SingleTurn(text) => {
-            Some(images::user_input(text, &args.images, &image_store, plan.backend_name()).await?)
-        }
-        ChatTask::ResumeTurn | ChatTask::Interactive => None,
-    };
-    let stage = Arc::new(TurnView::new(context.screen, view_mode(context, config, &task)));
+    // A resumed conversation continues in its own environment.
+    let session = args.session.clone().or(resumed.as_ref().map(|row| row.key.as_str().to_owned()));
+    let request = PlaceRequest { backend: args.backend, session, ..PlaceRequest::default() };
+    let host = Arc::new(TerminalHost::new(
+        Arc::clone(context),
+        config.clone(),
+        request,
+        store.clone(),
+        args.model.clone(),
+    )?);
+    let view = Arc::new(TurnView::new(context.screen, view_mode(context, config, &task)));
     let consent = if args.yes { Consent::Given } else { Consent::Ask };
-    let desk = Arc::new(TerminalApprover::new(context.screen, Arc::clone(&stage), consent));
-    let attendance = match args.yes || desk.can_answer() {
+    let approver = Arc::new(TerminalApprover::new(context.screen, Arc::clone(&view), consent));
+    let attendance = match args.yes || approver.can_answer() {
         true => Attendance::Attended(vec![owner()]),
         false => Attendance::Unattended,
     };
-    let ask = Arc::clone(&desk) as Arc<dyn Approver>;
-    let visitor = Actor { person: owner(), entry_point: EntryPoint::Cli, attendance, approver: ask };
-    let setup = agent::session_config(
-        &SharedResources::new(context, config),
-        config,
-        plan.clone(),
-        visitor,
-        store.clone(),
-    );
-    let ears =
-        if matches!(task, ChatTask::Interactive) { LinePolicy::ReadAll } else { LinePolicy::AnswersOnly };
-    let seat = InputLoop::new(context, stage, desk, ears);
-    let mut talk = Repl::new(context, config, args, seat, setup);
-    let done = match task {
-        ChatTask::Interactive => run_interactive(&mut talk, kept).await,
-        ChatTask::SingleTurn(_) | ChatTask::ResumeTurn => run_single_turn(&mut talk, kept, saying).await,
+    let actor = Actor {
+        person: owner(),
+        entry_point: EntryPoint::Cli,
+        attendance: attendance.clone(),
+        approver: Arc::clone(&approver) as Arc<dyn Approver>,
     };
-    let hands = talk.close(done.as_ref().is_ok_and(|done| done.is_over)).await;
-    if hands.as_ref().is_some_and(ToolContext::has_open_place) {
-        let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
-        release_place(context, &place, &plan, &session, hands).await?;
-        // What it could not remove the next one tries again.
+    let setup = host.setup(host.key(), resumed.as_ref().and_then(|row| row.cwd.as_deref()), actor)?;
+    let place = setup.place.clone();
+    let message = match &task {
+        ChatTask::SingleTurn(text) => {
+            Some(images::user_input(text, &args.images, &image_store, place.backend_name()).await?)
+        }
+        ChatTask::ResumeTurn | ChatTask::Interactive => None,
+    };
+    let (background, background_texts) = mpsc::unbounded_channel();
+    let output = Arc::new(TerminalOutput {
+        screen: context.screen,
+        view,
+        approver,
+        attendance,
+        store: store.clone(),
+        background,
+        calls: Default::default(),
+        last_id: Default::default(),
+    });
+    let policy = match task {
+        ChatTask::Interactive => LinePolicy::ReadAll,
+        ChatTask::SingleTurn(_) | ChatTask::ResumeTurn => LinePolicy::AnswersOnly,
+    };
+    let tasks = TaskTracker::new();
+    let session_host = Arc::clone(&host) as Arc<dyn SessionHost<TerminalMessage>>;
+    let pool = Arc::new(SessionPool::new(store.clone(), session_host, BusyPolicy::Queue, tasks.clone()));
+    if let Some(model) = &args.model {
+        pool.set_model(host.key(), model.clone());
+    }
+    let frontend = Arc::new(TerminalFrontend::new(Arc::clone(&output)));
+    let (mut actor, mailbox) = SessionActor::driven(Arc::clone(&pool), frontend, host.key().clone());
+    actor.set_tools(Arc::new(ToolContext::new(setup)));
+    let input = InputLoop::new(Arc::clone(&output), mailbox, background_texts, policy);
+    let mut repl = Repl::new(Arc::clone(context), output, actor, input, Arc::clone(&host));
+    let done = match task {
+        ChatTask::Interactive => run_interactive(&mut repl, config, resumed).await,
+        ChatTask::SingleTurn(_) | ChatTask::ResumeTurn => run_single_turn(&mut repl, resumed, message).await,
+    };
+    pool.stop();
+    tokio::time::timeout(BACKGROUND_STOP_TIMEOUT, tasks.wait()).await.ok();
+    let tools = repl.close(done.as_ref().is_ok_and(|done| done.is_over)).await;
+    if let Some(tools) = tools.filter(ToolContext::has_open_place) {
+        let reaper = resolve::places(context, config).start_reaper(place.engine_access());
+        host.leave(tools).await?;
+        // A failed removal is retried by the next process.
         if let Err(error) = reaper.finish().await {
-            tracing::warn!(%error, "leftovers of places could not be removed");
+            tracing::warn!(%error, "cannot remove the remains of environments");
         }
     }
     store.close().await;
@@ -127,7 +163,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
 /// How a chat ended.
 struct ChatResult {
     code: ExitCode,
-    /// Whether nothing is left to be carried on.
+    /// Whether the conversation has ended, too.
     is_over: bool,
 }
 
@@ -136,7 +172,6 @@ impl ChatResult {
         Self { code, is_over: true }
     }
 
-    /// Somebody could not wait.
     fn interrupted() -> Self {
         Self { code: ExitCode::from(130), is_over: false }
     }
@@ -165,25 +200,6 @@ fn read_task(args: &ChatArgs, context: &Context) -> Result<ChatTask, Failure> {
     }
 }
 
-/// A conversation goes on in its own place.
-fn place_request(args: &ChatArgs, kept: Option<&Kept>) -> PlaceRequest {
-    let own = || kept.map(|kept| kept.key.as_str().to_owned());
-    let session = args.session.clone().or_else(own);
-    PlaceRequest { backend: args.backend, session, ..PlaceRequest::default() }
-}
-
-/// It also goes on in its own directory, from wherever it is resumed, as long as that is there.
-fn session_settings(config: &Config, place: &PlaceRequest, kept: Option<&Kept>) -> Config {
-    let mut config = config.clone();
-    let is_here = place.backend.unwrap_or(config.terminal.backend) == BackendName::Local;
-    if let Some(cwd) = kept.and_then(|kept| kept.cwd.as_ref())
-        && (!is_here || Path::new(cwd).is_dir())
-    {
-        config.terminal.cwd.clone_from(cwd);
-    }
-    config
-}
-
 fn view_mode(context: &Context, config: &Config, task: &ChatTask) -> ViewMode {
     let surface = match io::stdout().is_terminal() && io::stderr().is_terminal() {
         false => OutputKind::Pipe,
@@ -209,122 +225,127 @@ fn is_dumb(context: &Context) -> bool {
     context.variable("TERM").is_none_or(|term| term == "dumb")
 }
 
-/// One turn, and what is left of an earlier one before it.
+/// Runs one turn, after the interrupted one of a resumed conversation.
 async fn run_single_turn(
-    talk: &mut Repl<'_>,
-    kept: Option<Kept>,
-    saying: Option<UserInput>,
+    repl: &mut Repl,
+    resumed: Option<SessionRow>,
+    message: Option<UserInput>,
 ) -> Result<ChatResult, Failure> {
-    if let Some(failure) = talk.failure() {
-        return Err(failure);
-    }
-    let mut last = None;
-    if let Some(kept) = kept {
-        talk.resume(kept).await?;
-        last = match talk.resume_turn().await? {
+    repl.check_model()?;
+    let mut last: Option<Box<TurnResult>> = None;
+    if let Some(session) = resumed {
+        repl.open(&session).await?;
+        last = match repl.resume_turn().await? {
             TurnOutcome::Abandoned => return Ok(ChatResult::interrupted()),
             TurnOutcome::Ended(ended) => Some(ended),
             TurnOutcome::NoTurn => None,
         };
     }
-    let was_stopped = matches!(&last, Some(ended) if ended.stop_reason == StopReason::Interrupted);
-    if let (Some(saying), false) = (saying, was_stopped) {
-        last = match talk.send_message(saying).await? {
+    let was_stopped = last.as_ref().is_some_and(|ended| ended.stop_reason == StopReason::Interrupted);
+    if let (Some(message), false) = (message, was_stopped) {
+        last = match repl.send_message(message).await? {
             TurnOutcome::Abandoned => return Ok(ChatResult::interrupted()),
             TurnOutcome::Ended(ended) => Some(ended),
             TurnOutcome::NoTurn => None,
         };
     }
     match last {
-        Some(ended) => Ok(ChatResult::finished(report::report(talk, &ended)?)),
+        Some(ended) => Ok(ChatResult::finished(report::report(repl, &ended)?)),
         None => Err(Failure::new(FailureKind::Usage, "this conversation has no interrupted turn")
             .hint("Use `-q TEXT` to send a message.")),
     }
 }
 
-/// Message after message, until somebody leaves.
-async fn run_interactive(talk: &mut Repl<'_>, kept: Option<Kept>) -> Result<ChatResult, Failure> {
-    let context = talk.context();
+/// Processes one line after the other until the person leaves.
+async fn run_interactive(
+    repl: &mut Repl,
+    config: &Config,
+    resumed: Option<SessionRow>,
+) -> Result<ChatResult, Failure> {
     let _terminal = terminal::TerminalGuard::new()?;
-    let mut editor = match is_dumb(context) || !io::stdout().is_terminal() || !io::stderr().is_terminal() {
-        true => Editor::read_plain_line(context.screen),
-        false => Editor::full(context.home.path(), context.screen),
+    let screen = repl.context().screen;
+    let is_plain = is_dumb(repl.context()) || !io::stdout().is_terminal() || !io::stderr().is_terminal();
+    let mut editor = match is_plain {
+        true => Editor::read_plain_line(screen),
+        false => Editor::full(repl.context().home.path(), screen),
     };
-    talk.print_welcome();
-    if let Some(kept) = kept {
-        talk.resume(kept).await?;
-        talk.print_recap();
-        if talk.failure().is_none() && matches!(talk.resume_turn().await?, TurnOutcome::Abandoned) {
+    repl.print_welcome();
+    if let Some(session) = resumed
+        && repl.check_model().is_ok()
+    {
+        repl.open(&session).await?;
+        repl.print_recap();
+        if matches!(repl.resume_turn().await?, TurnOutcome::Abandoned) {
             return Ok(ChatResult::interrupted());
         }
     }
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
-    let mut cleared = false;
-    // What happened while a message was typed is said after it.
+    let mut was_interrupted = false;
+    // Process notices that arrived while a line was edited; they are sent after it.
     let mut held = Vec::new();
-    while !talk.input().is_leaving() {
-        let said = match talk.input().next_queued() {
-            Some(text) => {
-                talk.input().view().print_note(&format!("> {}", one_line(&text, MAX_ECHO_CHARS)));
-                InputLine::Message(text)
+    while !repl.input.is_leaving() {
+        let outcome = match repl.actor.next_waiting() {
+            Some(input) => {
+                let text = one_line(input.message.text(), MAX_ECHO_CHARS);
+                repl.output.view.print_note(&format!("> {text}"));
+                repl.process(input).await?
             }
             None => {
-                let hands = Arc::clone(talk.tools());
-                let notice = hands.has_subscriptions().then(|| hands.next_process_event());
                 let entered = tokio::select! {
-                    entered = editor.next_event(notice) => entered?,
+                    entered = repl.next_event(&mut editor) => entered?,
                     _ = terminated.recv() => EditorEvent::End,
                     _ = hung_up.recv() => EditorEvent::End,
                 };
                 if !matches!(entered, EditorEvent::Notice(_, PromptContent::Text)) {
-                    talk.input().push_back(held.drain(..));
+                    held.drain(..).for_each(|text| repl.on_notice(Notice::Process(text)));
                 }
-                match entered {
-                    EditorEvent::Line(line) => slash::parse_line(&line),
-                    EditorEvent::LineAndNotice(line, text) => {
-                        talk.input().push_back([text]);
-                        slash::parse_line(&line)
+                let line = match entered {
+                    EditorEvent::Line(line) => line,
+                    EditorEvent::LineAndNotice(line, notice) => {
+                        repl.on_notice(notice);
+                        line
                     }
-                    EditorEvent::Notice(text, PromptContent::Empty) => {
-                        talk.input().push_back([text]);
-                        continue;
-                    }
-                    EditorEvent::Notice(text, PromptContent::Text) => {
-                        let told = format!("{}  (said after your message)", one_line(&text, MAX_ECHO_CHARS));
-                        talk.input().print_quiet(&told);
+                    EditorEvent::Notice(Notice::Process(text), PromptContent::Text) => {
+                        let line = one_line(&text, MAX_ECHO_CHARS);
+                        repl.output.print_quiet(&format!("{line}  (sent after your message)"));
                         held.push(text);
                         continue;
                     }
-                    EditorEvent::Interrupted if cleared => break,
+                    EditorEvent::Notice(notice, _) => {
+                        repl.on_notice(notice);
+                        continue;
+                    }
+                    EditorEvent::Interrupted if was_interrupted => break,
                     EditorEvent::Interrupted => {
-                        cleared = true;
-                        talk.input()
-                            .view()
-                            .print_note(&context.screen.paint(Tone::Quiet, "press Ctrl-C again to quit"));
+                        was_interrupted = true;
+                        repl.output.print_quiet("press Ctrl-C again to quit");
                         continue;
                     }
                     EditorEvent::End => break,
+                };
+                match line::parse_line(&line) {
+                    InputLine::Empty => TurnOutcome::NoTurn,
+                    InputLine::Invalid(why) => {
+                        repl.output.view.print_note(why);
+                        TurnOutcome::NoTurn
+                    }
+                    InputLine::Shell(command) => shell_command::run(repl, config, &command).await?,
+                    InputLine::Session(text)
+                        if Command::parse(&text, Surface::Terminal) == Some(Command::Quit) =>
+                    {
+                        break;
+                    }
+                    InputLine::Session(text) => repl.process(repl.output.line_input(text)).await?,
                 }
             }
         };
-        cleared = false;
-        let turned = match said {
-            InputLine::Empty => TurnOutcome::NoTurn,
-            InputLine::Invalid(why) => {
-                talk.input().view().print_note(&why);
-                TurnOutcome::NoTurn
-            }
-            InputLine::Message(text) => talk.send_message(text.as_str().into()).await?,
-            InputLine::Shell(command) => shell_command::run(talk, &command).await?,
-            InputLine::Slash(SlashCommand::Quit) => break,
-            InputLine::Slash(slash) => talk.run_command(slash).await?,
-        };
-        if matches!(turned, TurnOutcome::Abandoned) {
-            talk.print_farewell().await;
+        was_interrupted = false;
+        if matches!(outcome, TurnOutcome::Abandoned) {
+            repl.print_farewell();
             return Ok(ChatResult::interrupted());
         }
     }
-    talk.print_farewell().await;
+    repl.print_farewell();
     Ok(ChatResult::finished(ExitCode::SUCCESS))
 }

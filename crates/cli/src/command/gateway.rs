@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_gateway::service::{self, ChannelSupervisor};
-use hermes_gateway::{GatewaySettings, MediaSettings, RateLimit, ResetPolicy, SessionHost, StreamingOptions};
+use hermes_gateway::{GatewayHost, GatewaySettings, MediaSettings, RateLimit, ResetPolicy, StreamingOptions};
 use hermes_types::{LockFile, hex};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
 use crate::args::GatewayAction;
-use crate::chat_host::{self, ChatHouse};
+use crate::chat_host::{self, ChatHost};
 use crate::command::config::settings;
 use crate::screen::OutputFormat;
 use hermes_config::failure::{Failure, FailureKind};
@@ -29,7 +29,7 @@ use hermes_config::resolve::gateway::{chat_backend, local_backend_warning, sessi
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
-pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(action: GatewayAction, context: &Arc<Context>) -> Result<ExitCode, Failure> {
     match action {
         GatewayAction::Run => {
             let config = settings(context)?;
@@ -55,7 +55,7 @@ enum ServeEnd {
     Restart,
 }
 
-async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> {
+async fn serve(context: &Arc<Context>, config: &Config) -> Result<ServeEnd, Failure> {
     // Install signal handlers first, so that no signal is lost during startup.
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -81,19 +81,18 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
     service::announce_restart(home, &store)
         .await
         .map_err(|error| Failure::new(FailureKind::Failed, error.to_string()))?;
-    let own = Context { config: context.reloaded(), screen: context.screen };
-    let host = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
-    if let Some(Failure { message, hints, .. }) = host.trouble() {
+    let host = Arc::new(ChatHost::new(Arc::clone(context), config.clone(), store.clone())?);
+    if let Some(Failure { message, hints, .. }) = host.model_failure() {
         tracing::warn!("chats cannot be answered yet: {message}; {}", hints.join("; "));
     }
     let mut supervisor =
-        ChannelSupervisor::new(home, store.clone(), Arc::clone(&host) as Arc<dyn SessionHost>)?;
+        ChannelSupervisor::new(home, store.clone(), Arc::clone(&host) as Arc<dyn GatewayHost>)?;
     for account in accounts {
         let access = account.access_control(config, &store);
         let settings = gateway_settings(config, home, account.streaming_options(config));
         supervisor.start(account.channel(&store).await?, access, settings);
     }
-    let reaper = host.reap()?;
+    let reaper = host.start_reaper()?;
     if config.sessions.auto_prune {
         let retention = config.sessions.retention_days.saturating_mul(SECONDS_PER_DAY);
         supervisor.prune_sessions(Duration::from_secs(retention));
@@ -106,7 +105,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
             _ = term.recv() => ServeEnd::Stop,
             _ = interrupt.recv() => ServeEnd::Stop,
             _ = restart.recv() => ServeEnd::Restart,
-            () = host.restarted() => ServeEnd::Restart,
+            () = host.restart_requested() => ServeEnd::Restart,
             ended = supervisor.next_end() => match ended {
                 None => break,
                 Some(Ok(())) => continue,

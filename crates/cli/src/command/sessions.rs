@@ -330,9 +330,11 @@ async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> R
         removed += store.remove_session(id).await.map_err(store_failure)?;
         // The place of a chat is its conversation's; others may be shared by several.
         if goes_on && Platform::from_name(&session.source).is_some() {
-            chat_host::close(context, settings(context)?, store, &session.key).await.map_err(|why| {
-                Failure::new(FailureKind::Failed, format!("cannot remove the environment of {id}: {why}"))
-            })?;
+            chat_host::close_session(context, settings(context)?, store, &session.key).await.map_err(
+                |why| {
+                    Failure::new(FailureKind::Failed, format!("cannot remove the environment of {id}: {why}"))
+                },
+            )?;
         }
         if context.screen.format == OutputFormat::Text {
             context.screen.line(&format!("removed {id}"))?;

@@ -270,7 +270,7 @@ fn a_killed_turn_is_carried_on_and_nothing_runs_twice() {
     assert_eq!(room.read("log"), "one\ntwo\n");
     let done = room.run(&["chat", "--resume", "last"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "All three.\n"), "{done:?}");
-    assert!(done.err.contains("going on with it"), "{done:?}");
+    assert!(done.err.contains("resuming the interrupted turn"), "{done:?}");
     assert_eq!(room.read("log"), "one\ntwo\nthree\n");
     let told = room.requests()[2]["messages"].to_string();
     assert!(told.contains("it may have run"), "{told}");
@@ -343,10 +343,10 @@ fn at_a_terminal_one_message_follows_the_other() {
     terminal.wait("exit code 9");
     terminal.wait("> ");
     terminal.keys("/usage\r");
-    terminal.wait("3 calls");
+    terminal.wait("3 API calls");
     terminal.wait("> ");
     terminal.keys("/nwe\r");
-    terminal.wait("did you mean /new?");
+    terminal.wait("Did you mean /new?");
     terminal.wait("> ");
     terminal.keys("\u{4}");
     terminal.wait("hermes chat --resume ");
@@ -463,7 +463,7 @@ fn whoever_is_typing_is_not_interrupted_by_a_background_process() {
     terminal.keys("half a");
     terminal.wait("half a");
     drop(meet(&pipe));
-    terminal.wait("(said after your message)");
+    terminal.wait("(sent after your message)");
     terminal.wait("half a");
     terminal.keys(" line\r");
     terminal.wait("To the line.");
@@ -558,7 +558,7 @@ fn a_model_is_changed_and_words_are_taken_back() {
     terminal.wait("other (custom)");
     terminal.wait("> ");
     terminal.keys("/undo\r");
-    terminal.wait("taken back: hello");
+    terminal.wait("Undone: hello");
     terminal.wait("> ");
     terminal.keys("/new\r");
     terminal.wait("new conversation in");

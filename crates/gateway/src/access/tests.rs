@@ -1,5 +1,6 @@
 //! Access decisions.
 
+use hermes_session::SessionMessage;
 use hermes_store::{ApprovalResult, FILE_NAME};
 
 use super::*;
@@ -217,7 +218,7 @@ async fn command_lists_apply() {
             reply_target: crate::message::ReplyTarget::SameChat,
             interaction: None,
         };
-        ChatCommand::from_message(&message).unwrap()
+        message.command().unwrap()
     };
     let plain = AccessControl::new(AccessSettings::default(), store.clone());
     let rules = PlatformAccess {
@@ -268,7 +269,7 @@ async fn command_lists_apply() {
         reply_target: crate::message::ReplyTarget::SameChat,
         interaction: None,
     };
-    assert_eq!(ChatCommand::from_message(&message), None, "a program gives no commands");
+    assert_eq!(message.command(), None, "a program gives no commands");
 }
 
 #[tokio::test]

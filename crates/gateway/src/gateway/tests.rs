@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hermes_agent::{ModelConfig, SessionConfig, SystemPrompt};
+use hermes_session::{
+    Error, ModelConfig, SessionConfig, SessionHost, SessionRequest, SystemPrompt, ToolContext,
+};
 use hermes_store::{DeliveryState, NewInboxRow};
 use hermes_types::{Person, SessionKey};
 use serde_json::json;
@@ -14,11 +16,9 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::access::{AccessSettings, PlatformAccess};
 use crate::channel::{BoxFuture, DeliveryCheck, FetchError, OutboundMessage, Reaction, SendError};
-use crate::error::Error;
-use crate::host::SessionRequest;
+use crate::frontend::{self, ToolProgress};
 use crate::message::{Attachment, Chat, ChatKind, InteractionToken, Platform, Sender};
 use crate::outbox::OutboxWorker;
-use crate::session::{self, ToolProgress};
 
 /// A channel that submits messages until something is sent, and records what is sent.
 #[derive(Debug, Default)]
@@ -124,12 +124,10 @@ impl Channel for DeadChannel {
 #[derive(Debug, Default)]
 struct FailingHost(AtomicBool);
 
-impl SessionHost for FailingHost {
-    fn session_setup<'a>(&'a self, _: SessionRequest) -> BoxFuture<'a, Result<SessionConfig, Error>> {
-        Box::pin(async {
-            assert!(self.0.swap(true, Ordering::Relaxed), "scripted panic");
-            Err(Error::Host("no environment available".to_owned()))
-        })
+impl SessionHost<InboundMessage> for FailingHost {
+    fn session_setup(&self, _: SessionRequest<'_, InboundMessage>) -> Result<SessionConfig, Error> {
+        assert!(self.0.swap(true, Ordering::Relaxed), "scripted panic");
+        Err(Error::Host("no environment available".to_owned()))
     }
 
     fn model_for(&self, _: Option<&str>) -> Result<ModelConfig, Error> {
@@ -140,25 +138,35 @@ impl SessionHost for FailingHost {
         Ok(())
     }
 
-    fn system_prompt(&self, _: &SessionConfig, _: &str, _: &Chat) -> SystemPrompt {
+    fn system_prompt(&self, _: &SessionConfig, _: &str, _: &InboundMessage) -> SystemPrompt {
         panic!("no environment available")
     }
 
     fn has_running_processes<'a>(
         &'a self,
         _: &'a SessionKey,
-        _: &'a Chat,
+        _: &'a InboundMessage,
         _: &'a Person,
     ) -> BoxFuture<'a, bool> {
         Box::pin(async { false })
     }
 
-    fn request_restart(&self, _: &Chat, _: &str) -> Result<(), Error> {
-        Ok(())
+    fn remove_sandbox<'a>(
+        &'a self,
+        _: &'a SessionKey,
+        _: &'a InboundMessage,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async { Ok(true) })
     }
 
-    fn remove_sandbox<'a>(&'a self, _: &'a SessionKey, _: &'a Chat) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(async { Ok(()) })
+    fn release<'a>(&'a self, _: ToolContext) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+}
+
+impl GatewayHost for FailingHost {
+    fn request_restart(&self, _: &Chat, _: &str) -> Result<(), Error> {
+        Ok(())
     }
 
     fn remove_idle_sandbox<'a>(&'a self, _: &'a SessionKey) -> BoxFuture<'a, Result<(), Error>> {
@@ -251,7 +259,7 @@ async fn an_uncertain_delivery_stays_uncertain_while_unreachable() {
     let fake = Arc::new(DeadChannel { send_errors, found, ..DeadChannel::default() });
     let channel: Arc<dyn Channel> = Arc::clone(&fake) as Arc<dyn Channel>;
     let outbound = OutboundMessage { text: "hello".to_owned(), ..OutboundMessage::default() };
-    let part = session::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
+    let part = frontend::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
     store.enqueue_reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
     let worker = tokio::spawn(
@@ -276,7 +284,7 @@ async fn a_duplicate_notice_that_does_not_fit_is_a_separate_message() {
     let channel: Arc<dyn Channel> = Arc::clone(&fake) as Arc<dyn Channel>;
     let long = "a".repeat(channel.capabilities().max_message_len);
     let outbound = OutboundMessage { text: long.clone(), ..OutboundMessage::default() };
-    let part = session::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
+    let part = frontend::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
     store.enqueue_reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
     let worker = tokio::spawn(

@@ -14,7 +14,7 @@ use reedline::{
     ReedlineEvent, ReedlineMenu, Signal, ValidationResult, Validator, default_emacs_keybindings,
 };
 
-use super::slash;
+use super::line;
 use crate::keyboard::Keyboard;
 use crate::screen::Screen;
 use hermes_config::failure::Failure;
@@ -37,9 +37,18 @@ pub(super) enum EditorEvent {
     /// Ctrl-D, or nobody is there any more.
     End,
     /// A message, and something that happened in the same moment.
-    LineAndNotice(String, String),
+    LineAndNotice(String, Notice),
     /// Something happened meanwhile that is to be said.
-    Notice(String, PromptContent),
+    Notice(Notice, PromptContent),
+}
+
+/// Something that happens while a line is edited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// An event of a process, for the model.
+    Process(String),
+    /// A text of a background task, for the person.
+    Background(String),
 }
 
 /// Whether something stands at the prompt. It still does the next time.
@@ -82,7 +91,7 @@ impl Editor {
         // So ends a line that was typed before the editor was there.
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
         let mut completer = DefaultCompleter::with_inclusions(&['/']);
-        completer.insert(slash::names().collect());
+        completer.insert(line::command_names());
         let menu = ColumnarMenu::default().with_name(COMPLETION_MENU);
         let editor = Reedline::create()
             .use_bracketed_paste(true)
@@ -109,7 +118,7 @@ impl Editor {
     /// Waits for a message, or for something else that is to be said, if there can be such a thing.
     pub(super) async fn next_event(
         &mut self,
-        notice: Option<impl Future<Output = String>>,
+        notice: Option<impl Future<Output = Notice>>,
     ) -> Result<EditorEvent, Failure> {
         let can_be_noticed = notice.is_some();
         let noticed = async {

@@ -1,4 +1,4 @@
-//! What a single turn leaves: its answer, or one document, and an exit code.
+//! The result of a single turn: its answer or a JSON document, and an exit code.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -11,12 +11,12 @@ use crate::screen::OutputFormat;
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::resolve::model;
 
-pub(super) fn report(talk: &mut Repl<'_>, ended: &TurnResult) -> Result<ExitCode, Failure> {
-    let screen = talk.context().screen;
-    let first = talk.conversation().and_then(|conversation| conversation.model_config().endpoints.first());
+pub(super) fn report(repl: &Repl, ended: &TurnResult) -> Result<ExitCode, Failure> {
+    let screen = repl.context().screen;
+    let first = repl.conversation().and_then(|conversation| conversation.model_config().endpoints.first());
     if screen.format == OutputFormat::Json {
         screen.json(&json!({
-            "session": talk.conversation().map(|conversation| conversation.id().as_str()),
+            "session": repl.conversation().map(|conversation| conversation.id().as_str()),
             "text": ended.text,
             "exit": ended.stop_reason.as_str(),
             "reason": ended.stop_reason.user_message(),
@@ -25,10 +25,10 @@ pub(super) fn report(talk: &mut Repl<'_>, ended: &TurnResult) -> Result<ExitCode
             "calls": ended.model_calls,
             "usage": ended.usage,
             "cost": ended.cost,
-            "tools": talk.input().calls(),
+            "tools": *repl.output.calls(),
         }))?;
     } else if !io::stdout().is_terminal() && !ended.text.is_empty() {
-        // On a terminal it was shown as it came.
+        // On a terminal it was shown while it was generated.
         screen.line(ended.text.trim_end_matches('\n'))?;
     }
     Ok(code(&ended.stop_reason))

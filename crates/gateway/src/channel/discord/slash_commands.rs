@@ -1,5 +1,7 @@
 //! Registers the slash commands.
 
+use hermes_session::command::{self, CommandSpec};
+use hermes_session::{Surface, UserRole};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -9,8 +11,7 @@ use super::settings::{CommandSync, CommandVisibility};
 
 /// A command to register.
 struct SlashCommand {
-    name: &'static str,
-    description: &'static str,
+    spec: &'static CommandSpec,
     option: Option<CommandOption>,
 }
 
@@ -23,30 +24,32 @@ struct CommandOption {
 /// Discord's type of a string option.
 const STRING_OPTION: u8 = 3;
 
-const fn command(name: &'static str, description: &'static str) -> SlashCommand {
-    SlashCommand { name, description, option: None }
+/// All commands of chats.
+fn commands() -> impl Iterator<Item = SlashCommand> {
+    let with_option = |spec: &'static CommandSpec| {
+        let option = command_option(spec.name);
+        let required = spec.args == "TEXT";
+        let option = option.map(|(name, description)| CommandOption { name, description, required });
+        SlashCommand { spec, option }
+    };
+    command::offered(Surface::Chat, UserRole::Admin).map(with_option)
 }
 
-const COMMANDS: [SlashCommand; 18] = [
-    command("new", "Start a new conversation").optional("name", "What to call it"),
-    command("stop", "Stop the current reply").optional("what", "all: also stop background tasks"),
-    command("status", "Show the conversation, its model and environment"),
-    command("approve", "Approve an open question").optional("scope", "once, session or always"),
-    command("deny", "Deny an open question").optional("scope", "Question id or reason"),
-    command("queue", "Send a message after the current reply").required("text", "What to say"),
-    command("steer", "Pass a message to the running turn").required("text", "What to say"),
-    command("retry", "Answer the last message again"),
-    command("undo", "Undo the last messages").optional("turns", "How many turns"),
-    command("model", "Show or change the model").optional("name", "The model"),
-    command("usage", "Show token usage"),
-    command("help", "List the commands"),
-    command("sethome", "Make this chat the home channel"),
-    command("resume", "Resume one of your conversations").optional("name", "Which one"),
-    command("whoami", "Show your user id and role"),
-    command("background", "Run a background task").required("text", "What to do"),
-    command("yolo", "Turn approvals off or on in this conversation"),
-    command("restart", "Restart the gateway"),
-];
+/// Name and description of the argument of a command.
+fn command_option(name: &str) -> Option<(&'static str, &'static str)> {
+    Some(match name {
+        "stop" => ("what", "all: also stop background tasks"),
+        "approve" => ("scope", "once, session or always"),
+        "deny" => ("scope", "Question id or reason"),
+        "queue" | "steer" => ("text", "What to say"),
+        "undo" => ("turns", "How many turns"),
+        "model" => ("name", "The model"),
+        "title" => ("text", "The new title"),
+        "resume" => ("name", "Which one"),
+        "background" => ("text", "What to do"),
+        _ => return None,
+    })
+}
 
 /// Registers the slash commands according to the settings.
 pub(super) async fn register(account: &DiscordAccount) -> Result<(), ApiError> {
@@ -63,26 +66,21 @@ pub(super) async fn register(account: &DiscordAccount) -> Result<(), ApiError> {
         }
         CommandSync::Bulk => {}
     }
-    let all: Vec<Value> = COMMANDS.iter().map(|command| command.to_json(visibility)).collect();
+    let all: Vec<Value> = commands().map(|command| command.to_json(visibility)).collect();
     account.rest.execute_with_retry(&ApiRequest::new(Method::PUT, path).with_body(Value::Array(all))).await
 }
 
 impl SlashCommand {
-    const fn optional(self, name: &'static str, description: &'static str) -> Self {
-        Self { option: Some(CommandOption { name, description, required: false }), ..self }
-    }
-
-    const fn required(self, name: &'static str, description: &'static str) -> Self {
-        Self { option: Some(CommandOption { name, description, required: true }), ..self }
-    }
-
     fn to_json(&self, visibility: CommandVisibility) -> Value {
         let options = self.option.iter().map(|CommandOption { name, description, required }| {
             json!({"type": STRING_OPTION, "name": name, "description": description, "required": required})
         });
         let options: Vec<Value> = options.collect();
+        let mut summary = self.spec.summary.chars();
+        let first = summary.next().map(|first| first.to_ascii_uppercase());
+        let description: String = first.into_iter().chain(summary).filter(|c| *c != '`').collect();
         let mut json =
-            json!({"type": 1, "name": self.name, "description": self.description, "options": options});
+            json!({"type": 1, "name": self.spec.name, "description": description, "options": options});
         if visibility == CommandVisibility::Admins {
             json["default_member_permissions"] = "0".into();
         }
@@ -104,8 +102,8 @@ fn comparable(command: &Value) -> Value {
 /// Whether exactly the expected commands are registered.
 fn is_registered(registered: &[Value], visibility: CommandVisibility) -> bool {
     let registered: Vec<Value> = registered.iter().map(comparable).collect();
-    registered.len() == COMMANDS.len()
-        && COMMANDS.iter().all(|command| registered.contains(&comparable(&command.to_json(visibility))))
+    registered.len() == commands().count()
+        && commands().all(|command| registered.contains(&comparable(&command.to_json(visibility))))
 }
 
 #[cfg(test)]
@@ -114,14 +112,14 @@ mod tests {
 
     /// As Discord returns them.
     fn registered() -> Vec<Value> {
-        let complete = |(number, wanted): (usize, &SlashCommand)| {
+        let complete = |(number, wanted): (usize, SlashCommand)| {
             let mut command = wanted.to_json(CommandVisibility::Everyone);
             command["id"] = (1000 + number).to_string().into();
             command["version"] = "1".into();
             command["default_member_permissions"] = Value::Null;
             command
         };
-        COMMANDS.iter().enumerate().map(complete).collect()
+        commands().enumerate().map(complete).collect()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{ExportPolicy, ToolContext};
+use hermes_session::{ExportPolicy, ToolContext};
 use hermes_store::ImageError;
 use hermes_types::{Image, ImageKind, Person, SessionKey};
 use tokio::time::{Instant, timeout_at};

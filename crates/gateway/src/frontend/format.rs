@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use hermes_agent::{ModelConfig, StopReason};
+use hermes_session::StopReason;
 use hermes_store::NewOutboxRow;
 use hermes_types::{SessionKey, Timestamp};
 use serde_json::json;
 
 use super::attachments::ReplyContent;
-use crate::background::BackgroundTask;
 use crate::channel::{AttachmentFile, Channel, OutboundMessage};
-use crate::error::Error;
 use crate::message::{ContextMessage, InboundMessage};
 use crate::no_reply::is_no_reply;
 use crate::session_key::{SessionScope, is_shared_session};
@@ -18,7 +16,6 @@ use crate::split::split_message;
 
 const MAX_QUOTE_CHARS: usize = 500;
 const MAX_CONTEXT_CHARS: usize = 8_000;
-const MAX_TITLE_CHARS: usize = 60;
 const MAX_NAME_CHARS: usize = 60;
 
 /// The prompt for a message: context, sender, quote, text and attachments. Names and quotes come
@@ -111,24 +108,6 @@ pub(super) fn reply_reference(message: &InboundMessage) -> Option<String> {
     message.interaction.is_none().then(|| message.id.clone())
 }
 
-/// The title of a background task, from its prompt.
-pub(super) fn task_title(text: &str) -> String {
-    let words = one_line(text.trim().lines().next().unwrap_or_default());
-    if words.chars().count() <= MAX_TITLE_CHARS {
-        return words;
-    }
-    let kept: String = words.chars().take(MAX_TITLE_CHARS).collect();
-    format!("{}…", kept.trim_end())
-}
-
-/// Prefixes the task title in a background session.
-pub(super) fn with_task_header(task: Option<&BackgroundTask>, text: &str) -> String {
-    match task {
-        Some(task) if !text.is_empty() => format!("[{}]\n{text}", task.title),
-        _ => text.to_owned(),
-    }
-}
-
 /// The outbox parts of a text reply.
 pub(crate) fn reply_parts(
     channel: &Arc<dyn Channel>,
@@ -192,16 +171,6 @@ pub(crate) fn outbox_part(
         key: key.clone(),
         dedup_key: part_key,
         body: json!(outbound),
-    }
-}
-
-pub(super) fn describe_models(models: &Result<ModelConfig, Error>) -> String {
-    match models {
-        Ok(models) => {
-            let names = models.endpoints.iter().map(|end| format!("{} ({})", end.model, end.provider));
-            names.collect::<Vec<_>>().join(", then ")
-        }
-        Err(error) => error.to_string(),
     }
 }
 
@@ -294,13 +263,6 @@ mod tests {
             |text: &str| user_prompt(&message(ChatKind::Dm, text), &[], &files, SessionScope::default(), at);
         assert_eq!(prompt("look"), format!("look\n\n{}", files.join("\n")));
         assert_eq!(prompt(""), files.join("\n"));
-    }
-
-    #[test]
-    fn a_title_is_one_short_line() {
-        assert_eq!(task_title("  look at\tthe logs\nand mend them"), "look at the logs");
-        assert_eq!(task_title(&"word ".repeat(30)), format!("{}…", "word ".repeat(12).trim_end()));
-        assert_eq!(with_task_header(None, "x"), "x");
     }
 
     #[test]

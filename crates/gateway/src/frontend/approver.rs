@@ -6,17 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::{Approver, BoxFuture, Clarification, Question};
-use hermes_store::{AnswerResult, QuestionState};
-use hermes_types::{Answer, Choice, Person, SessionKey, Timestamp};
+use hermes_session::{Approver, BoxFuture, Clarification, Question, outcome_text, parent_session};
+use hermes_types::{Answer, Choice, Person, SessionKey};
 use tokio::sync::oneshot;
 
-use super::{SessionInput, format};
+use super::{ChatInput, format};
 use crate::channel::{ButtonStyle, Capabilities, MessageButton, OutboundMessage};
 use crate::context::GatewayContext;
 use crate::lock::lock;
 use crate::message::Chat;
-use crate::session_key::parent_session;
 use crate::split::split_message;
 
 const CLARIFY_TIMEOUT: Duration = Duration::from_secs(600);
@@ -41,7 +39,7 @@ struct AskTarget {
 
 impl fmt::Debug for ChatApprover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatAsk").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("ChatApprover").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
@@ -68,10 +66,14 @@ impl ChatApprover {
     }
 
     /// Asks the sender of this input from now on.
-    pub(super) fn set_target(&self, input: &SessionInput) {
+    pub(super) fn set_target(&self, input: &ChatInput) {
         let mut target = lock(&self.target);
         target.chat = input.message.chat.clone();
         target.person = Some(input.person.clone());
+    }
+
+    pub(super) fn chat(&self) -> Chat {
+        lock(&self.target).chat.clone()
     }
 
     /// Whether a question is open.
@@ -80,40 +82,12 @@ impl ChatApprover {
     }
 
     /// The clarification that this input answers, if there is one.
-    pub(super) fn take_clarification(&self, input: &SessionInput) -> Option<oneshot::Sender<String>> {
+    pub(super) fn take_clarification(&self, input: &ChatInput) -> Option<oneshot::Sender<String>> {
         let mut target = lock(&self.target);
         if target.person.as_ref() != Some(&input.person) {
             return None;
         }
         target.clarification.take().filter(|wanted| !wanted.is_closed())
-    }
-
-    /// Answers a question by id, or the only open one. Returns the text to show.
-    pub(super) async fn answer_question(
-        &self,
-        input: &SessionInput,
-        id: Option<&str>,
-        choice: Choice,
-    ) -> String {
-        let open = match self.context.store.open_questions(Timestamp::now()).await {
-            Ok(open) => open,
-            Err(error) => return error.to_string(),
-        };
-        let mut here = open.into_iter().filter(|question| {
-            self.owns_session(&question.key) && id.is_none_or(|id| question.id.starts_with(id))
-        });
-        match (here.next(), here.next()) {
-            (None, _) => "No question is open here.".to_owned(),
-            (Some(_), Some(_)) => "Several questions are open. Add the id of the one you mean.".to_owned(),
-            (Some(question), None) => {
-                self.context.answer_question(&question.id, &input.person, input.role, choice).await
-            }
-        }
-    }
-
-    /// Whether a session is this one or one of its background tasks.
-    fn owns_session(&self, key: &SessionKey) -> bool {
-        *key == self.key || parent_session(key).as_ref() == Some(&self.key)
     }
 
     /// Splits a text, leaving space for the outcome.
@@ -238,32 +212,4 @@ pub(crate) fn parse_button(value: &str) -> Option<(&str, Choice)> {
         _ => return None,
     };
     Some((id, choice))
-}
-
-pub(crate) fn outcome_text(state: &QuestionState) -> String {
-    match state {
-        QuestionState::Open => "still open".to_owned(),
-        QuestionState::Expired => "expired without an answer".to_owned(),
-        QuestionState::Withdrawn => "no longer needed".to_owned(),
-        QuestionState::Answered(Answer { by, at, choice }) => {
-            let what = match choice {
-                Choice::Once => "allowed once",
-                Choice::Session => "allowed in this session",
-                Choice::Always => "always allowed",
-                Choice::Deny { .. } => "denied",
-            };
-            let (seconds, by) = (at.seconds() % 86_400, by.as_str());
-            format!("{what} by {by} at {:02}:{:02} UTC", seconds / 3_600, seconds / 60 % 60)
-        }
-    }
-}
-
-pub(crate) fn answer_text(answering: &AnswerResult, choice: &Choice) -> String {
-    match answering {
-        AnswerResult::Accepted if matches!(choice, Choice::Deny { .. }) => "denied".to_owned(),
-        AnswerResult::Accepted => "allowed".to_owned(),
-        AnswerResult::TooLate(state) => outcome_text(state),
-        AnswerResult::NotApprover => "Only the person who asked, or an approver, can answer this.".to_owned(),
-        AnswerResult::NoQuestion => "This question no longer exists.".to_owned(),
-    }
 }

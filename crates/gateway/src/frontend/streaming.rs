@@ -11,9 +11,9 @@ mod status;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::{StopReason, TurnEvent};
+use hermes_session::{BackgroundTask, ResumedTurn, StopReason, TurnEvent};
 use hermes_store::{NewOutboxRow, TurnId};
-use hermes_types::{CallId, SessionKey, Timestamp};
+use hermes_types::{SessionKey, Timestamp};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -21,7 +21,6 @@ use tokio::time::Instant;
 use super::approver::ChatApprover;
 use super::attachments::Uploader;
 use super::format;
-use crate::background::BackgroundTask;
 use crate::channel::OutboundMessage;
 use crate::context::GatewayContext;
 use crate::lock::lock;
@@ -56,8 +55,8 @@ pub enum ToolProgress {
 
 /// The visible state of one turn.
 pub(super) struct LiveReply {
-    context: Arc<GatewayContext>,
-    key: SessionKey,
+    pub(super) context: Arc<GatewayContext>,
+    pub(super) key: SessionKey,
     message: InboundMessage,
     approver: Arc<ChatApprover>,
     /// Set in a background session.
@@ -88,16 +87,17 @@ struct PartialReply {
 }
 
 impl LiveReply {
-    /// Shows a turn. `started` and `calls` describe what a resumed turn did before.
+    /// Shows a turn.
     pub(super) fn start(
         context: Arc<GatewayContext>,
         key: SessionKey,
         message: InboundMessage,
         approver: Arc<ChatApprover>,
         task: Option<BackgroundTask>,
-        started: Timestamp,
-        calls: Vec<CallId>,
+        resumed: Option<ResumedTurn>,
     ) -> Arc<Self> {
+        let (started, calls) =
+            resumed.map_or_else(|| (Timestamp::now(), Vec::new()), |before| (before.started, before.calls));
         let status = WorkStatus::new(context.settings.streaming.progress, calls);
         let live = Arc::new(Self {
             context,
@@ -248,7 +248,7 @@ impl LiveReply {
     }
 
     fn with_header(&self, text: &str) -> String {
-        format::with_task_header(self.task.as_ref(), text)
+        self.task.as_ref().map_or_else(|| text.to_owned(), |task| task.with_header(text))
     }
 
     /// Whether text is shown while it is generated.

@@ -1,6 +1,6 @@
 //! The status line: tool calls of a turn in one line.
 
-use hermes_agent::TurnEvent;
+use hermes_session::TurnEvent;
 use hermes_types::CallId;
 
 use super::ToolProgress;

@@ -1,0 +1,333 @@
+//! Runs the commands of a session.
+
+use std::sync::Arc;
+
+use hermes_agent::QuestionPolicy;
+use hermes_store::{SessionQuery, SessionRow, TitleConflict, Viewer};
+use hermes_types::{Choice, Person, Timestamp};
+
+use super::{ConversationScope, SessionActor};
+use crate::background::{MAX_TASKS_PER_SESSION, background_task_key, parent_session, task_title};
+use crate::command::{self, Command, ModelChange, ModelScope, StopScope, UserRole};
+use crate::{Error, Frontend, ModelConfig, Reply, SessionInput, SessionMessage, UserInput};
+
+const MAX_LISTED_SESSIONS: usize = 20;
+const EMPTY_CONVERSATION: &str = "This conversation is empty.";
+
+impl<F: Frontend> SessionActor<F> {
+    /// Runs a command and replies.
+    pub(super) async fn run_command(&mut self, input: SessionInput<F::Message>, command: Command) {
+        if let Err(reason) = self.frontend.check_command(&input, &command) {
+            return self.frontend.reply(&input, reason.to_string().into()).await;
+        }
+        let reply = match command {
+            Command::Background(text) => return self.start_background(input, text).await,
+            Command::Queue(text) | Command::Steer(text) => {
+                return self.next.push_front(input.with_text(text));
+            }
+            Command::Retry => match self.undo_messages(&input, 1).await {
+                Ok(Some(message)) => return self.next.push_front(input.with_input(message)),
+                Ok(None) => Ok(EMPTY_CONVERSATION.into()),
+                Err(error) => Err(error),
+            },
+            Command::Sethome | Command::Restart | Command::Quit => {
+                return self.frontend.run_own_command(&input, &command).await;
+            }
+            command => self.command_reply(&input, command).await,
+        };
+        self.frontend.reply(&input, reply.unwrap_or_else(|error| error.to_string().into())).await;
+    }
+
+    async fn command_reply(
+        &mut self,
+        input: &SessionInput<F::Message>,
+        command: Command,
+    ) -> Result<Reply, Error> {
+        Ok(match command {
+            Command::Help => Reply::Commands(command::offered(F::SURFACE, input.role).collect()),
+            Command::Stop(scope) => match self.stop_background(scope) {
+                0 => "Nothing is running.".into(),
+                _ => "Stopped.".into(),
+            },
+            Command::New => match self.end_conversation("new", &input.message, &input.person).await? {
+                true => "Started a new conversation in a fresh environment.".into(),
+                false => "Started a new conversation in the same environment.".into(),
+            },
+            Command::Yolo => self.toggle_approvals(&input.person).into(),
+            Command::Answer { id, choice } => {
+                self.answer_question(input, id.as_deref(), choice).await?.into()
+            }
+            Command::Undo(count) => match self.undo_messages(input, count).await? {
+                Some(message) => format!("Undone: {}", message.text).into(),
+                None => EMPTY_CONVERSATION.into(),
+            },
+            Command::Model(None) => {
+                let chosen = self.pool.model_choice(&self.key);
+                let models = match &self.conversation {
+                    Some(conversation) => conversation.model_config().clone(),
+                    None => self.pool.host.model_for(chosen.as_deref())?,
+                };
+                describe_models(&models).into()
+            }
+            Command::Model(Some(change)) => self.change_model(input, change).await?.into(),
+            Command::Status => Reply::Block(self.status_text(input).await?),
+            Command::Usage => self.usage_text().await?.into(),
+            Command::Whoami => {
+                let role = match input.role {
+                    UserRole::User => "user",
+                    UserRole::Admin => "admin",
+                    UserRole::Owner => "owner",
+                };
+                format!("{}, {role}", input.message.sender(&input.person)).into()
+            }
+            Command::Title(title) => self.show_or_set_title(title.as_deref()).await?.into(),
+            Command::Sessions | Command::Resume(None) => self.list_sessions(input).await?.into(),
+            Command::Resume(Some(word)) => self.resume_session(input, &word).await?.into(),
+            Command::BadUsage(spec) => format!("Usage: `{}`", spec.usage()).into(),
+            Command::Unknown(name) => command::unknown_command(&name, F::SURFACE, input.role).into(),
+            // These have no reply of their own, see `run_command`.
+            Command::Background(_)
+            | Command::Queue(_)
+            | Command::Steer(_)
+            | Command::Retry
+            | Command::Sethome
+            | Command::Restart
+            | Command::Quit => String::new().into(),
+        })
+    }
+
+    /// Stops background tasks if `scope` includes them; returns how many.
+    pub(super) fn stop_background(&self, scope: StopScope) -> usize {
+        let tasks = match scope {
+            StopScope::Turn => Vec::new(),
+            StopScope::All => self.pool.background_tasks(&self.key),
+        };
+        tasks.iter().for_each(|task| task.stop.cancel());
+        tasks.len()
+    }
+
+    /// Runs a text in a background session.
+    async fn start_background(&self, input: SessionInput<F::Message>, text: String) {
+        if self.pool.background_tasks(&self.key).len() >= MAX_TASKS_PER_SESSION {
+            let text = format!(
+                "{MAX_TASKS_PER_SESSION} background tasks are already running; `/stop all` stops them."
+            );
+            return self.frontend.reply(&input, text.into()).await;
+        }
+        let key = background_task_key(&self.key, input.message.id());
+        let input = input.with_text(text);
+        let title = task_title(input.message.text());
+        if let Err(error) = self.frontend.start_background_task(&input, &key, &title).await {
+            return self.frontend.reply(&input, error.to_string().into()).await;
+        }
+        let new_frontend = |task| self.frontend.for_background_task(&key, task);
+        if let Some(rejected) = self.pool.dispatch(&key, input, new_frontend) {
+            self.frontend.reject(rejected, true).await;
+        }
+    }
+
+    fn toggle_approvals(&self, person: &Person) -> String {
+        let policy = self.pool.toggle_approvals(&self.key);
+        self.frontend.on_approvals_changed(person, policy == QuestionPolicy::Ask);
+        if let Some(tools) = &self.tools {
+            tools.approvals().set_question_policy(policy);
+        }
+        match policy {
+            QuestionPolicy::Waive => {
+                "Approvals are off in this conversation until `/yolo`, `/new` or a restart. \
+                 Hard-blocked commands are still refused."
+                    .to_owned()
+            }
+            QuestionPolicy::Ask => "Approvals are on again.".to_owned(),
+        }
+    }
+
+    /// Answers a question by id, or the only open one. Returns the text to show.
+    async fn answer_question(
+        &self,
+        input: &SessionInput<F::Message>,
+        id: Option<&str>,
+        choice: Choice,
+    ) -> Result<String, Error> {
+        let open = self.store().open_questions(Timestamp::now()).await?;
+        let is_here = |question: &&hermes_store::QuestionRow| {
+            question.key == self.key || parent_session(&question.key).as_ref() == Some(&self.key)
+        };
+        let here = open.iter().any(|question| is_here(&question));
+        // The owner also answers questions of other sessions.
+        let sees_all = input.role == UserRole::Owner && (id.is_some() || !here);
+        let mut meant = open.iter().filter(|question| {
+            (sees_all || is_here(question)) && id.is_none_or(|id| question.id.starts_with(id))
+        });
+        Ok(match (meant.next(), meant.next()) {
+            (None, _) => "No question is open here.".to_owned(),
+            (Some(_), Some(_)) => "Several questions are open. Add the id of the one you mean.".to_owned(),
+            (Some(question), None) => self.frontend.answer_question(input, &question.id, choice).await,
+        })
+    }
+
+    /// Ends the conversation and removes its environment. Returns whether that was its own.
+    pub(super) async fn end_conversation(
+        &mut self,
+        reason: &str,
+        message: &F::Message,
+        person: &Person,
+    ) -> Result<bool, Error> {
+        self.restore_approvals(person).await.map_err(Error::EndConversation)?;
+        let current = match self.conversation.take() {
+            Some(conversation) => Some(conversation.id().clone()),
+            None => self.current_session().await.ok().flatten().map(|session| session.id),
+        };
+        if let ConversationScope::Own(own) = &mut self.scope {
+            *own = None;
+        }
+        if let Some(id) = current {
+            self.store().end_session(&id, reason, Timestamp::now()).await.map_err(Error::EndConversation)?;
+        }
+        let host = Arc::clone(&self.pool.host);
+        let is_removed = host.remove_sandbox(&self.key, message).await;
+        if !matches!(is_removed, Ok(false)) {
+            self.tools = None;
+        }
+        is_removed.map_err(|error| Error::RemoveSandbox(Box::new(error)))
+    }
+
+    /// Turns approvals on and ends grants, which are valid for one conversation only.
+    async fn restore_approvals(&self, by: &Person) -> Result<(), hermes_store::Error> {
+        self.pool.restore_approvals(&self.key);
+        self.store().revoke_session_grants(&self.key, by, Timestamp::now()).await.map(drop)
+    }
+
+    async fn show_or_set_title(&self, title: Option<&str>) -> Result<String, Error> {
+        let Some(current) = self.current_session().await? else { return Ok(EMPTY_CONVERSATION.to_owned()) };
+        Ok(match title {
+            Some(title) => self.store().set_title(&current.id, title, TitleConflict::Number).await?,
+            None => current.title.unwrap_or_else(|| "No title yet.".to_owned()),
+        })
+    }
+
+    /// The conversations of the sender in this chat, or at a terminal all of the owner.
+    async fn list_sessions(&self, input: &SessionInput<F::Message>) -> Result<String, Error> {
+        let query = SessionQuery { limit: MAX_LISTED_SESSIONS, ..SessionQuery::default() };
+        let all = self.store().sessions(&self.viewer(input), query).await?;
+        let lines: Vec<String> = all
+            .iter()
+            .filter(|session| self.may_resume(session))
+            .map(|session| format!("`{}` {}", session.id, session.title.as_deref().unwrap_or_default()))
+            .collect();
+        Ok(if lines.is_empty() { "No conversations yet.".to_owned() } else { lines.join("\n") })
+    }
+
+    fn viewer(&self, input: &SessionInput<F::Message>) -> Viewer {
+        match input.role {
+            UserRole::Owner => Viewer::Owner,
+            UserRole::User | UserRole::Admin => Viewer::Person(input.person.clone()),
+        }
+    }
+
+    /// A terminal can take up every conversation, a chat only its own.
+    fn may_resume(&self, session: &SessionRow) -> bool {
+        matches!(self.scope, ConversationScope::Own(_)) || session.key == self.key
+    }
+
+    async fn resume_session(
+        &mut self,
+        input: &SessionInput<F::Message>,
+        word: &str,
+    ) -> Result<String, Error> {
+        let meant = self.store().resolve_session(&self.viewer(input), word).await?;
+        if !self.may_resume(&meant) {
+            return Ok("That conversation belongs to another chat.".to_owned());
+        }
+        let current = self.current_session().await?;
+        if let Some(current) = current.filter(|current| current.id != meant.id) {
+            self.store().end_session(&current.id, "resume", Timestamp::now()).await?;
+        }
+        self.store().reopen_session(&meant.id).await?;
+        self.restore_approvals(&input.person).await?;
+        match self.scope {
+            ConversationScope::Key => self.conversation = None,
+            ConversationScope::Own(_) => self.continue_conversation(&meant).await,
+        }
+        Ok(format!("Resumed `{}` {}", meant.id, meant.title.unwrap_or_default()))
+    }
+
+    async fn undo_messages(
+        &mut self,
+        input: &SessionInput<F::Message>,
+        count: u32,
+    ) -> Result<Option<UserInput>, Error> {
+        if self.current_session().await?.is_none() {
+            return Ok(None);
+        }
+        self.ensure_conversation(input).await?;
+        let mut last = None;
+        for _ in 0..count {
+            let Some(conversation) = &mut self.conversation else { break };
+            match conversation.undo().await? {
+                Some(message) => last = Some(message),
+                None => break,
+            }
+        }
+        Ok(last)
+    }
+
+    async fn change_model(
+        &mut self,
+        input: &SessionInput<F::Message>,
+        ModelChange { name, scope }: ModelChange,
+    ) -> Result<String, Error> {
+        let models = self.pool.host.model_for(Some(&name))?;
+        if scope == ModelScope::Global {
+            self.pool.host.set_default_model(&name)?;
+        }
+        if self.current_session().await?.is_some() {
+            self.ensure_conversation(input).await?;
+        }
+        if let (Some(conversation), Some(tools)) = (&mut self.conversation, &self.tools) {
+            let prompt = self.pool.host.system_prompt(tools.config(), &name, &input.message);
+            conversation.set_model(models.clone(), prompt).await?;
+        }
+        self.pool.set_model(&self.key, name);
+        Ok(describe_models(&models))
+    }
+
+    async fn status_text(&self, input: &SessionInput<F::Message>) -> Result<String, Error> {
+        let mut lines = vec![format!("session      {}", self.key.as_str())];
+        if let Some(tools) = &self.tools {
+            let plan = &tools.config().place;
+            lines.push(format!("environment  {} on {}", plan.name(), plan.backend_name()));
+        }
+        if let Some(session) = self.current_session().await? {
+            lines.push(format!("model        {} ({})", session.model, session.provider));
+            lines.push(format!("id           {}", session.id));
+            lines.extend(session.title.map(|title| format!("title        {title}")));
+            lines.push(format!("messages     {}", session.messages));
+        }
+        lines.push(format!("queued       {}", self.next.len()));
+        if self.pool.question_policy(&self.key) == QuestionPolicy::Waive {
+            lines.push("approvals    off (/yolo)".to_owned());
+        }
+        let tasks = self.pool.background_tasks(&self.key);
+        lines.extend(tasks.iter().map(|task| format!("background   {}", task.title)));
+        lines.push(format!("you          {}", input.person.as_str()));
+        Ok(lines.join("\n"))
+    }
+
+    async fn usage_text(&self) -> Result<String, Error> {
+        let Some(session) = self.current_session().await? else { return Ok(EMPTY_CONVERSATION.to_owned()) };
+        Ok(format!(
+            "{} API calls; tokens: {} in ({} cached), {} out; cost: {}",
+            session.api_calls,
+            session.usage.prompt(),
+            session.usage.cache_read,
+            session.usage.output,
+            session.cost_text(),
+        ))
+    }
+}
+
+fn describe_models(models: &ModelConfig) -> String {
+    let names = models.endpoints.iter().map(|end| format!("{} ({})", end.model, end.provider));
+    names.collect::<Vec<_>>().join(", then ")
+}
