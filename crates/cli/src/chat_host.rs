@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use crate::Context;
 use crate::approval::owner;
 use crate::backend_health;
-use crate::session_host::{HostBase, remove_places};
+use crate::session_host::{HostServices, remove_places};
 
 /// Fails if the commands of chats cannot run on their backend.
 pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
@@ -45,13 +45,13 @@ pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
 
 /// Provides models and environments for chat sessions.
 pub(crate) struct ChatHost {
-    base: HostBase,
+    services: HostServices,
     restart: Notify,
 }
 
 impl std::fmt::Debug for ChatHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChatHost").field("request", &self.base.request).finish_non_exhaustive()
+        f.debug_struct("ChatHost").field("request", &self.services.request).finish_non_exhaustive()
     }
 }
 
@@ -65,13 +65,13 @@ impl ChatHost {
         config.approvals.timeout = config.approvals.gateway_timeout;
         let request =
             PlaceRequest { backend: Some(backend), image, session: None, audience: Audience::Others };
-        let base = HostBase::new(context, config, request, store, None);
-        Ok(Self { base, restart: Notify::new() })
+        let services = HostServices::new(context, config, request, store, None);
+        Ok(Self { services, restart: Notify::new() })
     }
 
     /// Why no message can be answered now, if so. The model may be configured later.
     pub(crate) fn model_failure(&self) -> Option<Failure> {
-        self.base.model_config(None).err()
+        self.services.model_config(None).err()
     }
 
     /// Waits until a user asks for a restart.
@@ -82,7 +82,7 @@ impl ChatHost {
     /// The key of a session's environment.
     fn place_key(&self, key: &SessionKey, chat: &Chat, person: &Person) -> SessionKey {
         let platform = chat.platform.as_str();
-        match self.base.config.gateway.sandbox_scope {
+        match self.services.config.gateway.sandbox_scope {
             // In a shared session, the environment of one person is not open to the others.
             PlaceScope::User if !self.is_shared(chat) => SessionKey::new(format!("user {}", person.as_str())),
             PlaceScope::Session | PlaceScope::User => key.clone(),
@@ -92,12 +92,12 @@ impl ChatHost {
     }
 
     fn is_shared(&self, chat: &Chat) -> bool {
-        is_shared_session(chat, session_scope(&self.base.config))
+        is_shared_session(chat, session_scope(&self.services.config))
     }
 
     /// Starts to remove the remains of environments.
     pub(crate) fn start_reaper(&self) -> Result<Reaper, Failure> {
-        let HostBase { context, config, request, .. } = &self.base;
+        let HostServices { context, config, request, .. } = &self.services;
         let choice = SessionChoice { key: SessionKey::new("chats"), keep: Retention::All };
         let place = resolve::resolve_place(context, config, request, &choice, ResolveMode::Create)?;
         Ok(resolve::places(context, config).start_reaper(place.engine_access()))
@@ -109,20 +109,22 @@ impl SessionHost<InboundMessage> for ChatHost {
         let SessionRequest { key, message, person, attendance, approver, .. } = request;
         let choice = SessionChoice { key: self.place_key(key, &message.chat, &person), keep: Retention::All };
         let actor = Actor { person, entry_point: EntryPoint::Chat, attendance, approver };
-        self.base.session_config(&self.base.config, &choice, key, actor).map_err(|error| host_error(&error))
+        self.services
+            .session_config(&self.services.config, &choice, key, actor)
+            .map_err(|error| host_error(&error))
     }
 
     fn model_for(&self, model: Option<&str>) -> Result<ModelConfig, Error> {
-        self.base.model_config(model).map_err(|failure| host_error(&failure))
+        self.services.model_config(model).map_err(|failure| host_error(&failure))
     }
 
     fn set_default_model(&self, model: &str) -> Result<(), Error> {
-        self.base.set_default_model(model).map_err(|failure| Error::Host(failure.message))
+        self.services.set_default_model(model).map_err(|failure| Error::Host(failure.message))
     }
 
     fn system_prompt(&self, config: &SessionConfig, model: &str, message: &InboundMessage) -> SystemPrompt {
         let chat = &message.chat;
-        let mut prompt = agent::system_prompt(&self.base.context, config, model);
+        let mut prompt = agent::system_prompt(&self.services.context, config, model);
         let kind = match chat.kind {
             ChatKind::Dm => "a direct message",
             ChatKind::Group => "a group",
@@ -136,12 +138,12 @@ impl SessionHost<InboundMessage> for ChatHost {
             chat.platform.as_str(),
             config.place.initial_cwd()
         ));
-        if self.base.config.gateway.shared_home {
+        if self.services.config.gateway.shared_home {
             prompt.text.push_str(&format!(
                 "\n`{SHARED_DIR}` is a directory that all chats share: what is there, others can read and change."
             ));
         }
-        if let Some(text) = channel_prompt(&self.base.config, chat) {
+        if let Some(text) = channel_prompt(&self.services.config, chat) {
             prompt.text.push_str(&format!("\n\n{text}"));
         }
         prompt
@@ -155,7 +157,7 @@ impl SessionHost<InboundMessage> for ChatHost {
     ) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             let key = self.place_key(key, &message.chat, person);
-            self.base.has_running_processes(&key).await.unwrap_or_else(|error| {
+            self.services.has_running_processes(&key).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "cannot list the processes of a chat");
                 true
             })
@@ -168,13 +170,13 @@ impl SessionHost<InboundMessage> for ChatHost {
         message: &'a InboundMessage,
     ) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
-            let is_own = match self.base.config.gateway.sandbox_scope {
+            let is_own = match self.services.config.gateway.sandbox_scope {
                 PlaceScope::Session => true,
                 PlaceScope::User => self.is_shared(&message.chat),
                 PlaceScope::Chat | PlaceScope::Shared => false,
             };
             if is_own {
-                self.base.remove_places(key).await.map_err(|error| Error::Host(error.to_string()))?;
+                self.services.remove_places(key).await.map_err(|error| Error::Host(error.to_string()))?;
             }
             Ok(is_own)
         })
@@ -188,7 +190,7 @@ impl SessionHost<InboundMessage> for ChatHost {
 
 impl GatewayHost for ChatHost {
     fn request_restart(&self, chat: &Chat, message: &str) -> Result<(), Error> {
-        service::request_restart(self.base.context.home.path(), chat, message)
+        service::request_restart(self.services.context.home.path(), chat, message)
             .map_err(|error| Error::Host(error.to_string()))?;
         self.restart.notify_one();
         Ok(())
@@ -196,8 +198,8 @@ impl GatewayHost for ChatHost {
 
     fn remove_idle_sandbox<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let HostBase { context, config, store, .. } = &self.base;
-            let is_busy = self.base.has_running_processes(key).await;
+            let HostServices { context, config, store, .. } = &self.services;
+            let is_busy = self.services.has_running_processes(key).await;
             if is_busy.map_err(|error| Error::Host(error.to_string()))? {
                 return Err(Error::Host("a process runs in its environment".to_owned()));
             }

@@ -19,7 +19,7 @@ use crate::command::config::refuse_managed;
 /// The config key that `/model NAME --global` sets.
 const DEFAULT_MODEL_KEY: &str = "model.default";
 
-pub(crate) struct HostBase {
+pub(crate) struct HostServices {
     pub(crate) context: Arc<Context>,
     pub(crate) config: Config,
     pub(crate) request: PlaceRequest,
@@ -30,7 +30,7 @@ pub(crate) struct HostBase {
     default_model: Mutex<Option<String>>,
 }
 
-impl HostBase {
+impl HostServices {
     pub(crate) fn new(
         context: Arc<Context>,
         config: Config,

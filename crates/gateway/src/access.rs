@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 
-use hermes_session::{Command, CommandSpec, Error, UserRole};
+use hermes_session::{CommandSpec, Error, SessionCommand, UserRole};
 use hermes_store::{CodeResponse, Error as StoreError, Store};
 use hermes_types::{Person, Timestamp};
 
@@ -142,7 +142,7 @@ impl AccessControl {
     }
 
     /// Whether a user may use a command; the error is shown to them.
-    pub fn check_command(&self, chat: &Chat, role: UserRole, command: &Command) -> Result<(), Error> {
+    pub fn check_command(&self, chat: &Chat, role: UserRole, command: &SessionCommand) -> Result<(), Error> {
         let Some(known) = command.spec() else { return Ok(()) };
         let rules = self.platform_access(chat.platform);
         let named = match chat.kind {

@@ -10,8 +10,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use hermes_session::{
-    Approver, BackgroundTask, Command, ConversationReset, Error, Frontend, Reply, ResumedTurn, SessionInput,
-    StopReason, Surface, ToolContext, TurnEvent, TurnFrontend, TurnJournal, TurnResult, TurnStart, UserInput,
+    Approver, BackgroundTask, CommandReply, ConversationReset, Error, Frontend, ResumedTurn, SessionCommand,
+    SessionInput, StopReason, Surface, ToolContext, TurnEvent, TurnFrontend, TurnJournal, TurnResult,
+    TurnStart, UserInput,
 };
 use hermes_store::{InboxId, NewOutboxRow, SessionRow};
 use hermes_types::{Choice, Person, SessionKey, Timestamp};
@@ -111,7 +112,7 @@ impl Frontend for ChatFrontend {
         }
     }
 
-    fn check_command(&self, input: &ChatInput, command: &Command) -> Result<(), Error> {
+    fn check_command(&self, input: &ChatInput, command: &SessionCommand) -> Result<(), Error> {
         self.context.access.check_command(&input.message.chat, input.role, command)
     }
 
@@ -121,11 +122,11 @@ impl Frontend for ChatFrontend {
         Some(ConversationReset { reason: due.as_str(), note: policy.notify.then(|| due.message()) })
     }
 
-    async fn reply(&self, input: &ChatInput, reply: Reply) {
+    async fn reply(&self, input: &ChatInput, reply: CommandReply) {
         let text = match reply {
-            Reply::Text(text) => text,
-            Reply::Block(text) => format!("```\n{text}\n```"),
-            Reply::Commands(commands) => {
+            CommandReply::Text(text) => text,
+            CommandReply::Block(text) => format!("```\n{text}\n```"),
+            CommandReply::Commands(commands) => {
                 let lines = commands.iter().map(|spec| format!("`{}` {}", spec.usage(), spec.summary));
                 lines.collect::<Vec<_>>().join("\n")
             }
@@ -312,8 +313,8 @@ impl Frontend for ChatFrontend {
         self.context.audit.record("yolo", &entry);
     }
 
-    async fn run_own_command(&self, input: &ChatInput, command: &Command) {
-        if *command == Command::Restart {
+    async fn run_own_command(&self, input: &ChatInput, command: &SessionCommand) {
+        if *command == SessionCommand::Restart {
             return self.restart(input).await;
         }
         let (chat, at) = (&input.message.chat, Timestamp::now());

@@ -1,6 +1,6 @@
 //! Inbound messages, independent of the platform.
 
-use hermes_session::{Command, SessionMessage, Surface};
+use hermes_session::{SessionCommand, SessionMessage, Surface};
 use hermes_types::{Person, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -177,8 +177,8 @@ impl SessionMessage for InboundMessage {
     }
 
     /// Bots cannot give commands.
-    fn command(&self) -> Option<Command> {
-        if self.sender.is_bot { None } else { Command::parse(&self.text, Surface::Chat) }
+    fn command(&self) -> Option<SessionCommand> {
+        if self.sender.is_bot { None } else { SessionCommand::parse(&self.text, Surface::Chat) }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_session::{Command, UserRole};
+use hermes_session::{SessionCommand, UserRole};
 use hermes_store::{InboxId, NewInboxRow, TurnId};
 use hermes_types::{SessionKey, Timestamp};
 use serde_json::json;
@@ -147,7 +147,7 @@ impl Router {
     /// Counts a message. Commands that stop or answer something are exempt.
     fn check_rate(&self, input: &ChatInput) -> Result<(), Throttle> {
         match input.command {
-            Some(Command::Stop(_) | Command::Answer { .. }) => Ok(()),
+            Some(SessionCommand::Stop(_) | SessionCommand::Answer { .. }) => Ok(()),
             _ => self.limiter.try_acquire(&input.person, input.message.sent_at),
         }
     }

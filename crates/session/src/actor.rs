@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::command::WhileBusy;
 use crate::pool::MAILBOX_CAPACITY;
 use crate::{
-    BackgroundTask, BoxFuture, BusyPolicy, Command, Error, Frontend, ModelConfig, ResumedTurn, SessionInput,
-    SessionMessage, SessionPool, SessionRequest, StopReason, TurnEvent, TurnFrontend, TurnResult, TurnStart,
+    BackgroundTask, BoxFuture, BusyPolicy, Error, Frontend, ModelConfig, ResumedTurn, SessionCommand,
+    SessionInput, SessionMessage, SessionPool, SessionRequest, StopReason, TurnEvent, TurnFrontend,
+    TurnResult, TurnStart,
 };
 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -405,17 +406,17 @@ impl<F: Frontend> SessionActor<F> {
             return self.frontend.reply(&input, reason.to_string().into()).await;
         }
         match (input.command.clone(), self.pool.busy) {
-            (Some(Command::Stop(scope)), _) => {
+            (Some(SessionCommand::Stop(scope)), _) => {
                 control.stop.cancel();
                 self.stop_background(scope);
                 self.frontend.reply(&input, "Stopped.".into()).await;
             }
-            (Some(Command::New), _) | (None, BusyPolicy::Interrupt) => {
+            (Some(SessionCommand::New), _) | (None, BusyPolicy::Interrupt) => {
                 control.stop.cancel();
                 self.next.push_front(input);
             }
-            (Some(Command::Steer(text)), _) => self.steer(input.with_text(text), control).await,
-            (Some(Command::Queue(text)), _) => self.queue_input(input.with_text(text)).await,
+            (Some(SessionCommand::Steer(text)), _) => self.steer(input.with_text(text), control).await,
+            (Some(SessionCommand::Queue(text)), _) => self.queue_input(input.with_text(text)).await,
             (Some(command), _) if command.while_busy() == WhileBusy::Runs => {
                 self.run_command(input, command).await
             }

@@ -20,7 +20,7 @@ pub enum Surface {
 
 /// A command typed as `/name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum SessionCommand {
     New,
     Stop(StopScope),
     Status,
@@ -167,7 +167,7 @@ impl CommandSpec {
     }
 }
 
-impl Command {
+impl SessionCommand {
     /// Parses a text as a command; none if it is a message.
     pub fn parse(text: &str, surface: Surface) -> Option<Self> {
         let text = text.trim();
@@ -260,38 +260,38 @@ fn normalize_dashes(text: &str) -> String {
     plain
 }
 
-fn parse_args(spec: &'static CommandSpec, rest: &str) -> Option<Command> {
+fn parse_args(spec: &'static CommandSpec, rest: &str) -> Option<SessionCommand> {
     let text = || Some(rest.to_owned()).filter(|text| !text.is_empty());
     Some(match spec.name {
         "approve" => parse_approve(rest)?,
         "deny" => parse_deny(rest),
-        "quit" => Command::Quit,
-        "queue" => Command::Queue(text()?),
-        "steer" => Command::Steer(text()?),
-        "background" => Command::Background(text()?),
-        "undo" if rest.is_empty() => Command::Undo(1),
-        "undo" => Command::Undo(rest.parse().ok().filter(|count| *count > 0)?),
-        "model" => Command::Model(parse_model(rest)?),
-        "title" => Command::Title(text()),
-        "resume" => Command::Resume(text()),
-        "new" => Command::New,
-        "stop" if rest.eq_ignore_ascii_case("all") => Command::Stop(StopScope::All),
-        "stop" => Command::Stop(StopScope::Turn),
-        "status" => Command::Status,
-        "retry" => Command::Retry,
-        "usage" => Command::Usage,
-        "sessions" => Command::Sessions,
-        "sethome" => Command::Sethome,
-        "whoami" => Command::Whoami,
-        "help" => Command::Help,
-        "restart" => Command::Restart,
-        "yolo" => Command::Yolo,
+        "quit" => SessionCommand::Quit,
+        "queue" => SessionCommand::Queue(text()?),
+        "steer" => SessionCommand::Steer(text()?),
+        "background" => SessionCommand::Background(text()?),
+        "undo" if rest.is_empty() => SessionCommand::Undo(1),
+        "undo" => SessionCommand::Undo(rest.parse().ok().filter(|count| *count > 0)?),
+        "model" => SessionCommand::Model(parse_model(rest)?),
+        "title" => SessionCommand::Title(text()),
+        "resume" => SessionCommand::Resume(text()),
+        "new" => SessionCommand::New,
+        "stop" if rest.eq_ignore_ascii_case("all") => SessionCommand::Stop(StopScope::All),
+        "stop" => SessionCommand::Stop(StopScope::Turn),
+        "status" => SessionCommand::Status,
+        "retry" => SessionCommand::Retry,
+        "usage" => SessionCommand::Usage,
+        "sessions" => SessionCommand::Sessions,
+        "sethome" => SessionCommand::Sethome,
+        "whoami" => SessionCommand::Whoami,
+        "help" => SessionCommand::Help,
+        "restart" => SessionCommand::Restart,
+        "yolo" => SessionCommand::Yolo,
         _ => return None,
     })
 }
 
 /// Accepts at most one id and one scope; anything else is a usage error, never an approval.
-fn parse_approve(rest: &str) -> Option<Command> {
+fn parse_approve(rest: &str) -> Option<SessionCommand> {
     let (mut id, mut choice) = (None, None);
     for word in rest.split_whitespace() {
         let is_repeated = match word.to_lowercase().trim_start_matches('-') {
@@ -304,15 +304,15 @@ fn parse_approve(rest: &str) -> Option<Command> {
             return None;
         }
     }
-    Some(Command::Answer { id, choice: choice.unwrap_or(Choice::Once) })
+    Some(SessionCommand::Answer { id, choice: choice.unwrap_or(Choice::Once) })
 }
 
-fn parse_deny(rest: &str) -> Command {
+fn parse_deny(rest: &str) -> SessionCommand {
     let (first, others) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let (id, reason) =
         if is_question_id(first) { (Some(first.to_owned()), others.trim()) } else { (None, rest) };
     let reason = Some(reason.to_owned()).filter(|reason| !reason.is_empty());
-    Command::Answer { id, choice: Choice::Deny { reason } }
+    SessionCommand::Answer { id, choice: Choice::Deny { reason } }
 }
 
 fn is_question_id(word: &str) -> bool {
@@ -342,62 +342,62 @@ mod tests {
         text.to_owned()
     }
 
-    fn parse(line: &str) -> Option<Command> {
-        Command::parse(line, Surface::Chat)
+    fn parse(line: &str) -> Option<SessionCommand> {
+        SessionCommand::parse(line, Surface::Chat)
     }
 
-    fn yes(id: Option<&str>, choice: Choice) -> Option<Command> {
-        Some(Command::Answer { id: id.map(str::to_owned), choice })
+    fn yes(id: Option<&str>, choice: Choice) -> Option<SessionCommand> {
+        Some(SessionCommand::Answer { id: id.map(str::to_owned), choice })
     }
 
-    fn no(id: Option<&str>, reason: Option<&str>) -> Option<Command> {
+    fn no(id: Option<&str>, reason: Option<&str>) -> Option<SessionCommand> {
         yes(id, Choice::Deny { reason: reason.map(str::to_owned) })
     }
 
-    fn model(name: &str, reach: ModelScope) -> Option<Command> {
-        Some(Command::Model(Some(ModelChange { name: name.to_owned(), scope: reach })))
+    fn model(name: &str, reach: ModelScope) -> Option<SessionCommand> {
+        Some(SessionCommand::Model(Some(ModelChange { name: name.to_owned(), scope: reach })))
     }
 
-    fn misused(name: &str) -> Option<Command> {
-        CommandSpec::find(name).map(Command::BadUsage)
+    fn misused(name: &str) -> Option<SessionCommand> {
+        CommandSpec::find(name).map(SessionCommand::BadUsage)
     }
 
     #[test]
     fn commands_are_parsed() {
         let cases = [
-            ("/new", Some(Command::New)),
-            ("  /NEW@hermes_bot  ", Some(Command::New)),
-            ("/reset", Some(Command::New)),
-            ("/stop now", Some(Command::Stop(StopScope::Turn))),
-            ("/stop ALL", Some(Command::Stop(StopScope::All))),
-            ("/status", Some(Command::Status)),
-            ("/retry", Some(Command::Retry)),
-            ("/usage", Some(Command::Usage)),
-            ("/sessions", Some(Command::Sessions)),
-            ("/sethome", Some(Command::Sethome)),
-            ("/set-home", Some(Command::Sethome)),
-            ("/whoami", Some(Command::Whoami)),
-            ("/help", Some(Command::Help)),
-            ("/?", Some(Command::Help)),
-            ("/quit", Some(Command::Unknown(text("quit")))),
-            ("/restart", Some(Command::Restart)),
-            ("/yolo", Some(Command::Yolo)),
-            ("/queue and then this\nand that", Some(Command::Queue(text("and then this\nand that")))),
-            ("/q x", Some(Command::Queue(text("x")))),
+            ("/new", Some(SessionCommand::New)),
+            ("  /NEW@hermes_bot  ", Some(SessionCommand::New)),
+            ("/reset", Some(SessionCommand::New)),
+            ("/stop now", Some(SessionCommand::Stop(StopScope::Turn))),
+            ("/stop ALL", Some(SessionCommand::Stop(StopScope::All))),
+            ("/status", Some(SessionCommand::Status)),
+            ("/retry", Some(SessionCommand::Retry)),
+            ("/usage", Some(SessionCommand::Usage)),
+            ("/sessions", Some(SessionCommand::Sessions)),
+            ("/sethome", Some(SessionCommand::Sethome)),
+            ("/set-home", Some(SessionCommand::Sethome)),
+            ("/whoami", Some(SessionCommand::Whoami)),
+            ("/help", Some(SessionCommand::Help)),
+            ("/?", Some(SessionCommand::Help)),
+            ("/quit", Some(SessionCommand::Unknown(text("quit")))),
+            ("/restart", Some(SessionCommand::Restart)),
+            ("/yolo", Some(SessionCommand::Yolo)),
+            ("/queue and then this\nand that", Some(SessionCommand::Queue(text("and then this\nand that")))),
+            ("/q x", Some(SessionCommand::Queue(text("x")))),
             ("/queue", misused("queue")),
-            ("/steer left", Some(Command::Steer(text("left")))),
+            ("/steer left", Some(SessionCommand::Steer(text("left")))),
             ("/steer  ", misused("steer")),
-            ("/bg look", Some(Command::Background(text("look")))),
+            ("/bg look", Some(SessionCommand::Background(text("look")))),
             ("/btw", misused("background")),
-            ("/undo", Some(Command::Undo(1))),
-            ("/undo 3", Some(Command::Undo(3))),
+            ("/undo", Some(SessionCommand::Undo(1))),
+            ("/undo 3", Some(SessionCommand::Undo(3))),
             ("/undo 0", misused("undo")),
             ("/undo all", misused("undo")),
-            ("/title", Some(Command::Title(None))),
-            ("/title A walk", Some(Command::Title(Some(text("A walk"))))),
-            ("/resume", Some(Command::Resume(None))),
-            ("/resume A walk", Some(Command::Resume(Some(text("A walk"))))),
-            ("/model", Some(Command::Model(None))),
+            ("/title", Some(SessionCommand::Title(None))),
+            ("/title A walk", Some(SessionCommand::Title(Some(text("A walk"))))),
+            ("/resume", Some(SessionCommand::Resume(None))),
+            ("/resume A walk", Some(SessionCommand::Resume(Some(text("A walk"))))),
+            ("/model", Some(SessionCommand::Model(None))),
             ("/model gpt-5", model("gpt-5", ModelScope::Session)),
             ("/model gpt-5 --global", model("gpt-5", ModelScope::Global)),
             ("/model \u{2014}global openai/gpt-5", model("openai/gpt-5", ModelScope::Global)),
@@ -416,8 +416,8 @@ mod tests {
             ("/deny q_abc", no(Some("q_abc"), None)),
             ("/deny q_abc use trash", no(Some("q_abc"), Some("use trash"))),
             ("/no use trash \u{2014} please", no(None, Some("use trash \u{2014} please"))),
-            ("/dance x", Some(Command::Unknown(text("dance")))),
-            ("/Ärger", Some(Command::Unknown(text("ärger")))),
+            ("/dance x", Some(SessionCommand::Unknown(text("dance")))),
+            ("/Ärger", Some(SessionCommand::Unknown(text("ärger")))),
             ("", None),
             ("new", None),
             ("/", None),
@@ -443,9 +443,9 @@ mod tests {
         for spec in &COMMANDS {
             let rest = if spec.args == "TEXT" { " x" } else { "" };
             let surface = spec.only_on.unwrap_or(Surface::Terminal);
-            let command = Command::parse(&format!("/{}{rest}", spec.name), surface).unwrap();
+            let command = SessionCommand::parse(&format!("/{}{rest}", spec.name), surface).unwrap();
             assert_eq!(command.spec().unwrap().name, spec.name);
-            assert!(!matches!(command, Command::BadUsage(_)), "{command:?}");
+            assert!(!matches!(command, SessionCommand::BadUsage(_)), "{command:?}");
         }
     }
 

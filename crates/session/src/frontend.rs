@@ -10,7 +10,7 @@ use hermes_types::{Attendance, CallId, Choice, Person, SessionKey, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BackgroundTask, BoxFuture, Command, CommandSpec, Error, SessionInput, SessionMessage, StopReason,
+    BackgroundTask, BoxFuture, CommandSpec, Error, SessionCommand, SessionInput, SessionMessage, StopReason,
     Surface, TurnResult, UserInput,
 };
 
@@ -26,7 +26,7 @@ pub enum BusyPolicy {
 
 /// The reply to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum CommandReply {
     Text(String),
     /// Preformatted lines.
     Block(String),
@@ -34,13 +34,13 @@ pub enum Reply {
     Commands(Vec<&'static CommandSpec>),
 }
 
-impl From<&str> for Reply {
+impl From<&str> for CommandReply {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<String> for Reply {
+impl From<String> for CommandReply {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
@@ -102,7 +102,11 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     fn has_access(&self, input: &SessionInput<Self::Message>) -> impl Future<Output = bool> + Send;
 
     /// Whether the sender may use a command.
-    fn check_command(&self, input: &SessionInput<Self::Message>, command: &Command) -> Result<(), Error>;
+    fn check_command(
+        &self,
+        input: &SessionInput<Self::Message>,
+        command: &SessionCommand,
+    ) -> Result<(), Error>;
 
     /// Whether the conversation is over because of its age.
     fn reset_due(
@@ -112,7 +116,11 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     ) -> Option<ConversationReset>;
 
     /// Replies to an input, which is then done.
-    fn reply(&self, input: &SessionInput<Self::Message>, reply: Reply) -> impl Future<Output = ()> + Send;
+    fn reply(
+        &self,
+        input: &SessionInput<Self::Message>,
+        reply: CommandReply,
+    ) -> impl Future<Output = ()> + Send;
 
     /// Marks inputs done that need no reply.
     fn finish(&self, inputs: Vec<InboxId>) -> impl Future<Output = ()> + Send;
@@ -199,7 +207,7 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     fn run_own_command(
         &self,
         input: &SessionInput<Self::Message>,
-        command: &Command,
+        command: &SessionCommand,
     ) -> impl Future<Output = ()> + Send;
 
     /// The session ends.

@@ -5,7 +5,7 @@ use std::fmt;
 use hermes_store::{InboxId, TurnId};
 use hermes_types::{Attendance, Image, Person};
 
-use crate::{Command, UserInput, UserRole};
+use crate::{SessionCommand, UserInput, UserRole};
 
 /// A message as its front end knows it.
 pub trait SessionMessage: Clone + fmt::Debug + Send + Sync + 'static {
@@ -20,14 +20,14 @@ pub trait SessionMessage: Clone + fmt::Debug + Send + Sync + 'static {
     fn set_text(&mut self, text: String);
 
     /// The command that the text is, if it is one.
-    fn command(&self) -> Option<Command>;
+    fn command(&self) -> Option<SessionCommand>;
 }
 
 /// A message on its way through a session.
 #[derive(Debug)]
 pub struct SessionInput<M> {
     pub message: M,
-    pub command: Option<Command>,
+    pub command: Option<SessionCommand>,
     /// Images in addition to those of the message.
     pub images: Vec<Image>,
     pub person: Person,

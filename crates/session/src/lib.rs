@@ -22,11 +22,11 @@ mod question;
 
 pub use actor::SessionActor;
 pub use background::{BackgroundTask, parent_session};
-pub use command::{Command, CommandSpec, Surface, UserRole};
+pub use command::{CommandSpec, SessionCommand, Surface, UserRole};
 pub use error::Error;
 pub use frontend::{
-    BusyPolicy, ConversationReset, Frontend, Reply, ResumedTurn, SessionHost, SessionRequest, TurnFrontend,
-    TurnStart,
+    BusyPolicy, CommandReply, ConversationReset, Frontend, ResumedTurn, SessionHost, SessionRequest,
+    TurnFrontend, TurnStart,
 };
 pub use hermes_agent::{
     Approver, BoxFuture, Clarification, Error as AgentError, ExportPolicy, IMPORT_DIR, ModelConfig, Question,

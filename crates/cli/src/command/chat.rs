@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_session::{
-    Approver, BusyPolicy, Command, SessionActor, SessionHost, SessionMessage, SessionPool, StopReason,
+    Approver, BusyPolicy, SessionActor, SessionCommand, SessionHost, SessionMessage, SessionPool, StopReason,
     Surface, ToolContext, TurnResult, UserInput,
 };
 use hermes_store::{ImageStore, SessionRow, Viewer};
@@ -332,7 +332,7 @@ async fn run_interactive(
                     }
                     InputLine::Shell(command) => shell_command::run(repl, config, &command).await?,
                     InputLine::Session(text)
-                        if Command::parse(&text, Surface::Terminal) == Some(Command::Quit) =>
+                        if SessionCommand::parse(&text, Surface::Terminal) == Some(SessionCommand::Quit) =>
                     {
                         break;
                     }

@@ -8,29 +8,29 @@ use hermes_types::{Choice, Person, Timestamp};
 
 use super::{ConversationScope, SessionActor};
 use crate::background::{MAX_TASKS_PER_SESSION, background_task_key, parent_session, task_title};
-use crate::command::{self, Command, ModelChange, ModelScope, StopScope, UserRole};
-use crate::{Error, Frontend, ModelConfig, Reply, SessionInput, SessionMessage, UserInput};
+use crate::command::{self, ModelChange, ModelScope, SessionCommand, StopScope, UserRole};
+use crate::{CommandReply, Error, Frontend, ModelConfig, SessionInput, SessionMessage, UserInput};
 
 const MAX_LISTED_SESSIONS: usize = 20;
 const EMPTY_CONVERSATION: &str = "This conversation is empty.";
 
 impl<F: Frontend> SessionActor<F> {
     /// Runs a command and replies.
-    pub(super) async fn run_command(&mut self, input: SessionInput<F::Message>, command: Command) {
+    pub(super) async fn run_command(&mut self, input: SessionInput<F::Message>, command: SessionCommand) {
         if let Err(reason) = self.frontend.check_command(&input, &command) {
             return self.frontend.reply(&input, reason.to_string().into()).await;
         }
         let reply = match command {
-            Command::Background(text) => return self.start_background(input, text).await,
-            Command::Queue(text) | Command::Steer(text) => {
+            SessionCommand::Background(text) => return self.start_background(input, text).await,
+            SessionCommand::Queue(text) | SessionCommand::Steer(text) => {
                 return self.next.push_front(input.with_text(text));
             }
-            Command::Retry => match self.undo_messages(&input, 1).await {
+            SessionCommand::Retry => match self.undo_messages(&input, 1).await {
                 Ok(Some(message)) => return self.next.push_front(input.with_input(message)),
                 Ok(None) => Ok(EMPTY_CONVERSATION.into()),
                 Err(error) => Err(error),
             },
-            Command::Sethome | Command::Restart | Command::Quit => {
+            SessionCommand::Sethome | SessionCommand::Restart | SessionCommand::Quit => {
                 return self.frontend.run_own_command(&input, &command).await;
             }
             command => self.command_reply(&input, command).await,
@@ -41,27 +41,29 @@ impl<F: Frontend> SessionActor<F> {
     async fn command_reply(
         &mut self,
         input: &SessionInput<F::Message>,
-        command: Command,
-    ) -> Result<Reply, Error> {
+        command: SessionCommand,
+    ) -> Result<CommandReply, Error> {
         Ok(match command {
-            Command::Help => Reply::Commands(command::offered(F::SURFACE, input.role).collect()),
-            Command::Stop(scope) => match self.stop_background(scope) {
+            SessionCommand::Help => {
+                CommandReply::Commands(command::offered(F::SURFACE, input.role).collect())
+            }
+            SessionCommand::Stop(scope) => match self.stop_background(scope) {
                 0 => "Nothing is running.".into(),
                 _ => "Stopped.".into(),
             },
-            Command::New => match self.end_conversation("new", &input.message, &input.person).await? {
+            SessionCommand::New => match self.end_conversation("new", &input.message, &input.person).await? {
                 true => "Started a new conversation in a fresh environment.".into(),
                 false => "Started a new conversation in the same environment.".into(),
             },
-            Command::Yolo => self.toggle_approvals(&input.person).into(),
-            Command::Answer { id, choice } => {
+            SessionCommand::Yolo => self.toggle_approvals(&input.person).into(),
+            SessionCommand::Answer { id, choice } => {
                 self.answer_question(input, id.as_deref(), choice).await?.into()
             }
-            Command::Undo(count) => match self.undo_messages(input, count).await? {
+            SessionCommand::Undo(count) => match self.undo_messages(input, count).await? {
                 Some(message) => format!("Undone: {}", message.text).into(),
                 None => EMPTY_CONVERSATION.into(),
             },
-            Command::Model(None) => {
+            SessionCommand::Model(None) => {
                 let chosen = self.pool.model_choice(&self.key);
                 let models = match &self.conversation {
                     Some(conversation) => conversation.model_config().clone(),
@@ -69,10 +71,10 @@ impl<F: Frontend> SessionActor<F> {
                 };
                 describe_models(&models).into()
             }
-            Command::Model(Some(change)) => self.change_model(input, change).await?.into(),
-            Command::Status => Reply::Block(self.status_text(input).await?),
-            Command::Usage => self.usage_text().await?.into(),
-            Command::Whoami => {
+            SessionCommand::Model(Some(change)) => self.change_model(input, change).await?.into(),
+            SessionCommand::Status => CommandReply::Block(self.status_text(input).await?),
+            SessionCommand::Usage => self.usage_text().await?.into(),
+            SessionCommand::Whoami => {
                 let role = match input.role {
                     UserRole::User => "user",
                     UserRole::Admin => "admin",
@@ -80,19 +82,21 @@ impl<F: Frontend> SessionActor<F> {
                 };
                 format!("{}, {role}", input.message.sender(&input.person)).into()
             }
-            Command::Title(title) => self.show_or_set_title(title.as_deref()).await?.into(),
-            Command::Sessions | Command::Resume(None) => self.list_sessions(input).await?.into(),
-            Command::Resume(Some(word)) => self.resume_session(input, &word).await?.into(),
-            Command::BadUsage(spec) => format!("Usage: `{}`", spec.usage()).into(),
-            Command::Unknown(name) => command::unknown_command(&name, F::SURFACE, input.role).into(),
+            SessionCommand::Title(title) => self.show_or_set_title(title.as_deref()).await?.into(),
+            SessionCommand::Sessions | SessionCommand::Resume(None) => {
+                self.list_sessions(input).await?.into()
+            }
+            SessionCommand::Resume(Some(word)) => self.resume_session(input, &word).await?.into(),
+            SessionCommand::BadUsage(spec) => format!("Usage: `{}`", spec.usage()).into(),
+            SessionCommand::Unknown(name) => command::unknown_command(&name, F::SURFACE, input.role).into(),
             // These have no reply of their own, see `run_command`.
-            Command::Background(_)
-            | Command::Queue(_)
-            | Command::Steer(_)
-            | Command::Retry
-            | Command::Sethome
-            | Command::Restart
-            | Command::Quit => String::new().into(),
+            SessionCommand::Background(_)
+            | SessionCommand::Queue(_)
+            | SessionCommand::Steer(_)
+            | SessionCommand::Retry
+            | SessionCommand::Sethome
+            | SessionCommand::Restart
+            | SessionCommand::Quit => String::new().into(),
         })
     }
 

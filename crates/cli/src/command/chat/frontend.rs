@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_policy::escape::escape;
 use hermes_session::{
-    Approver, BackgroundTask, BoxFuture, Clarification, Command, ConversationReset, Error, Frontend,
-    Question, Reply, ResumedTurn, SessionInput, SessionMessage, StopReason, Surface, ToolContext, TurnEvent,
-    TurnFrontend, TurnJournal, TurnResult, TurnStart, UserInput, UserRole, answer_question,
+    Approver, BackgroundTask, BoxFuture, Clarification, CommandReply, ConversationReset, Error, Frontend,
+    Question, ResumedTurn, SessionCommand, SessionInput, SessionMessage, StopReason, Surface, ToolContext,
+    TurnEvent, TurnFrontend, TurnJournal, TurnResult, TurnStart, UserInput, UserRole, answer_question,
 };
 use hermes_store::{InboxId, SessionRow, Store};
 use hermes_types::{Answer, Attendance, Choice, Person, SessionKey};
@@ -52,8 +52,8 @@ impl SessionMessage for TerminalMessage {
         self.text = text;
     }
 
-    fn command(&self) -> Option<Command> {
-        Command::parse(&self.text, Surface::Terminal)
+    fn command(&self) -> Option<SessionCommand> {
+        SessionCommand::parse(&self.text, Surface::Terminal)
     }
 }
 
@@ -140,7 +140,7 @@ impl Frontend for TerminalFrontend {
         true
     }
 
-    fn check_command(&self, _input: &TerminalInput, _command: &Command) -> Result<(), Error> {
+    fn check_command(&self, _input: &TerminalInput, _command: &SessionCommand) -> Result<(), Error> {
         Ok(())
     }
 
@@ -148,10 +148,10 @@ impl Frontend for TerminalFrontend {
         None
     }
 
-    async fn reply(&self, _input: &TerminalInput, reply: Reply) {
+    async fn reply(&self, _input: &TerminalInput, reply: CommandReply) {
         match reply {
-            Reply::Text(text) | Reply::Block(text) => self.print(&escape(&text)),
-            Reply::Commands(commands) => self.print(&line::help(&commands)),
+            CommandReply::Text(text) | CommandReply::Block(text) => self.print(&escape(&text)),
+            CommandReply::Commands(commands) => self.print(&line::help(&commands)),
         }
     }
 
@@ -255,7 +255,7 @@ impl Frontend for TerminalFrontend {
     fn on_approvals_changed(&self, _person: &Person, _is_asking: bool) {}
 
     /// `/quit` never reaches the session, see `InputLoop`.
-    async fn run_own_command(&self, _input: &TerminalInput, _command: &Command) {}
+    async fn run_own_command(&self, _input: &TerminalInput, _command: &SessionCommand) {}
 
     fn on_closed(&self) {}
 }

@@ -17,18 +17,18 @@ use hermes_types::{BackendName, EntryPoint, Person, SessionKey};
 use super::frontend::TerminalMessage;
 use crate::Context;
 use crate::place::release_place;
-use crate::session_host::HostBase;
+use crate::session_host::HostServices;
 
 /// Provides models and environments for sessions at a terminal.
 pub(super) struct TerminalHost {
-    base: HostBase,
+    services: HostServices,
     /// The environment that the command line names.
     choice: SessionChoice,
 }
 
 impl std::fmt::Debug for TerminalHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TerminalHost").field("request", &self.base.request).finish_non_exhaustive()
+        f.debug_struct("TerminalHost").field("request", &self.services.request).finish_non_exhaustive()
     }
 }
 
@@ -41,7 +41,7 @@ impl TerminalHost {
         model: Option<String>,
     ) -> Result<Self, Failure> {
         let choice = SessionChoice::new(&request, &config)?;
-        Ok(Self { base: HostBase::new(context, config, request, store, model), choice })
+        Ok(Self { services: HostServices::new(context, config, request, store, model), choice })
     }
 
     pub(super) fn key(&self) -> &SessionKey {
@@ -50,7 +50,7 @@ impl TerminalHost {
 
     /// What keeps every model from answering, if anything does.
     pub(super) fn model_failure(&self) -> Option<Failure> {
-        self.base.model_config(None).err()
+        self.services.model_config(None).err()
     }
 
     fn choice(&self, key: &SessionKey) -> Result<SessionChoice, Failure> {
@@ -58,7 +58,7 @@ impl TerminalHost {
             return Ok(self.choice.clone());
         }
         let session = Some(key.as_str().to_owned());
-        SessionChoice::new(&PlaceRequest { session, ..self.base.request.clone() }, &self.base.config)
+        SessionChoice::new(&PlaceRequest { session, ..self.services.request.clone() }, &self.services.config)
     }
 
     /// Sets up a session, in the directory of a conversation that is resumed if it still exists.
@@ -68,21 +68,21 @@ impl TerminalHost {
         cwd: Option<&str>,
         actor: Actor,
     ) -> Result<SessionConfig, Failure> {
-        let mut config = self.base.config.clone();
-        let backend = self.base.request.backend.unwrap_or(config.terminal.backend);
+        let mut config = self.services.config.clone();
+        let backend = self.services.request.backend.unwrap_or(config.terminal.backend);
         if let Some(cwd) = cwd
             && (backend != BackendName::Local || Path::new(cwd).is_dir())
         {
             cwd.clone_into(&mut config.terminal.cwd);
         }
-        self.base.session_config(&config, &self.choice(key)?, key, actor)
+        self.services.session_config(&config, &self.choice(key)?, key, actor)
     }
 
     /// Keeps or removes an environment that is no longer used here.
     pub(super) async fn leave(&self, tools: ToolContext) -> Result<(), Failure> {
         let place = tools.config().place.clone();
         let choice = self.choice(place.session())?;
-        release_place(&self.base.context, &self.base.request, &place, &choice, Some(tools)).await
+        release_place(&self.services.context, &self.services.request, &place, &choice, Some(tools)).await
     }
 }
 
@@ -94,15 +94,15 @@ impl SessionHost<TerminalMessage> for TerminalHost {
     }
 
     fn model_for(&self, model: Option<&str>) -> Result<ModelConfig, Error> {
-        self.base.model_config(model).map_err(|failure| host_error(&failure))
+        self.services.model_config(model).map_err(|failure| host_error(&failure))
     }
 
     fn set_default_model(&self, model: &str) -> Result<(), Error> {
-        self.base.set_default_model(model).map_err(|failure| host_error(&failure))
+        self.services.set_default_model(model).map_err(|failure| host_error(&failure))
     }
 
     fn system_prompt(&self, config: &SessionConfig, model: &str, _message: &TerminalMessage) -> SystemPrompt {
-        agent::system_prompt(&self.base.context, config, model)
+        agent::system_prompt(&self.services.context, config, model)
     }
 
     fn has_running_processes<'a>(
@@ -111,7 +111,7 @@ impl SessionHost<TerminalMessage> for TerminalHost {
         _message: &'a TerminalMessage,
         _person: &'a Person,
     ) -> BoxFuture<'a, bool> {
-        Box::pin(async move { self.base.has_running_processes(key).await.unwrap_or(true) })
+        Box::pin(async move { self.services.has_running_processes(key).await.unwrap_or(true) })
     }
 
     /// The environment belongs to the directory or to the named session; only background tasks have
@@ -125,7 +125,7 @@ impl SessionHost<TerminalMessage> for TerminalHost {
             if parent_session(key).is_none() {
                 return Ok(false);
             }
-            let removed = self.base.remove_places(key).await;
+            let removed = self.services.remove_places(key).await;
             removed.map(|()| true).map_err(|error| Error::Host(error.to_string()))
         })
     }
@@ -133,7 +133,7 @@ impl SessionHost<TerminalMessage> for TerminalHost {
     fn release<'a>(&'a self, tools: ToolContext) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             if let Err(failure) = self.leave(tools).await {
-                self.base.context.warn(&failure.message);
+                self.services.context.warn(&failure.message);
             }
         })
     }

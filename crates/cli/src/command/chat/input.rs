@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_session::command::StopScope;
-use hermes_session::{Command, Surface};
+use hermes_session::{SessionCommand, Surface};
 use hermes_types::Choice;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -120,11 +120,11 @@ impl InputLoop {
             InputLine::Shell(_) => return self.output.print_quiet("busy; use /stop or Ctrl-C first"),
             InputLine::Invalid(why) => return self.output.view.print_note(why),
         };
-        match (Command::parse(&text, Surface::Terminal), running) {
-            (Some(Command::Quit), _) => self.stop_and_leave(stop),
-            (Some(Command::Stop(StopScope::Turn)), Running::ShellCommand) => stop.cancel(),
+        match (SessionCommand::parse(&text, Surface::Terminal), running) {
+            (Some(SessionCommand::Quit), _) => self.stop_and_leave(stop),
+            (Some(SessionCommand::Stop(StopScope::Turn)), Running::ShellCommand) => stop.cancel(),
             // No session reads the mailbox now, but the question stands at this terminal.
-            (Some(Command::Answer { id: None, choice }), Running::ShellCommand) => {
+            (Some(SessionCommand::Answer { id: None, choice }), Running::ShellCommand) => {
                 drop(self.output.approver.submit_line(choice_line(choice)));
             }
             (Some(_), Running::ShellCommand) => self.output.print_quiet("busy; use /stop or Ctrl-C first"),
