@@ -1,4 +1,4 @@
-//! The terminal front end of approvals: asks for a permit and reports a refusal.
+//! Approvals on the command line: asks for a permit and reports a refusal.
 
 use std::io;
 use std::process::ExitCode;
@@ -13,75 +13,46 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::Context;
-use crate::screen::{OutputFormat, Screen, Tone};
+use crate::screen::{Screen, Tone};
 use crate::terminal_approver::TerminalApprover;
 use crate::turn_view::TurnView;
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
 use hermes_config::resolve;
 
-/// Who answers a question.
+/// How questions of a command are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consent {
     /// The command line says yes.
     Given,
-    /// The person at the terminal.
+    /// The person at the terminal is asked.
     Ask,
-    /// No person, because the input is used for something else.
+    /// No person can be asked, for example because standard input holds data.
     Unavailable,
 }
 
 /// A refusal, and the question that was asked, if any.
 #[derive(Debug)]
 pub(crate) struct RefusalReport {
-    reason: String,
+    pub(crate) reason: String,
     rules: Vec<String>,
     question: Option<String>,
 }
 
 impl RefusalReport {
-    fn unasked(refusal: &Refusal) -> Self {
+    /// The report of a refusal without a question.
+    fn new(refusal: &Refusal) -> Self {
         let rules = match refusal {
-            Refusal::Floor(found) | Refusal::Unattended(found) => {
-                found.iter().map(|found| found.id.to_owned()).collect()
+            Refusal::Floor(matches) | Refusal::Unattended(matches) => {
+                matches.iter().map(|rule| rule.id.to_owned()).collect()
             }
             _ => Vec::new(),
         };
         Self { reason: refusal.to_string(), rules, question: None }
     }
-
-    pub(crate) fn reason(&self) -> &str {
-        &self.reason
-    }
 }
 
-/// The facts about a question that a refusal reports.
-struct AskedQuestion {
-    rules: Vec<String>,
-    id: String,
-}
-
-impl AskedQuestion {
-    fn new(question: &Question) -> Self {
-        let rules = question.matches().iter().map(|found| found.id.to_owned()).collect();
-        Self { rules, id: question.id().as_str().to_owned() }
-    }
-
-    fn refused(self, refusal: &Refusal) -> RefusalReport {
-        let reason = match refusal {
-            // On the command line only the owner answers.
-            Refusal::Person { reason: None, .. } => "you said no".to_owned(),
-            Refusal::Person { reason: Some(reason), .. } if reason == NO_TERMINAL => {
-                format!("it has to be asked about: {reason}")
-            }
-            Refusal::Person { reason: Some(reason), .. } => format!("you said no: {}", escape(reason)),
-            refusal => refusal.to_string(),
-        };
-        RefusalReport { reason, rules: self.rules, question: Some(self.id) }
-    }
-}
-
-/// The reason for a refusal when no person can be asked.
+/// The reason for a refusal if no person can be asked.
 pub(crate) const NO_TERMINAL: &str = "no terminal to ask on; use `--yes` to approve";
 
 /// The decision about a job.
@@ -92,8 +63,8 @@ pub(crate) enum Decision {
     Interrupted,
 }
 
-/// Asks the gate and, if it wants a yes, the approvers: the person at this terminal or one elsewhere. A
-/// job that needs no question needs no store either.
+/// Asks the gate and, if it requires approval, the approvers: the person at this terminal or elsewhere. A
+/// job that needs no question does not open the store.
 pub(crate) async fn approve(
     context: &Context,
     config: &Config,
@@ -102,7 +73,7 @@ pub(crate) async fn approve(
     job: Job,
     consent: Consent,
 ) -> Result<Decision, Failure> {
-    let failure = |denied: Denied| Failure::new(FailureKind::Failed, denied.to_string());
+    let failure = |denied: Denied| Failure::failed(denied.to_string());
     let gate = Arc::new(resolve::gate(config));
     let person = owner();
     let attendance = Attendance::Attended(vec![person.clone()]);
@@ -111,34 +82,66 @@ pub(crate) async fn approve(
     match judge_by_rules(&gate, job.clone(), &origin).map_err(failure)? {
         Verdict::Allow(permit) => return Ok(Decision::Allowed(permit)),
         verdict if verdict.can_be_granted() => {}
-        Verdict::Deny(refusal) => return Ok(Decision::Refused(RefusalReport::unasked(&refusal))),
+        Verdict::Deny(refusal) => return Ok(Decision::Refused(RefusalReport::new(&refusal))),
         Verdict::Ask(_) => {}
     }
-    let desk =
-        Arc::new(TerminalApprover::new(context.screen, Arc::new(TurnView::plain(context.screen)), consent));
+    let view = Arc::new(TurnView::plain(context.screen));
+    let approver = Arc::new(TerminalApprover::new(context.screen, view, consent));
     let store = resolve::store::open(context).await?;
-    let approvals = Approvals::new(gate, origin, store, Arc::clone(&desk) as Arc<dyn Approver>);
+    let approvals = Approvals::new(gate, origin, store, Arc::clone(&approver) as Arc<dyn Approver>);
     let question = match approvals.judge(job).await.map_err(failure)? {
         Verdict::Allow(permit) => return Ok(Decision::Allowed(permit)),
-        Verdict::Deny(refusal) => return Ok(Decision::Refused(RefusalReport::unasked(&refusal))),
+        Verdict::Deny(refusal) => return Ok(Decision::Refused(RefusalReport::new(&refusal))),
         Verdict::Ask(question) => question,
     };
-    let asked = AskedQuestion::new(&question);
-    let (call_id, stop) = (CallId::new(asked.id.clone()), CancellationToken::new());
+    let id = question.id().as_str().to_owned();
+    let rules = question.matches().iter().map(|rule| rule.id.to_owned()).collect();
+    let (call_id, stop) = (CallId::new(id.clone()), CancellationToken::new());
     let call = CallContext { call_id: &call_id, stop: &stop, turn: None, observer: &|_event| {} };
-    match desk.run_with_answers(approvals.ask(*question, call), &stop).await? {
+    match approver.run_with_answers(approvals.ask(*question, call), &stop).await? {
         Ok(approval) => Ok(Decision::Allowed(approval.permit)),
         Err(Denied::Refused(Refusal::Expired)) if stop.is_cancelled() => Ok(Decision::Interrupted),
-        Err(Denied::Refused(refusal)) => Ok(Decision::Refused(asked.refused(&refusal))),
+        Err(Denied::Refused(refusal)) => {
+            let reason = refusal_reason(&refusal);
+            Ok(Decision::Refused(RefusalReport { reason, rules, question: Some(id) }))
+        }
         Err(denied) => Err(failure(denied)),
     }
+}
+
+/// The reason of a refusal after a question. On the command line only the owner answers.
+fn refusal_reason(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Person { reason: None, .. } => "you said no".to_owned(),
+        Refusal::Person { reason: Some(reason), .. } if reason == NO_TERMINAL => {
+            format!("needs approval: {reason}")
+        }
+        Refusal::Person { reason: Some(reason), .. } => format!("you said no: {}", escape(reason)),
+        refusal => refusal.to_string(),
+    }
+}
+
+/// Like [`approve`], but reports a refusal and returns the exit code for it.
+pub(crate) async fn approve_or_report(
+    context: &Context,
+    config: &Config,
+    place: Place,
+    session: &SessionKey,
+    job: Job,
+    consent: Consent,
+) -> Result<Result<Permit, ExitCode>, Failure> {
+    Ok(match approve(context, config, place, session, job, consent).await? {
+        Decision::Allowed(permit) => Ok(permit),
+        Decision::Refused(refusal) => Err(report_refusal(context, &refusal)?),
+        Decision::Interrupted => Err(ExitCode::from(130)),
+    })
 }
 
 /// Prints the reasons for a question.
 pub(crate) fn print_reasons(screen: Screen, question: &Question) {
     let mark = screen.paint(Tone::Warning, "!");
-    for found in question.matches() {
-        screen.print_stderr(&format!("  {mark} {}", found.reason));
+    for rule in question.matches() {
+        screen.print_stderr(&format!("  {mark} {}", rule.reason));
     }
 }
 
@@ -150,17 +153,13 @@ pub(crate) fn confirm(context: &Context, prompt: &str) -> Result<bool, Failure> 
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Prints a refusal.
-pub(crate) fn report_refusal(context: &Context, refused: &RefusalReport) -> Result<ExitCode, Failure> {
-    let reason = &refused.reason;
-    match context.screen.format {
-        OutputFormat::Json => context.screen.json(&json!({"refused": {
-            "rules": refused.rules, "reason": reason, "question": refused.question,
-        }}))?,
-        OutputFormat::Text => {
-            let word = context.screen.paint(Tone::Bad, "refused");
-            context.screen.print_stderr(&format!("{word}: {reason}"));
-        }
+fn report_refusal(context: &Context, refusal: &RefusalReport) -> Result<ExitCode, Failure> {
+    let RefusalReport { reason, rules, question } = refusal;
+    if context.screen.is_json() {
+        context.screen.json(&json!({"refused": {"rules": rules, "reason": reason, "question": question}}))?;
+    } else {
+        let word = context.screen.paint(Tone::Bad, "refused");
+        context.screen.print_stderr(&format!("{word}: {reason}"));
     }
     Ok(FailureKind::Refused.code())
 }

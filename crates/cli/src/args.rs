@@ -86,10 +86,8 @@ pub enum Command {
     /// Chat with the agent (the default command)
     Chat(ChatArgs),
     /// Show and change the configuration
-    Config {
-        #[command(subcommand)]
-        action: ConfigAction,
-    },
+    #[command(subcommand)]
+    Config(ConfigAction),
     /// Run one command on a backend, with approval checks
     Exec(ExecArgs),
     /// Serve the proxy of an environment until nothing runs in it
@@ -101,42 +99,28 @@ pub enum Command {
     /// Open an interactive shell in an environment
     Shell(PlaceArgs),
     /// List and manage environments
-    Sandbox {
-        #[command(subcommand)]
-        action: SandboxAction,
-    },
+    #[command(subcommand)]
+    Sandbox(SandboxAction),
     /// List and manage background processes
-    Process {
-        #[command(subcommand)]
-        action: ProcessAction,
-    },
+    #[command(subcommand)]
+    Process(ProcessAction),
     /// List the tools of the agent, or call one as the model would
-    Tool {
-        #[command(subcommand)]
-        action: ToolAction,
-    },
+    #[command(subcommand)]
+    Tool(ToolAction),
     /// List, search and manage conversations
-    Sessions {
-        #[command(subcommand)]
-        action: SessionsAction,
-    },
+    #[command(subcommand)]
+    Sessions(SessionsAction),
     /// Answer approval questions, manage grants, and test commands
-    Approvals {
-        #[command(subcommand)]
-        action: ApprovalsAction,
-    },
+    #[command(subcommand)]
+    Approvals(ApprovalsAction),
     /// Run the chat gateway
-    Gateway {
-        #[command(subcommand)]
-        action: GatewayAction,
-    },
+    #[command(subcommand)]
+    Gateway(GatewayAction),
     /// Send a message to a chat
     Send(SendArgs),
     /// Manage who may use the bot
-    Pairing {
-        #[command(subcommand)]
-        action: PairingAction,
-    },
+    #[command(subcommand)]
+    Pairing(PairingAction),
     /// Show configuration, backends, environments, exposures and platform health
     Status,
     /// Check the setup and suggest fixes
@@ -182,7 +166,8 @@ pub struct ChatArgs {
     /// Set the backend that runs commands [default: terminal.backend]
     #[arg(long, value_name = "BACKEND", value_parser = backend())]
     pub backend: Option<BackendName>,
-    /// Use the directory, variables and functions of session KEY; '' for a throw-away session [default: the current directory]
+    /// Use the directory, variables and functions of session KEY; '' for a throw-away session [default: the current
+    /// directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
     /// Approve all questions; commands that are never allowed stay blocked
@@ -198,7 +183,8 @@ pub struct PlaceArgs {
     /// Set the container image, for backends that use images [default: the image key of the backend]
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// Use the directory, variables and functions of session KEY; '' for a throw-away session [default: the current directory]
+    /// Use the directory, variables and functions of session KEY; '' for a throw-away session [default: the current
+    /// directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
 }

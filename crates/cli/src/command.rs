@@ -1,4 +1,4 @@
-//! One file per word of the command line.
+//! One module per subcommand.
 
 pub(crate) mod approvals;
 pub(crate) mod chat;

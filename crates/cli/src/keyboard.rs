@@ -1,4 +1,4 @@
-//! Lines that are typed while something else goes on.
+//! Lines that are typed while other work runs.
 
 use std::io::{self, Stdin};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The longest line that is taken; a terminal gives no longer ones.
+/// A terminal in line mode returns no longer lines.
 const MAX_LINE_BYTES: usize = 1 << 16;
 
-/// The keyboard of a terminal that edits lines by itself. Nothing is read but when somebody waits for a line, so that
-/// whoever stops waiting loses none.
+/// The keyboard of a terminal in line mode. It reads only while a caller waits for a line, so a caller
+/// that stops waiting loses no input.
 #[derive(Debug)]
 pub(crate) struct Keyboard {
     input: AsyncFd<Stdin>,
@@ -19,7 +19,7 @@ pub(crate) struct Keyboard {
 }
 
 impl Keyboard {
-    /// The keyboard of this process. Only for a terminal: a file is always ready and can tell nobody.
+    /// Opens standard input, which must be a terminal: a file is always ready and cannot be polled.
     pub(crate) fn open() -> io::Result<Self> {
         #[expect(
             deprecated,
@@ -29,7 +29,7 @@ impl Keyboard {
         Ok(Self { input, partial: Vec::new() })
     }
 
-    /// The next line; none when there will be no more.
+    /// The next line; `None` at the end of input.
     pub(crate) async fn line(&mut self) -> io::Result<Option<String>> {
         loop {
             let mut ready = self.input.readable().await?;
@@ -53,16 +53,16 @@ impl Keyboard {
     }
 }
 
-/// The next line of a keyboard that may not be there; none when there will be no more. Without one there never is.
+/// The next line; `None` at the end of input. Waits forever without a keyboard.
 pub(crate) async fn next_line(keyboard: &mut Option<Keyboard>) -> Option<String> {
     match keyboard {
-        // A terminal that cannot be read is one that is gone.
+        // Reading fails if the terminal is gone.
         Some(keyboard) => keyboard.line().await.ok().flatten(),
         None => std::future::pending().await,
     }
 }
 
-/// Whether a read would give something at once.
+/// Whether a read would return at once.
 fn is_readable() -> io::Result<bool> {
     let stdin = io::stdin();
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];

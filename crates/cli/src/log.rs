@@ -1,7 +1,6 @@
-//! What hermes writes down about its own work: to stderr when asked, and to a capped file in the home.
+//! Logging to stderr on request, and to a rotated file in the home.
 //!
-//! Every line passes the redactor before it leaves the process, and is written by one call, so that lines of
-//! several hermes processes never mix.
+//! Every line passes the redactor, and is written by one call, so lines of several processes never mix.
 
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
@@ -21,16 +20,15 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
 use hermes_config::LoadedConfig;
-use hermes_config::failure::{Failure, FailureKind};
+use hermes_config::failure::Failure;
 use hermes_config::file::match_owner;
 use hermes_config::secrets::secrets;
 
-/// What is said on stderr where nobody asked for more or less.
+/// The log on stderr without `-v` and `HERMES_LOG`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DefaultLogging {
-    /// Nothing.
     Quiet,
-    /// How a gateway is, and whatever goes wrong: it serves for days, and nobody looks into the file before something is amiss.
+    /// The state of the gateway, and all warnings.
     Gateway,
 }
 
@@ -38,32 +36,32 @@ pub(crate) enum DefaultLogging {
 pub(crate) fn init(
     home: &Path,
     verbose: u8,
-    unasked: DefaultLogging,
+    default: DefaultLogging,
     loaded: &LoadedConfig,
 ) -> Result<(), Failure> {
-    // Whoever wants more wants to know where it comes from, too.
-    let is_asked = verbose > 0 || loaded.layers.process.contains_key("HERMES_LOG");
-    let stderr =
-        match (loaded.layers.process.get("HERMES_LOG").filter(|text| !text.trim().is_empty()), verbose) {
-            (_, 1) => Targets::new().with_default(LevelFilter::INFO),
-            (_, 2) => Targets::new().with_default(LevelFilter::DEBUG),
-            (_, 3..) => Targets::new().with_default(LevelFilter::TRACE),
-            (Some(text), 0) => Targets::from_str(text).map_err(|error| {
-                Failure::new(FailureKind::Configuration, format!("HERMES_LOG: {error}"))
-                    .hint("Use a level such as `debug`, or `hermes_exec=trace,info`.")
-            })?,
-            (None, 0) if unasked == DefaultLogging::Gateway => Targets::new()
-                .with_default(LevelFilter::WARN)
-                .with_target("hermes_cli::command::gateway", LevelFilter::INFO)
-                .with_target("hermes_gateway::service", LevelFilter::INFO),
-            (None, 0) => Targets::new(),
-        };
+    let variable = loaded.layers.process.get("HERMES_LOG");
+    // The module of each line is shown only if the user asked for a log.
+    let is_requested = verbose > 0 || variable.is_some();
+    let stderr = match (verbose, variable.filter(|text| !text.trim().is_empty())) {
+        (1, _) => Targets::new().with_default(LevelFilter::INFO),
+        (2, _) => Targets::new().with_default(LevelFilter::DEBUG),
+        (3.., _) => Targets::new().with_default(LevelFilter::TRACE),
+        (0, Some(text)) => Targets::from_str(text).map_err(|error| {
+            Failure::configuration(format!("HERMES_LOG: {error}"))
+                .hint("Use a level such as `debug`, or `hermes_exec=trace,info`.")
+        })?,
+        (0, None) if default == DefaultLogging::Gateway => Targets::new()
+            .with_default(LevelFilter::WARN)
+            .with_target("hermes_cli::command::gateway", LevelFilter::INFO)
+            .with_target("hermes_gateway::service", LevelFilter::INFO),
+        (0, None) => Targets::new(),
+    };
     let secrets = secrets(loaded);
     let redactor: Arc<LazyRedactor> =
         Arc::new(LazyLock::new(Box::new(move || secrets.map(|secrets| Redactor::new(&secrets)))));
     let logging = loaded.config.as_ref().map(|config| &config.logging);
     let level = logging.map_or(LevelFilter::INFO, |logging| logging.level);
-    // Looking at a home that is not there must not make one.
+    // A read-only command must not create the home.
     let file = home.is_dir().then(|| {
         let (size, keep) = logging.map_or((5, 3), |logging| (logging.max_size_mb, logging.backup_count));
         LogFile {
@@ -78,23 +76,22 @@ pub(crate) fn init(
         text_layer().with_writer(sink).with_filter(level)
     });
     let sink = RedactingWriter { redactor, out: LogTarget::Stderr };
-    let to_stderr = text_layer().with_target(is_asked).with_writer(sink).with_filter(stderr);
+    let to_stderr = text_layer().with_target(is_requested).with_writer(sink).with_filter(stderr);
     Registry::default()
         .with(to_file)
         .with(to_stderr)
         .try_init()
-        .map_err(|error| Failure::new(FailureKind::Failed, format!("logging cannot be started: {error}")))
+        .map_err(|error| Failure::failed(format!("cannot start logging: {error}")))
 }
 
-/// Lines without colors; a log that cannot be written is no reason to disturb whoever is working.
+/// Lines without colors. A failure to write the log is not reported.
 fn text_layer<S>() -> fmt::Layer<S> {
     fmt::layer().with_ansi(false).log_internal_errors(false)
 }
 
-/// Most runs log nothing, and a redactor takes longer to make than such a run.
+/// Most runs log nothing, and creating a redactor takes longer than such a run.
 type LazyRedactor = LazyLock<Option<Redactor>, Box<dyn FnOnce() -> Option<Redactor> + Send>>;
 
-/// Where lines go, through the redactor.
 #[derive(Clone)]
 struct RedactingWriter {
     redactor: Arc<LazyRedactor>,
@@ -116,7 +113,7 @@ impl MakeWriter<'_> for RedactingWriter {
 }
 
 impl Write for RedactingWriter {
-    /// The formatter hands over one whole line.
+    /// The formatter passes one whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let text = match &**self.redactor {
@@ -135,7 +132,7 @@ impl Write for RedactingWriter {
     }
 }
 
-/// A file that is turned over when it is full: `agent.log`, `agent.log.1`, … the highest is the oldest.
+/// A rotated file: `agent.log`, `agent.log.1`, …; the highest number is the oldest.
 #[derive(Debug, Clone)]
 struct LogFile {
     path: PathBuf,
@@ -148,12 +145,12 @@ impl LogFile {
     fn append(&self, line: &[u8]) -> io::Result<()> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |size: u64| size + (line.len() as u64) <= self.max_bytes || size == 0;
-        // Another process may have turned the file over: what counts is the file of that name now.
-        let same = |file: &File| -> io::Result<bool> {
-            let (ours, theirs) = (file.metadata()?, fs::metadata(&self.path)?);
-            Ok(ours.ino() == theirs.ino() && fits(theirs.size()))
+        // Another process may have rotated the file.
+        let is_current = |file: &File| -> io::Result<bool> {
+            let (opened, current) = (file.metadata()?, fs::metadata(&self.path)?);
+            Ok(opened.ino() == current.ino() && fits(current.size()))
         };
-        if let Some(file) = open.as_mut().filter(|file| same(file).unwrap_or(false)) {
+        if let Some(file) = open.as_mut().filter(|file| is_current(file).unwrap_or(false)) {
             return file.write_all(line);
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));
@@ -201,10 +198,10 @@ mod tests {
         names.sort();
         assert_eq!(names, [".agent.log.lock", "agent.log", "agent.log.1", "agent.log.2"]);
         let read = |name: &str| fs::read_to_string(path.with_file_name(name)).unwrap();
-        let kept = [read("agent.log.2"), read("agent.log.1"), read("agent.log")].concat();
-        let numbers: Vec<usize> = kept.lines().map(|line| line.get(5..8).unwrap().parse().unwrap()).collect();
+        let text = [read("agent.log.2"), read("agent.log.1"), read("agent.log")].concat();
+        let numbers: Vec<usize> = text.lines().map(|line| line.get(5..8).unwrap().parse().unwrap()).collect();
         let first = *numbers.first().unwrap();
         assert_eq!(numbers, (first..100).collect::<Vec<_>>());
-        assert!(kept.len() <= 3000 && kept.len() > 2000, "{}", kept.len());
+        assert!(text.len() <= 3000 && text.len() > 2000, "{}", text.len());
     }
 }

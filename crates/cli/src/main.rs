@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A jail is made by this program in another role, before it has any thread.
+    // The sandbox runs this program again as its helper, which must start before any thread.
     hermes_sandbox::helper_main();
     hermes_cli::run()
 }

@@ -1,10 +1,12 @@
-//! What is printed: text for people, or one JSON document.
+//! Output: text for people, or one JSON document.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use hermes_policy::escape::escape;
+use hermes_types::Timestamp;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -12,15 +14,12 @@ use crate::terminal;
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::layers::{Problem, Severity};
 
-/// What the last column of a table has at least, on the narrowest terminal.
+/// The minimum width of the last column of a table.
 const MIN_LAST_COLUMN: usize = 12;
 
-/// Who reads the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
-    /// A person.
     Text,
-    /// A program.
     Json,
 }
 
@@ -31,7 +30,7 @@ pub(crate) struct Screen {
     colors: bool,
 }
 
-/// The colors that carry a meaning.
+/// The meaning of a color.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Tone {
     Good,
@@ -43,10 +42,14 @@ pub(crate) enum Tone {
 
 impl Screen {
     pub(crate) fn new(format: OutputFormat, process: &BTreeMap<String, String>) -> Self {
-        let wanted = process.get("NO_COLOR").is_none_or(String::is_empty)
+        let is_allowed = process.get("NO_COLOR").is_none_or(String::is_empty)
             && process.get("TERM").is_none_or(|term| term != "dumb");
-        let colors = wanted && io::stdout().is_terminal() && io::stderr().is_terminal();
+        let colors = is_allowed && io::stdout().is_terminal() && io::stderr().is_terminal();
         Self { format, colors }
+    }
+
+    pub(crate) fn is_json(self) -> bool {
+        self.format == OutputFormat::Json
     }
 
     /// Prints text to stdout.
@@ -54,14 +57,12 @@ impl Screen {
         self.bytes(text.as_bytes())
     }
 
-    /// Prints bytes to stdout. A reader that went away ends the program without a word.
+    /// Prints bytes to stdout. If the reader has closed the pipe, the program exits silently.
     pub(crate) fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-            result => {
-                result.map_err(|error| Failure::new(FailureKind::Failed, format!("standard output: {error}")))
-            }
+            result => result.map_err(|error| Failure::failed(format!("standard output: {error}"))),
         }
     }
 
@@ -74,7 +75,25 @@ impl Screen {
         self.line(&format!("{value:#}"))
     }
 
-    /// Prints a table, its columns as wide as they must be, and on a terminal the last one as wide as it can be.
+    /// Prints a list: `document` as JSON, or `rows` as a table, or the note `empty` on stderr.
+    pub(crate) fn list(
+        self,
+        document: &Value,
+        empty: &str,
+        head: &[&str],
+        rows: &[Vec<String>],
+    ) -> Result<(), Failure> {
+        if self.is_json() {
+            return self.json(document);
+        }
+        if rows.is_empty() {
+            self.print_stderr(empty);
+            return Ok(());
+        }
+        self.table(head, rows)
+    }
+
+    /// Prints a table. On a terminal the last column is cut to the width of the window.
     pub(crate) fn table(self, head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
         let width = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
@@ -82,7 +101,7 @@ impl Screen {
         };
         let widths: Vec<usize> = (0..head.len()).map(width).collect();
         let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
-        let room = match terminal::size() {
+        let last_width = match terminal::size() {
             Ok(size) if usize::from(size.columns) > before + MIN_LAST_COLUMN => {
                 usize::from(size.columns) - before
             }
@@ -95,16 +114,16 @@ impl Screen {
         };
         self.line(&self.paint(Tone::Quiet, &line(head)))?;
         for row in rows {
-            let mut cells: Vec<String> = row.clone();
-            if let Some(last) = cells.last_mut() {
-                *last = truncate(last, room);
-            }
-            self.line(&line(&cells.iter().map(String::as_str).collect::<Vec<_>>()))?;
+            let last = row.last().map(|cell| truncate(cell, last_width)).unwrap_or_default();
+            let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            cells.pop();
+            cells.push(&last);
+            self.line(&line(&cells))?;
         }
         Ok(())
     }
 
-    /// Text in a color, where colors are shown.
+    /// Colors text, if colors are shown.
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Good => "32",
@@ -116,35 +135,31 @@ impl Screen {
         if self.colors { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// Prints to stderr, where there may be nobody to read it.
+    /// Prints a line to stderr.
     pub(crate) fn print_stderr(self, text: &str) {
-        // There is no third place to report that stderr is gone.
-        drop(writeln!(io::stderr().lock(), "{text}"));
+        write_stderr(&format!("{text}\n"));
     }
 
     /// Prints a part of a line to stderr.
     pub(crate) fn write_stderr(self, text: &str) {
-        let mut err = io::stderr().lock();
-        drop(err.write_all(text.as_bytes()).and_then(|()| err.flush()));
+        write_stderr(text);
     }
 
-    /// Whether colors are shown.
     pub(crate) fn has_colors(self) -> bool {
         self.colors
     }
 
-    /// Says on stderr what may not be as expected.
+    /// Prints a warning to stderr.
     pub(crate) fn warn(self, text: &str) {
         self.print_stderr(&format!("{}: {text}", self.paint(Tone::Warning, "warning")));
     }
 
-    /// Asks for something on stderr; the answer is typed behind it.
+    /// Prints a prompt to stderr; the answer is typed after it.
     pub(crate) fn prompt(self, text: &str) {
-        let mut err = io::stderr().lock();
-        drop(write!(err, "{text} ").and_then(|()| err.flush()));
+        write_stderr(&format!("{text} "));
     }
 
-    /// Prints a problem of the configuration to stderr, its advice below it.
+    /// Prints a problem of the configuration to stderr.
     pub(crate) fn print_problem(self, problem: &Problem) {
         let (tone, word) = match problem.severity {
             Severity::Error => (Tone::Bad, "error"),
@@ -152,12 +167,10 @@ impl Screen {
             Severity::Note => (Tone::Quiet, "note"),
         };
         self.print_stderr(&format!("{}: {problem}", self.paint(tone, word)));
-        if let Some(hint) = &problem.hint {
-            self.print_stderr(&format!("  {} {hint}", self.paint(Tone::Quiet, "→")));
-        }
+        self.print_hints(problem.hint.as_ref());
     }
 
-    /// Says what went wrong and gives the exit code.
+    /// Prints a failure and returns its exit code.
     pub(crate) fn report_failure(self, failure: &Failure) -> ExitCode {
         match self.format {
             OutputFormat::Json => {
@@ -167,16 +180,26 @@ impl Screen {
             }
             OutputFormat::Text => {
                 self.print_stderr(&format!("{}: {}", self.paint(Tone::Bad, "error"), failure.message));
-                for hint in &failure.hints {
-                    self.print_stderr(&format!("  {} {hint}", self.paint(Tone::Quiet, "→")));
-                }
+                self.print_hints(&failure.hints);
             }
         }
         failure.kind.code()
     }
+
+    fn print_hints<'a>(self, hints: impl IntoIterator<Item = &'a String>) {
+        for hint in hints {
+            self.print_stderr(&format!("  {} {hint}", self.paint(Tone::Quiet, "→")));
+        }
+    }
 }
 
-/// A duration as people say it.
+pub(crate) fn write_stderr(text: &str) {
+    let mut stderr = io::stderr().lock();
+    // A failure of stderr cannot be reported anywhere.
+    drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+}
+
+/// A duration in its largest unit.
 pub(crate) fn format_age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -187,14 +210,22 @@ pub(crate) fn format_age(duration: Duration) -> String {
     }
 }
 
-/// Text that may contain anything, in one line that cannot move the cursor.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
-    let shown: String =
-        hermes_policy::escape::escape(text).chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
-    truncate(&shown, most)
+/// The time since `at`, in its largest unit.
+pub(crate) fn format_since(at: Timestamp) -> String {
+    format_age(Duration::from_secs(Timestamp::now().seconds().saturating_sub(at.seconds())))
 }
 
-/// The beginning of a line that fits a number of terminal columns, with `…` if something is cut off.
+/// The time until `at`, in its largest unit.
+pub(crate) fn format_until(at: Timestamp) -> String {
+    format_age(Duration::from_secs(at.seconds().saturating_sub(Timestamp::now().seconds())))
+}
+
+/// Untrusted text in one line, without control characters.
+pub(crate) fn one_line(text: &str, columns: usize) -> String {
+    truncate(&escape(text).replace('\n', " "), columns)
+}
+
+/// The start of a line that fits into a number of columns, with `…` if it is cut.
 pub(crate) fn truncate(line: &str, columns: usize) -> String {
     if line.width() <= columns {
         return line.to_owned();
@@ -207,7 +238,7 @@ pub(crate) fn truncate(line: &str, columns: usize) -> String {
     line.chars().take_while(fits).chain(['…']).collect()
 }
 
-/// Text followed by spaces up to a number of terminal columns.
+/// Pads text to a number of columns.
 fn pad(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }

@@ -1,4 +1,4 @@
-//! The terminal that a person types at.
+//! The terminal of standard input and output.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub(crate) fn size() -> io::Result<TerminalSize> {
     Ok(TerminalSize { rows: window.ws_row, columns: window.ws_col })
 }
 
-/// Whatever was changed about the terminal is changed back when this is gone.
+/// Restores the mode of the terminal when it is dropped.
 pub(crate) struct TerminalGuard {
     before: Termios,
 }
@@ -20,56 +20,32 @@ impl TerminalGuard {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { before: tcgetattr(io::stdin())? })
     }
+
+    /// Passes every key to the program.
+    pub(crate) fn raw() -> io::Result<Self> {
+        Self::change(OptionalActions::Drain, Termios::make_raw)
+    }
+
+    /// Hides typed characters, except the final line break. Discards earlier input.
+    pub(crate) fn no_echo() -> io::Result<Self> {
+        Self::change(OptionalActions::Flush, |mode| {
+            mode.local_modes.remove(LocalModes::ECHO);
+            mode.local_modes.insert(LocalModes::ECHONL);
+        })
+    }
+
+    fn change(when: OptionalActions, change: impl FnOnce(&mut Termios)) -> io::Result<Self> {
+        let guard = Self::new()?;
+        let mut mode = guard.before.clone();
+        change(&mut mode);
+        tcsetattr(io::stdin(), when, &mode)?;
+        Ok(guard)
+    }
 }
 
 impl Drop for TerminalGuard {
     fn drop(&mut self) {
-        // A terminal that is gone needs no restoring.
-        tcsetattr(io::stdin(), OptionalActions::Now, &self.before).ok();
-    }
-}
-
-/// Every key goes through as it is, as long as this lives.
-pub(crate) struct RawMode {
-    before: Termios,
-}
-
-impl RawMode {
-    pub(crate) fn new() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?;
-        Ok(Self { before })
-    }
-}
-
-impl Drop for RawMode {
-    fn drop(&mut self) {
-        // A terminal that is gone needs no restoring.
+        // Fails only if the terminal is gone.
         tcsetattr(io::stdin(), OptionalActions::Drain, &self.before).ok();
-    }
-}
-
-/// Typed characters are not shown as long as this lives.
-pub(crate) struct NoEcho {
-    before: Termios,
-}
-
-impl NoEcho {
-    pub(crate) fn new() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
-        let mut silent = before.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
-        silent.local_modes.insert(LocalModes::ECHONL);
-        tcsetattr(io::stdin(), OptionalActions::Flush, &silent)?;
-        Ok(Self { before })
-    }
-}
-
-impl Drop for NoEcho {
-    fn drop(&mut self) {
-        // A terminal that is gone needs no restoring.
-        tcsetattr(io::stdin(), OptionalActions::Flush, &self.before).ok();
     }
 }

@@ -1,25 +1,20 @@
 //! `hermes completions SHELL`.
 
-use std::process::ExitCode;
-
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::Context;
 use crate::args::Args;
-use hermes_config::failure::{Failure, FailureKind};
+use hermes_config::failure::Failure;
 
-pub(crate) fn run(shell: Shell, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(shell: Shell, context: &Context) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut for_people(), "hermes", &mut script);
-    let script =
-        String::from_utf8(script).map_err(|error| Failure::new(FailureKind::Failed, error.to_string()))?;
-    context.screen.text(&script)?;
-    Ok(ExitCode::SUCCESS)
+    clap_complete::generate(shell, &mut public_command(), "hermes", &mut script);
+    context.screen.bytes(&script)
 }
 
-/// The command line without what hermes says only to itself.
-fn for_people() -> Command {
+/// The command line without hidden commands.
+fn public_command() -> Command {
     let whole = Args::command();
     let commands = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let arguments = whole.get_arguments().cloned();

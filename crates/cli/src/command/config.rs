@@ -1,70 +1,65 @@
-//! `hermes config …`.
+//! `hermes config`: shows and changes the configuration.
 
 use std::fs;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 
 use crate::Context;
 use crate::args::ConfigAction;
-use crate::screen::{OutputFormat, Tone};
+use crate::screen::Tone;
+use crate::terminal::TerminalGuard;
 use hermes_config::change::{self, ChangeError, KeyChange};
 use hermes_config::define::Visibility;
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::file::{self, ConfigLock, FileMode};
-use hermes_config::keys::Config;
-use hermes_config::layers::{ResolvedKey, Severity, Source};
+use hermes_config::keys::{CONFIG_VERSION, Config};
+use hermes_config::layers::{Problem, ResolvedKey, Severity, Source};
 use hermes_config::{FileVersion, LoadedConfig, keys, migrate, schema};
 
 pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode, Failure> {
-    match action {
+    let done = match action {
         ConfigAction::Path => path(context),
         ConfigAction::Show { all } => show(context, all),
         ConfigAction::Get { key } => get(context, &key),
-        ConfigAction::Set { key, value } => set(context, &key, &value),
+        ConfigAction::Set { key, value } => set(context, &key, value),
         ConfigAction::Unset { key } => unset(context, &key),
-        ConfigAction::Explain { key } => explain(context, &key),
-        ConfigAction::Check => check(context, &context.loaded),
+        ConfigAction::Explain { key } => return explain(context, &key),
+        ConfigAction::Check => return check(context, &context.loaded),
         ConfigAction::Migrate { dry_run } => {
             migrate(context, if dry_run { MigrationRun::Dry } else { MigrationRun::Real })
         }
-        ConfigAction::Edit => edit(context),
-        ConfigAction::Schema { markdown: false } => {
-            context.screen.json(&schema::json_schema())?;
-            Ok(ExitCode::SUCCESS)
-        }
-        ConfigAction::Schema { markdown: true } => {
-            context.screen.text(&schema::markdown())?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
+        ConfigAction::Edit => return edit(context),
+        ConfigAction::Schema { markdown: false } => context.screen.json(&schema::json_schema()),
+        ConfigAction::Schema { markdown: true } => context.screen.text(&schema::markdown()),
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
-fn path(context: &Context) -> Result<ExitCode, Failure> {
-    let (config, dotenv) =
-        (hermes_config::config_path(context.home.path()), hermes_config::dotenv_path(context.home.path()));
-    match context.screen.format {
-        OutputFormat::Text => context.screen.line(&config.display().to_string())?,
-        OutputFormat::Json => {
-            context.screen.json(&json!({"home": context.home.path(), "config": config, "env": dotenv}))?;
-        }
+fn path(context: &Context) -> Result<(), Failure> {
+    let home = context.home.path();
+    let config = hermes_config::config_path(home);
+    if context.screen.is_json() {
+        let dotenv = hermes_config::dotenv_path(home);
+        return context.screen.json(&json!({"home": home, "config": config, "env": dotenv}));
     }
-    Ok(ExitCode::SUCCESS)
+    context.screen.line(&config.display().to_string())
 }
 
-/// The settings, if they can be used.
+/// The typed settings, if the configuration is valid.
 pub(crate) fn settings(context: &Context) -> Result<&Config, Failure> {
-    let unusable = || Failure::new(FailureKind::Configuration, "the configuration cannot be used");
-    usable_config(context)?.config.as_ref().ok_or_else(unusable)
+    let invalid = || Failure::configuration("the configuration cannot be used");
+    valid_config(context)?.config.as_ref().ok_or_else(invalid)
 }
 
-/// The configuration, if it can be used; warnings are printed on the way.
-pub(crate) fn usable_config(context: &Context) -> Result<&LoadedConfig, Failure> {
+/// The configuration, if it is valid. Prints its warnings.
+pub(crate) fn valid_config(context: &Context) -> Result<&LoadedConfig, Failure> {
     let loaded = &context.loaded;
     if let Some(first) = loaded.errors().next() {
         let more = loaded.errors().count() - 1;
-        let mut failure = Failure::new(FailureKind::Configuration, first.to_string());
+        let mut failure = Failure::configuration(first.to_string());
         failure.hints.extend(first.hint.clone());
         if more > 0 {
             failure.hints.push(format!("{more} more: see `hermes config check`"));
@@ -77,41 +72,34 @@ pub(crate) fn usable_config(context: &Context) -> Result<&LoadedConfig, Failure>
     Ok(loaded)
 }
 
-fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
-    let loaded = usable_config(context)?;
+fn show(context: &Context, all: bool) -> Result<(), Failure> {
+    let loaded = valid_config(context)?;
     let screen = context.screen;
-    if screen.format == OutputFormat::Json {
-        let keys: Map<String, Value> = loaded
-            .resolved
-            .iter()
-            .map(|r| (r.key.path.to_owned(), json!({"value": r.value, "source": r.source})))
-            .collect();
-        screen.json(&json!({"home": context.home.path(), "keys": keys}))?;
-        return Ok(ExitCode::SUCCESS);
+    if screen.is_json() {
+        let key = |resolved: &ResolvedKey| {
+            let value = json!({"value": resolved.value, "source": resolved.source});
+            (resolved.key.path.to_owned(), value)
+        };
+        let keys: Map<String, Value> = loaded.resolved.iter().map(key).collect();
+        return screen.json(&json!({"home": context.home.path(), "keys": keys}));
     }
     let shown: Vec<&ResolvedKey> =
         loaded.resolved.iter().filter(|resolved| all || resolved.source != Source::Default).collect();
     let width = shown.iter().map(|resolved| resolved.key.path.len()).max().unwrap_or_default();
-    let mut text = String::new();
     for resolved in &shown {
-        let path = format!("{:width$}", resolved.key.path);
+        let path = screen.paint(Tone::Strong, &format!("{:width$}", resolved.key.path));
         let source = screen.paint(Tone::Quiet, &format!("({})", resolved.source));
-        text.push_str(&format!(
-            "{}  {}  {source}\n",
-            screen.paint(Tone::Strong, &path),
-            format_value(&resolved.value)
-        ));
+        screen.line(&format!("{path}  {}  {source}", format_value(&resolved.value)))?;
     }
     let defaults = loaded.resolved.len() - shown.len();
     if defaults > 0 {
         let note = format!("{defaults} other keys have their default; `hermes config show --all` lists them");
-        text.push_str(&format!("{}\n", screen.paint(Tone::Quiet, &note)));
+        screen.line(&screen.paint(Tone::Quiet, &note))?;
     }
-    screen.text(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-/// A value as people write it: text as it is, the rest as JSON.
+/// A value for people: text as it is, the rest as JSON.
 fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
@@ -127,66 +115,53 @@ fn find_key<'l>(loaded: &'l LoadedConfig, name: &str) -> Result<&'l ResolvedKey,
 }
 
 fn unknown_key(name: &str) -> Failure {
-    let hint =
-        hermes_config::hint(name).unwrap_or_else(|| "`hermes config show --all` lists all keys".to_owned());
-    Failure::new(FailureKind::Usage, format!("unknown key `{name}`")).hint(hint)
+    let default = || "Run `hermes config show --all` to list all keys.".to_owned();
+    Failure::usage(format!("unknown key `{name}`")).hint(hermes_config::hint(name).unwrap_or_else(default))
 }
 
-fn get(context: &Context, name: &str) -> Result<ExitCode, Failure> {
-    let loaded = usable_config(context)?;
-    let resolved = find_key(loaded, name)?;
-    match (context.screen.format, &resolved.value) {
-        (OutputFormat::Json, value) => context.screen.json(value)?,
-        (OutputFormat::Text, Value::String(text)) => context.screen.line(text)?,
-        (OutputFormat::Text, Value::Null) => {}
-        (OutputFormat::Text, value) => context.screen.line(&value.to_string())?,
+fn get(context: &Context, name: &str) -> Result<(), Failure> {
+    match &find_key(valid_config(context)?, name)?.value {
+        value if context.screen.is_json() => context.screen.json(value),
+        Value::String(text) => context.screen.line(text),
+        Value::Null => Ok(()),
+        value => context.screen.line(&value.to_string()),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-fn set(context: &Context, name: &str, value: &str) -> Result<ExitCode, Failure> {
+fn set(context: &Context, name: &str, value: String) -> Result<(), Failure> {
     refuse_managed(context)?;
-    let typed;
-    let value = if value == "-" {
-        typed = read_value(context, name)?;
-        typed.as_str()
-    } else {
-        value
-    };
-    let changed = change::set(context.home.path(), name, value).map_err(change_failure)?;
+    let value = if value == "-" { read_value(context, name)? } else { value };
+    let changed = change::set(context.home.path(), name, &value).map_err(change_failure)?;
     tracing::info!(key = changed.name, file = %changed.file.display(), "setting changed");
     report(context, &changed, "set")
 }
 
-fn unset(context: &Context, name: &str) -> Result<ExitCode, Failure> {
+fn unset(context: &Context, name: &str) -> Result<(), Failure> {
     refuse_managed(context)?;
     let changed = change::unset(context.home.path(), name).map_err(change_failure)?;
     tracing::info!(key = changed.name, file = %changed.file.display(), "setting removed");
     report(context, &changed, "unset")
 }
 
-/// Says what was done, and when another layer keeps it from counting.
-fn report(context: &Context, changed: &KeyChange, verb: &str) -> Result<ExitCode, Failure> {
+/// Reports a change, and warns if a higher layer hides it.
+fn report(context: &Context, changed: &KeyChange, verb: &str) -> Result<(), Failure> {
+    let KeyChange { name, file, value } = changed;
     let loaded = context.reload();
-    let resolved = keys::find(&changed.name).and_then(|key| loaded.resolved(key.path));
-    let wins = |source: &Source| matches!(source, Source::Environment { .. } | Source::DotEnv { .. });
+    let resolved = keys::find(name).and_then(|key| loaded.resolved(key.path));
+    let hides = |source: &Source| matches!(source, Source::Environment { .. } | Source::DotEnv { .. });
     let hidden_by = resolved
-        .filter(|resolved| wins(&resolved.source) && resolved.key.visibility == Visibility::Public)
+        .filter(|resolved| hides(&resolved.source) && resolved.key.visibility == Visibility::Public)
         .map(|resolved| &resolved.source);
-    if context.screen.format == OutputFormat::Json {
-        context.screen.json(&json!({
-            "key": changed.name, "value": changed.value, "file": changed.file, "hidden_by": hidden_by,
-        }))?;
-        return Ok(ExitCode::SUCCESS);
+    if context.screen.is_json() {
+        let document = json!({"key": name, "value": value, "file": file, "hidden_by": hidden_by});
+        return context.screen.json(&document);
     }
-    let value =
-        changed.value.as_ref().map_or_else(String::new, |value| format!(" to {}", format_value(value)));
-    context.screen.line(&format!("{verb} {}{value} in {}", changed.name, changed.file.display()))?;
+    let value = value.as_ref().map_or_else(String::new, |value| format!(" to {}", format_value(value)));
+    context.screen.line(&format!("{verb} {name}{value} in {}", file.display()))?;
     if let Some(source) = hidden_by {
-        let warning = context.screen.paint(Tone::Warning, "warning");
-        context.screen.print_stderr(&format!("{warning}: it has no effect as long as this counts: {source}"));
+        context.screen.warn(&format!("it has no effect while this is set: {source}"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn change_failure(error: ChangeError) -> Failure {
@@ -194,25 +169,23 @@ fn change_failure(error: ChangeError) -> Failure {
     match error {
         ChangeError::Unknown(name) => unknown_key(&name),
         ChangeError::Invalid { expected, .. } if expected.starts_with("a list") => {
-            Failure::new(FailureKind::Usage, message).hint("write a list as JSON: '[\"first\", \"second\"]'")
+            Failure::usage(message).hint("Write a list as JSON: '[\"first\", \"second\"]'.")
         }
         ChangeError::Invalid { expected, .. } if expected.starts_with("a map") => {
-            Failure::new(FailureKind::Usage, message).hint("write a map as JSON: '{\"NAME\": \"value\"}'")
+            Failure::usage(message).hint("Write a map as JSON: '{\"NAME\": \"value\"}'.")
         }
-        ChangeError::Invalid { .. } | ChangeError::PartlyInvalid { .. } => {
-            Failure::new(FailureKind::Usage, message)
+        ChangeError::Invalid { .. } | ChangeError::PartlyInvalid { .. } => Failure::usage(message),
+        ChangeError::Edit { .. } => {
+            Failure::configuration(message).hint("Change it by hand with `hermes config edit`.")
         }
-        ChangeError::Edit { .. } => Failure::new(FailureKind::Configuration, message)
-            .hint("change it by hand with `hermes config edit`"),
-        ChangeError::Io { .. } => Failure::new(FailureKind::Failed, message),
+        ChangeError::Io { .. } => Failure::failed(message),
     }
 }
 
-/// A home kept by a package manager is not ours to write.
+/// Refuses to change a home that a package manager manages.
 pub(crate) fn refuse_managed(context: &Context) -> Result<(), Failure> {
     match context.variable("HERMES_MANAGED").map(|value| value.trim().to_ascii_lowercase()) {
-        Some(value) if !["0", "false", "no"].contains(&value.as_str()) => Err(Failure::new(
-            FailureKind::Refused,
+        Some(value) if !["0", "false", "no"].contains(&value.as_str()) => Err(Failure::refused(
             "cannot change the configuration: this installation is managed (HERMES_MANAGED is set)",
         )
         .hint("Change the settings in the package manager.")),
@@ -220,15 +193,15 @@ pub(crate) fn refuse_managed(context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// A value that should not stand on the command line, where others can see it.
+/// Reads a value from standard input; other users could see the command line.
 fn read_value(context: &Context, name: &str) -> Result<String, Failure> {
     let mut value = String::new();
     if io::stdin().is_terminal() {
         context.screen.prompt(&format!("{name} (not shown):"));
-        let _silent = crate::terminal::NoEcho::new()?;
+        let _guard = TerminalGuard::no_echo()?;
         io::stdin().read_line(&mut value)?;
     } else {
-        io::stdin().read_to_string(&mut value)?;
+        value = io::read_to_string(io::stdin())?;
     }
     let trimmed = value.strip_suffix('\n').map_or(value.as_str(), |v| v.strip_suffix('\r').unwrap_or(v));
     Ok(trimmed.to_owned())
@@ -238,180 +211,150 @@ fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
     let loaded = &context.loaded;
     let resolved = find_key(loaded, name)?;
     let key = resolved.key;
-    let about = |problem: &&hermes_config::layers::Problem| {
-        problem.key.as_deref() == Some(key.path) || problem.key.is_none()
-    };
-    let problems: Vec<_> = loaded.problems.iter().filter(about).collect();
-    let broken = problems.iter().any(|problem| problem.severity == Severity::Error);
-    let code = if broken { FailureKind::Configuration.code() } else { ExitCode::SUCCESS };
-    if context.screen.format == OutputFormat::Json {
-        let shadows: Vec<Value> = resolved
-            .shadows
-            .iter()
-            .map(|(source, value)| json!({"source": source, "value": value}))
-            .collect();
-        context.screen.json(&json!({
-            "key": key.path, "value": resolved.value, "source": resolved.source, "shadows": shadows,
-            "default": (key.default)(), "variable": key.variable, "type": key.accepted().description,
+    let is_relevant = |problem: &&Problem| problem.key.as_deref().is_none_or(|path| path == key.path);
+    let problems: Vec<_> = loaded.problems.iter().filter(is_relevant).collect();
+    let has_error = problems.iter().any(|problem| problem.severity == Severity::Error);
+    let code = if has_error { FailureKind::Configuration.code() } else { ExitCode::SUCCESS };
+    let screen = context.screen;
+    let accepted = key.accepted().description;
+    if screen.is_json() {
+        let shadow = |(source, value): &(Source, Value)| json!({"source": source, "value": value});
+        screen.json(&json!({
+            "key": key.path, "value": resolved.value, "source": resolved.source,
+            "shadows": resolved.shadows.iter().map(shadow).collect::<Vec<_>>(),
+            "default": (key.default)(), "variable": key.variable, "type": accepted,
             "secret": key.visibility == Visibility::Secret, "description": schema::sentence(key), "problems": problems,
         }))?;
         return Ok(code);
     }
-    let screen = context.screen;
-    let row =
-        |name: &str, text: &str| format!("  {}  {text}\n", screen.paint(Tone::Quiet, &format!("{name:8}")));
-    let mut text = format!("{}\n  {}\n\n", screen.paint(Tone::Strong, key.path), schema::sentence(key));
-    text.push_str(&row("value", &format_value(&resolved.value)));
-    text.push_str(&row("from", &resolved.source.to_string()));
+    screen.line(&format!("{}\n  {}\n", screen.paint(Tone::Strong, key.path), schema::sentence(key)))?;
+    let mut rows = vec![("value", format_value(&resolved.value)), ("from", resolved.source.to_string())];
     for (index, (source, value)) in resolved.shadows.iter().enumerate() {
-        text.push_str(&row(
-            if index == 0 { "hides" } else { "" },
-            &format!("{}  ({source})", format_value(value)),
-        ));
+        let label = if index == 0 { "hides" } else { "" };
+        rows.push((label, format!("{}  ({source})", format_value(value))));
     }
-    text.push_str(&row("variable", key.variable));
-    text.push_str(&row("type", &key.accepted().description));
-    screen.text(&text)?;
+    rows.extend([("variable", key.variable.to_owned()), ("type", accepted)]);
+    for (label, text) in rows {
+        screen.line(&format!("  {}  {text}", screen.paint(Tone::Quiet, &format!("{label:8}"))))?;
+    }
     problems.iter().for_each(|problem| screen.print_problem(problem));
     Ok(code)
 }
 
 fn check(context: &Context, loaded: &LoadedConfig) -> Result<ExitCode, Failure> {
-    let ok = loaded.config.is_some();
+    let is_valid = loaded.config.is_some();
+    let code = if is_valid { ExitCode::SUCCESS } else { FailureKind::Configuration.code() };
     let screen = context.screen;
-    if screen.format == OutputFormat::Json {
-        let file = hermes_config::config_path(context.home.path());
-        screen.json(&json!({"ok": ok, "file": file, "problems": loaded.problems}))?;
-    } else {
-        loaded.problems.iter().for_each(|problem| screen.print_problem(problem));
-        let count = |severity| loaded.problems.iter().filter(|problem| problem.severity == severity).count();
-        let found = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")]
-            .map(|(severity, word)| (count(severity), word))
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, word)| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
-            .collect::<Vec<_>>()
-            .join(", ");
-        let file = hermes_config::config_path(context.home.path());
-        let summary = match (loaded.version, found.as_str()) {
-            (FileVersion::NoFile, "") => format!("no {}: every key has its default", file.display()),
-            (_, "") => format!("{}: no problems found", file.display()),
-            (_, found) => format!("{}: {found}", file.display()),
-        };
-        screen.line(&summary)?;
-        if let FileVersion::Number(number) = loaded.version
-            && number < keys::CONFIG_VERSION
-        {
-            screen.line(&format!(
-                "written for version {number}; `hermes config migrate` brings it to {}",
-                keys::CONFIG_VERSION
-            ))?;
-        }
+    let file = hermes_config::config_path(context.home.path());
+    if screen.is_json() {
+        screen.json(&json!({"ok": is_valid, "file": file, "problems": loaded.problems}))?;
+        return Ok(code);
     }
-    Ok(if ok { ExitCode::SUCCESS } else { FailureKind::Configuration.code() })
+    loaded.problems.iter().for_each(|problem| screen.print_problem(problem));
+    let severities = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")];
+    let counts = severities.map(|(severity, noun)| {
+        (loaded.problems.iter().filter(|problem| problem.severity == severity).count(), noun)
+    });
+    let counts: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }))
+        .collect();
+    let file = file.display();
+    screen.line(&match (loaded.version, counts.join(", ").as_str()) {
+        (FileVersion::NoFile, "") => format!("no {file}: every key has its default"),
+        (_, "") => format!("{file}: no problems found"),
+        (_, counts) => format!("{file}: {counts}"),
+    })?;
+    if let FileVersion::Number(number) = loaded.version
+        && number < CONFIG_VERSION
+    {
+        screen.line(&format!(
+            "written for version {number}; run `hermes config migrate` to update it to {CONFIG_VERSION}"
+        ))?;
+    }
+    Ok(code)
 }
 
-/// Whether anything is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MigrationRun {
     Dry,
     Real,
 }
 
-fn migrate(context: &Context, run: MigrationRun) -> Result<ExitCode, Failure> {
+fn migrate(context: &Context, run: MigrationRun) -> Result<(), Failure> {
     refuse_managed(context)?;
     let home = context.home.path();
     let screen = context.screen;
     let config_path = hermes_config::config_path(home);
     let from = match context.loaded.version {
         FileVersion::NoFile => {
-            return Err(Failure::new(
-                FailureKind::Configuration,
-                format!("there is no {}", config_path.display()),
-            )
-            .hint("there is nothing to migrate; a new file is made by `hermes config set`"));
+            return Err(Failure::configuration(format!("no {}", config_path.display()))
+                .hint("There is nothing to migrate; `hermes config set` creates the file."));
         }
-        FileVersion::Number(number) if number > keys::CONFIG_VERSION => {
-            return Err(Failure::new(
-                FailureKind::Configuration,
-                format!(
-                    "the file is of version {number}, newer than this program's {}",
-                    keys::CONFIG_VERSION
-                ),
-            )
-            .hint("it is read as far as it is understood; there is no way back to an older version"));
+        FileVersion::Number(number) if number > CONFIG_VERSION => {
+            return Err(Failure::configuration(format!(
+                "the file has version {number}, newer than this program's {CONFIG_VERSION}"
+            ))
+            .hint("Use a newer hermes; a file cannot be migrated to an older version."));
         }
         FileVersion::Number(number) => number,
         FileVersion::Missing => 0,
     };
     let lock = ConfigLock::acquire(home)?;
-    let text = |path| -> Result<String, Failure> {
-        let bytes = file::read(path)?.unwrap_or_default();
-        String::from_utf8(bytes)
-            .map_err(|_| Failure::new(FailureKind::Configuration, format!("{}: not UTF-8", path.display())))
+    let read = |path: &Path| {
+        String::from_utf8(file::read(path)?.unwrap_or_default())
+            .map_err(|_| Failure::configuration(format!("{}: not UTF-8", path.display())))
     };
     let dotenv_path = hermes_config::dotenv_path(home);
-    let (old, old_dotenv) = (text(&config_path)?, text(&dotenv_path)?);
-    let done = migrate::migrate(&old, &old_dotenv, from)
+    let (old, old_dotenv) = (read(&config_path)?, read(&dotenv_path)?);
+    let migrated = migrate::migrate(&old, &old_dotenv, from)
         .map_err(|error| change_failure(ChangeError::Edit { file: config_path.clone(), error }))?;
     let mut backups = Vec::new();
-    if run == MigrationRun::Real {
-        for (path, before, after, mode) in [
-            (&config_path, &old, &done.config, FileMode::Preserve),
-            (&dotenv_path, &old_dotenv, &done.dotenv, FileMode::Private),
-        ] {
-            if before != after {
-                backups.push(back_up(&lock, path, before, from)?);
-                lock.write(path, after.as_bytes(), mode)?;
-                tracing::info!(from, to = keys::CONFIG_VERSION, file = %path.display(), "file migrated");
-            }
+    for (path, before, after, mode) in [
+        (&config_path, &old, &migrated.config, FileMode::Preserve),
+        (&dotenv_path, &old_dotenv, &migrated.dotenv, FileMode::Private),
+    ] {
+        if run == MigrationRun::Real && before != after {
+            backups.push(back_up(&lock, path, before, from)?);
+            lock.write(path, after.as_bytes(), mode)?;
+            tracing::info!(from, to = CONFIG_VERSION, file = %path.display(), "file migrated");
         }
     }
-    if screen.format == OutputFormat::Json {
-        let applied = run == MigrationRun::Real;
-        screen.json(&json!({
-            "from": from, "to": keys::CONFIG_VERSION, "changes": done.changes, "applied": applied, "backups": backups,
-        }))?;
-        return Ok(ExitCode::SUCCESS);
+    let changes = &migrated.changes;
+    if screen.is_json() {
+        let is_applied = run == MigrationRun::Real;
+        return screen.json(&json!({
+            "from": from, "to": CONFIG_VERSION, "changes": changes, "applied": is_applied, "backups": backups,
+        }));
     }
-    if done.changes.is_empty() {
-        screen.line(&format!("{} is up to date (version {from})", config_path.display()))?;
-        return Ok(ExitCode::SUCCESS);
+    if changes.is_empty() {
+        return screen.line(&format!("{} is up to date (version {from})", config_path.display()));
     }
-    screen.text(&diff(context, &old, &done.config))?;
-    // Values of the secrets file are not printed, so there is no diff of it.
-    for change in done.changes.iter().filter(|change| change.ends_with("from .env")) {
+    screen.text(&diff(context, &old, &migrated.config))?;
+    // A diff of the secrets file would print secrets.
+    for change in changes.iter().filter(|change| change.ends_with("from .env")) {
         screen.line(change)?;
     }
-    match run {
-        MigrationRun::Dry => screen.line("nothing was written (--dry-run)")?,
-        MigrationRun::Real => {
-            screen.line(&format!("migrated from version {from} to {}", keys::CONFIG_VERSION))?;
-            for backup in backups {
-                screen.line(&format!("the old file is kept as {}", backup.display()))?;
-            }
-        }
+    if run == MigrationRun::Dry {
+        return screen.line("nothing was written (--dry-run)");
     }
-    Ok(ExitCode::SUCCESS)
+    screen.line(&format!("migrated from version {from} to {CONFIG_VERSION}"))?;
+    backups
+        .iter()
+        .try_for_each(|backup| screen.line(&format!("the old file is kept as {}", backup.display())))
 }
 
-/// Keeps the old text beside the file, under a name nobody has yet.
-fn back_up(
-    lock: &ConfigLock,
-    path: &std::path::Path,
-    text: &str,
-    version: u64,
-) -> Result<std::path::PathBuf, Failure> {
+/// Writes the old text to an unused file name in the same directory.
+fn back_up(lock: &ConfigLock, path: &Path, text: &str, version: u64) -> Result<PathBuf, Failure> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let candidates = std::iter::once(String::new()).chain((2..1000).map(|n| format!(".{n}")));
-    let free = candidates
+    let suffixes = std::iter::once(String::new()).chain((2..1000).map(|n| format!(".{n}")));
+    let backup = suffixes
         .map(|suffix| path.with_file_name(format!("{name}.v{version}{suffix}.bak")))
         .find(|backup| fs::symlink_metadata(backup).is_err())
-        .ok_or_else(|| {
-            Failure::new(FailureKind::Failed, format!("too many backups of {}", path.display()))
-        })?;
-    lock.write(&free, text.as_bytes(), FileMode::Private)?;
-    Ok(free)
+        .ok_or_else(|| Failure::failed(format!("too many backups of {}", path.display())))?;
+    lock.write(&backup, text.as_bytes(), FileMode::Private)?;
+    Ok(backup)
 }
 
 fn diff(context: &Context, old: &str, new: &str) -> String {
@@ -431,23 +374,21 @@ fn edit(context: &Context) -> Result<ExitCode, Failure> {
     refuse_managed(context)?;
     let path = hermes_config::config_path(context.home.path());
     if file::read(&path)?.is_none() {
-        let lock = ConfigLock::acquire(context.home.path())?;
-        let start = format!(
-            "# See `hermes config schema --markdown` for all keys.\n_config_version: {}\n",
-            keys::CONFIG_VERSION
+        let text = format!(
+            "# See `hermes config schema --markdown` for all keys.\n_config_version: {CONFIG_VERSION}\n"
         );
-        lock.write(&path, start.as_bytes(), FileMode::Preserve)?;
+        ConfigLock::acquire(context.home.path())?.write(&path, text.as_bytes(), FileMode::Preserve)?;
     }
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| context.variable(name)).unwrap_or("vi");
     let mut words = editor.split_whitespace();
     let program = words.next().unwrap_or("vi");
-    #[expect(clippy::disallowed_methods, reason = "the owner's own editor, on the owner's own word")]
+    #[expect(clippy::disallowed_methods, reason = "the owner chose and started the editor")]
     let status = std::process::Command::new(program).args(words).arg(&path).status().map_err(|error| {
-        Failure::new(FailureKind::Failed, format!("cannot start the editor `{program}`: {error}"))
+        Failure::failed(format!("cannot start the editor `{program}`: {error}"))
             .hint("Set EDITOR to another editor.")
     })?;
     if !status.success() {
-        return Err(Failure::new(FailureKind::Failed, format!("the editor `{program}` ended with {status}")));
+        return Err(Failure::failed(format!("the editor `{program}` ended with {status}")));
     }
     check(context, &context.reload())
 }

@@ -1,4 +1,4 @@
-//! `hermes exec`: one command, in a place, through the gate.
+//! `hermes exec`: runs one command in an environment, with approval checks.
 
 use std::io::{self, Read};
 use std::process::ExitCode;
@@ -13,23 +13,21 @@ use hermes_types::{EnvName, Job, SessionKey, shell_quote};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Context;
-use crate::approval::{self, Consent, Decision, RefusalReport};
+use crate::approval::{Consent, approve_or_report};
 use crate::args::ExecArgs;
 use crate::command::config::settings;
 use crate::place::{self, Survivors};
 use crate::screen::{OutputFormat, Tone};
+use crate::{Context, block_on};
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::resolve::{self, ResolveMode, SessionChoice};
 
-/// How often a session may move away under a command that waits for its permit.
+/// How often another command may change the session's directory before this one starts.
 const MAX_START_ATTEMPTS: u32 = 5;
 
 pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
-    let config = settings(context)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(exec(args, context, config))
+    block_on(exec(args, context, settings(context)?))
 }
 
 async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
@@ -38,44 +36,44 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     if args.dry_run {
         return dry_run(&args, context, config, &session).await;
     }
-    let run = async |plan: &ResolvedPlace, place: &OpenPlace| {
-        let done = run_in(place, plan, &args, context, config).await;
-        let survivors = match &done {
-            Ok(ExecResult::Ended(outcome)) if matches!(outcome.end_reason, EndReason::Background(_)) => {
+    let run = async |resolved: &ResolvedPlace, place: &OpenPlace| {
+        let result = run_command(place, resolved, &args, context, config).await;
+        let survivors = match &result {
+            Ok(Ok(outcome)) if matches!(outcome.end_reason, EndReason::Background(_)) => {
                 Survivors::Background
             }
-            Ok(ExecResult::Ended(outcome)) if outcome.leftover.is_some() => Survivors::Leftover,
+            Ok(Ok(outcome)) if outcome.leftover.is_some() => Survivors::Leftover,
             _ => Survivors::None,
         };
-        (done.map(|done| (plan.clone(), done)), survivors)
+        (result.map(|result| (resolved.clone(), result)), survivors)
     };
-    let (plan, done) = place::with_place(context, config, &request, &session, run).await?;
-    match done {
-        ExecResult::Ended(outcome) => report(context, &plan, &session.key, args.cwd.as_deref(), &outcome),
-        ExecResult::Refused(refused) => approval::report_refusal(context, &refused),
-        ExecResult::Abandoned => Ok(ExitCode::from(130)),
+    match place::with_place(context, config, &request, &session, run).await? {
+        (resolved, Ok(outcome)) => report(context, &resolved, &session.key, args.cwd.as_deref(), &outcome),
+        (_, Err(code)) => Ok(code),
     }
 }
 
-/// Says what would be asked for to make the place. Nothing is made and nothing runs, so nobody is asked.
+/// Prints the request that would create the environment. Nothing is created or run, so nothing is asked.
 async fn dry_run(
     args: &ExecArgs,
     context: &Context,
     config: &Config,
     session: &SessionChoice,
 ) -> Result<ExitCode, Failure> {
-    let plan = resolve::resolve_place(context, config, &args.place.request(), session, ResolveMode::Inspect)?;
-    let request = plan.create_request().await.map_err(resolve::place_failure)?;
+    let request = args.place.request();
+    let resolved = resolve::resolve_place(context, config, &request, session, ResolveMode::Inspect)?;
+    let request = resolved.create_request().await?;
     let screen = context.screen;
     if !resolve::has_identity(context) {
         screen.warn("no install id yet: the names shown will change once this home is first used");
     }
-    if screen.format == OutputFormat::Json {
+    let backend = resolved.backend_name().as_str();
+    if screen.is_json() {
         screen.json(&json!({
-            "backend": plan.backend_name().as_str(),
-            "place": plan.name(),
+            "backend": backend,
+            "place": resolved.name(),
             "session": session.key.as_str(),
-            "reach": plan.place().reach,
+            "reach": resolved.place().reach,
             "engine": request.engine,
             "container": request.container,
             "request": request.body,
@@ -83,10 +81,9 @@ async fn dry_run(
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let backend = plan.backend_name();
     let rows = [
-        ("backend", Some(backend.as_str().to_owned())),
-        ("place", Some(plan.name())),
+        ("backend", Some(backend.to_owned())),
+        ("name", Some(resolved.name())),
         ("engine", request.engine),
         ("container", request.container),
     ];
@@ -96,28 +93,19 @@ async fn dry_run(
         }
     }
     screen.line(&format!("{}\n{:#}", screen.paint(Tone::Strong, "request"), request.body))?;
-    for limit in &request.unenforced {
-        screen.warn(limit);
-    }
+    request.unenforced.iter().for_each(|limit| screen.warn(limit));
     Ok(ExitCode::SUCCESS)
 }
 
-/// What became of a command.
-enum ExecResult {
-    Ended(Outcome),
-    Refused(RefusalReport),
-    /// Nothing ran: whoever was asked has gone.
-    Abandoned,
-}
-
-async fn run_in(
-    sandbox: &OpenPlace,
-    plan: &ResolvedPlace,
+/// Runs the command; returns an exit code if it was not approved.
+async fn run_command(
+    place: &OpenPlace,
+    resolved: &ResolvedPlace,
     args: &ExecArgs,
     context: &Context,
     config: &Config,
-) -> Result<ExecResult, Failure> {
-    let wish = run_options(args, context, config)?;
+) -> Result<Result<Outcome, ExitCode>, Failure> {
+    let options = run_options(args, context, config)?;
     let consent = match (args.yes, args.stdin) {
         (true, _) => Consent::Given,
         (false, false) => Consent::Ask,
@@ -127,33 +115,32 @@ async fn run_in(
     let mut command = loop {
         let cwd = match &args.cwd {
             Some(cwd) => cwd.clone(),
-            None => sandbox.cwd().await.map_err(resolve::place_failure)?,
+            None => place.cwd().await?,
         };
         let job = Job::shell(command_text(&args.command), cwd);
-        let decision = approval::approve(context, config, plan.place(), plan.session(), job, consent).await?;
-        let permit = match decision {
-            Decision::Allowed(permit) => permit,
-            Decision::Refused(refused) => return Ok(ExecResult::Refused(refused)),
-            Decision::Interrupted => return Ok(ExecResult::Abandoned),
+        let (judged, session) = (resolved.place(), resolved.session());
+        let permit = match approve_or_report(context, config, judged, session, job, consent).await? {
+            Ok(permit) => permit,
+            Err(code) => return Ok(Err(code)),
         };
         attempts += 1;
-        match sandbox.start_command(permit, wish.clone()).await {
-            // Another command of the session was faster; the gate must hear of the new directory.
+        match place.start_command(permit, options.clone()).await {
+            // Another command changed the session's directory; the gate must judge the new one.
             Err(hermes_exec::Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
-            started => break started.map_err(resolve::place_failure)?,
+            started => break started?,
         }
     };
     let mut interrupts = signal(SignalKind::interrupt())?;
     loop {
         tokio::select! {
-            happening = command.next_event() => match happening.map_err(resolve::place_failure)? {
+            event = command.next_event() => match event? {
                 CommandEvent::Output(bytes) => context.screen.bytes(&bytes)?,
                 CommandEvent::End(outcome) => {
-                    tracing::info!(place = plan.name(), code = outcome.code, "command ended");
-                    return Ok(ExecResult::Ended(outcome));
+                    tracing::info!(place = resolved.name(), code = outcome.code, "command ended");
+                    return Ok(Ok(outcome));
                 }
             },
-            _ = interrupts.recv() => command.interrupt().await.map_err(resolve::place_failure)?,
+            _ = interrupts.recv() => command.interrupt().await?,
         }
     }
 }
@@ -164,7 +151,7 @@ fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<Ru
         io::stdin().lock().read_to_end(&mut input)?;
         CommandInput::Data(input)
     } else if args.background {
-        // What `hermes process write` types.
+        // `hermes process write` sends the input.
         CommandInput::Stream
     } else {
         CommandInput::None
@@ -176,7 +163,7 @@ fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<Ru
             None => context.screen.warn(&format!("{name} is not set; the command does not get it")),
         }
     }
-    let attention = match (args.background, context.screen.format) {
+    let output = match (args.background, context.screen.format) {
         (true, _) => {
             OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: ExitNotice::Notify }
         }
@@ -189,49 +176,42 @@ fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<Ru
         keep_bytes: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
         input,
         env,
-        output: attention,
+        output,
         directory: if args.cwd.is_some() { WorkingDirectory::Override } else { WorkingDirectory::Session },
         terminal_size: None,
     })
 }
 
-/// One word is a whole command line; several are the words of one command, quoted so that they stay what they are.
+/// One word is a whole command line; several are the words of one command and are quoted.
 fn command_text(words: &[String]) -> String {
     match words {
         [line] => line.clone(),
         words => {
-            let plain = |word: &str| {
+            let is_plain = |word: &str| {
                 !word.is_empty()
                     && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(&b))
             };
-            let quoted = words.iter().map(|word| match plain(word) {
-                true => word.clone(),
-                false => shell_quote(word),
-            });
-            quoted.collect::<Vec<_>>().join(" ")
+            let quote = |word: &String| if is_plain(word) { word.clone() } else { shell_quote(word) };
+            words.iter().map(quote).collect::<Vec<_>>().join(" ")
         }
     }
 }
 
 fn report(
     context: &Context,
-    plan: &ResolvedPlace,
+    resolved: &ResolvedPlace,
     session: &SessionKey,
     cwd: Option<&str>,
     outcome: &Outcome,
 ) -> Result<ExitCode, Failure> {
-    if outcome.state_loss == StateLoss::Yes && context.screen.format == OutputFormat::Text {
-        // Whoever set a variable a while ago must not wonder where it is.
-        let note = context.screen.paint(Tone::Quiet, "note");
-        let told = "the environment was restarted: directory, variables and functions are reset";
-        context.screen.print_stderr(&format!("{note}: {told}"));
-    }
+    let screen = context.screen;
     let process = match outcome.end_reason {
-        EndReason::Background(id) => Some(ProcessHandle::new(plan.id(), id).to_string()),
+        EndReason::Background(id) => Some(ProcessHandle::new(resolved.id(), id).to_string()),
         _ => None,
     };
-    if context.screen.format == OutputFormat::Json {
-        context.screen.json(&json!({
+    let code = ExitCode::from(u8::try_from(outcome.code).unwrap_or(1));
+    if screen.is_json() {
+        screen.json(&json!({
             "exit_code": outcome.code,
             "output": String::from_utf8_lossy(&outcome.output),
             "timed_out": outcome.end_reason == EndReason::TimedOut,
@@ -242,27 +222,31 @@ fn report(
             "duration_ms": outcome.duration.as_secs_f64() * 1000.0,
             "cwd": outcome.cwd,
             "session": session.as_str(),
-            "backend": plan.backend_name().as_str(),
-            "place": plan.name(),
+            "backend": resolved.backend_name().as_str(),
+            "place": resolved.name(),
             "place_reset": outcome.state_loss == StateLoss::Yes,
             "process": process,
         }))?;
-    } else if let Some(process) = process {
-        context.screen.line(&process)?;
-    } else {
-        match outcome.end_reason {
-            EndReason::TimedOut => context.screen.print_stderr("stopped at its time limit"),
-            EndReason::BadDirectory => context.screen.print_stderr(&match cwd {
-                Some(cwd) => format!("nothing was run: {} is not a directory there", escape(cwd)),
-                None => {
-                    let next = escape(&outcome.cwd);
-                    format!(
-                        "nothing was run: the session's directory is gone; the next command runs in {next}"
-                    )
-                }
-            }),
-            EndReason::Exited | EndReason::Interrupted | EndReason::Background(_) => {}
-        }
+        return Ok(code);
     }
-    Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))
+    if outcome.state_loss == StateLoss::Yes {
+        let note = screen.paint(Tone::Quiet, "note");
+        let text = "the environment was restarted: directory, variables and functions are reset";
+        screen.print_stderr(&format!("{note}: {text}"));
+    }
+    if let Some(process) = process {
+        screen.line(&process)?;
+    }
+    match outcome.end_reason {
+        EndReason::TimedOut => screen.print_stderr("stopped at its time limit"),
+        EndReason::BadDirectory => screen.print_stderr(&match cwd {
+            Some(cwd) => format!("nothing was run: {} is not a directory there", escape(cwd)),
+            None => {
+                let next = escape(&outcome.cwd);
+                format!("nothing was run: the session's directory is gone; the next command runs in {next}")
+            }
+        }),
+        EndReason::Exited | EndReason::Interrupted | EndReason::Background(_) => {}
+    }
+    Ok(code)
 }

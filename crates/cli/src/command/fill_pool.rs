@@ -1,48 +1,38 @@
-//! `hermes fill-pool`, which `hermes exec` leaves behind: it makes places ready for those who come next, and ends.
-
-use std::process::{Command, ExitCode, Stdio};
+//! `hermes fill-pool`, which `hermes exec` leaves running: starts containers in advance and exits.
 
 use hermes_exec::ResolvedPlace;
 
-use crate::Context;
+use super::keep_proxy::own_command;
 use crate::args::PlaceArgs;
 use crate::command::config::settings;
+use crate::{Context, block_on};
 use hermes_config::failure::Failure;
-use hermes_config::resolve::PlaceRequest;
-use hermes_config::resolve::{self, ResolveMode, SessionChoice};
+use hermes_config::resolve::{self, PlaceRequest, ResolveMode, SessionChoice};
 
-/// Lets another process make places ready, if any are wanted.
-pub(crate) fn start(context: &Context, request: &PlaceRequest, plan: &ResolvedPlace) -> Result<(), Failure> {
-    if !plan.has_warm_pool() {
+/// Starts the process, if the backend has a warm pool.
+pub(crate) fn start(
+    context: &Context,
+    request: &PlaceRequest,
+    resolved: &ResolvedPlace,
+) -> Result<(), Failure> {
+    if !resolved.has_warm_pool() {
         return Ok(());
     }
-    #[expect(clippy::disallowed_methods, reason = "this program in another role")]
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--home").arg(context.home.path()).args([
-        "fill-pool",
-        "--backend",
-        plan.backend_name().as_str(),
-    ]);
+    let mut command = own_command(context)?;
+    command.args(["fill-pool", "--backend", resolved.backend_name().as_str()]);
     if let Some(image) = &request.image {
         command.args(["--image", image]);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    command.spawn()?;
     Ok(())
 }
 
-pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failure> {
-    // Whatever ends the terminal that this was started from does not end this.
+pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<(), Failure> {
+    // The process must survive the terminal that started it.
     rustix::process::setsid().map_err(std::io::Error::from)?;
     let config = settings(context)?;
     let request = args.request();
-    let plan = resolve::resolve_place(
-        context,
-        config,
-        &request,
-        &SessionChoice::new(&request, config)?,
-        ResolveMode::Create,
-    )?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(plan.fill_warm_pool()).map_err(resolve::place_failure)?;
-    Ok(ExitCode::SUCCESS)
+    let session = SessionChoice::new(&request, config)?;
+    let resolved = resolve::resolve_place(context, config, &request, &session, ResolveMode::Create)?;
+    block_on(async { Ok(resolved.fill_warm_pool().await?) })
 }

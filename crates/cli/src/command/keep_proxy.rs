@@ -1,41 +1,37 @@
-//! `hermes keep-proxy`, which `hermes exec` leaves behind: the way out for what runs on in a place that has no other.
+//! `hermes keep-proxy`, which `hermes exec` leaves running: serves the proxy of an environment while
+//! processes run in it.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use hermes_exec::{ResolvedPlace, proxy};
 use hermes_types::Network;
 
-use crate::Context;
 use crate::args::KeepProxyArgs;
-use hermes_config::failure::{Failure, FailureKind};
+use crate::{Context, block_on};
+use hermes_config::failure::Failure;
 
-/// Lets another process serve the proxy of a place, if it has one. That process ends when nothing runs there any more.
-pub(crate) fn start(context: &Context, plan: &ResolvedPlace) -> Result<(), Failure> {
-    if plan.network() != Network::Proxy {
+/// Starts the process, if the environment has a proxy. It exits when nothing runs in the environment.
+pub(crate) fn start(context: &Context, resolved: &ResolvedPlace) -> Result<(), Failure> {
+    if resolved.network() != Network::Proxy {
         return Ok(());
     }
-    #[expect(clippy::disallowed_methods, reason = "this program in another role")]
-    let mut command = Command::new(std::env::current_exe()?);
-    command
-        .arg("--home")
-        .arg(context.home.path())
-        .arg("keep-proxy")
-        .arg(plan.run_dir())
-        .arg(plan.name())
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+    let mut command = own_command(context)?;
+    command.arg("keep-proxy").arg(resolved.run_dir()).arg(resolved.name());
+    command.env_clear().current_dir("/").spawn()?;
     Ok(())
 }
 
-pub(crate) fn run(args: &KeepProxyArgs) -> Result<ExitCode, Failure> {
-    // Whatever ends the terminal that this was started from does not end this.
+/// This program with the same home, detached from the terminal.
+#[expect(clippy::disallowed_methods, reason = "starts this program")]
+pub(super) fn own_command(context: &Context) -> Result<Command, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--home").arg(context.home.path());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command)
+}
+
+pub(crate) fn run(args: &KeepProxyArgs) -> Result<(), Failure> {
+    // The process must survive the terminal that started it.
     rustix::process::setsid().map_err(std::io::Error::from)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let kept = runtime.block_on(proxy::serve_while_running(&args.run, &args.place));
-    kept.map_err(|error| Failure::new(FailureKind::Unavailable, error.to_string()))?;
-    Ok(ExitCode::SUCCESS)
+    block_on(async { Ok(proxy::serve_while_running(&args.run, &args.place).await?) })
 }

@@ -1,6 +1,6 @@
-//! `hermes process`: what runs in the background.
+//! `hermes process`: background processes.
 
-use std::io::{self, Read};
+use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -11,82 +11,82 @@ use hermes_types::{Job, SessionKey, Work};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Context;
-use crate::approval::{self, Consent, Decision};
+use crate::approval::{Consent, approve_or_report};
 use crate::args::ProcessAction;
 use crate::command::config::settings;
-use crate::screen::{OutputFormat, format_age, one_line};
-use hermes_config::failure::{Failure, FailureKind};
+use crate::screen::{format_age, one_line};
+use crate::{Context, block_on};
+use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::resolve;
 
-/// How long one question to the guest may wait; a longer wait is several.
-const WAIT: Duration = Duration::from_secs(600);
-/// Bytes of output that are fetched at once.
-const PAGE: u32 = 256 * 1024;
+/// The longest wait of one request to the guest; a longer wait uses several.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+/// Bytes of output per request.
+const PAGE_BYTES: u32 = 256 * 1024;
+/// About the most output in one document.
+const MAX_JSON_BYTES: usize = 16 << 20;
 
 pub(crate) fn run(action: ProcessAction, context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
     let places = resolve::places(context, config);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    block_on(async {
         match action {
-            ProcessAction::Ls => list(&places, context).await,
+            ProcessAction::Ls => list(&places, context).await?,
             ProcessAction::Log { id, follow, offset, limit } => {
-                let one = One::find(&places, &id).await?;
+                let process = SelectedProcess::find(&places, &id).await?;
                 let from = match u64::try_from(offset) {
                     Ok(offset) => offset,
-                    Err(_negative) => one.view().await?.output_bytes.saturating_sub(offset.unsigned_abs()),
+                    Err(_) => process.view().await?.output_bytes.saturating_sub(offset.unsigned_abs()),
                 };
-                if follow { one.follow(from, context).await } else { one.log(from, limit, context).await }
+                if follow {
+                    process.follow(from, context).await?;
+                } else {
+                    process.log(from, limit, context).await?;
+                }
             }
             ProcessAction::Wait { id, timeout } => {
-                let one = One::find(&places, &id).await?;
-                one.wait(timeout.map(Duration::from_secs), context).await
+                let process = SelectedProcess::find(&places, &id).await?;
+                return process.wait(timeout.map(Duration::from_secs), context).await;
             }
-            ProcessAction::Kill { id } => One::find(&places, &id).await?.kill(context).await,
+            ProcessAction::Kill { id } => SelectedProcess::find(&places, &id).await?.kill(context).await?,
             ProcessAction::Write { id, text, close, yes } => {
-                let one = One::find(&places, &id).await?;
-                let consent = if yes { Consent::Given } else { Consent::Ask };
-                let end = if close { End::Close } else { End::Leave };
-                one.write(text, end, consent, context, config).await
+                let process = SelectedProcess::find(&places, &id).await?;
+                let consent = match (yes, &text) {
+                    (true, _) => Consent::Given,
+                    (false, Some(_)) => Consent::Ask,
+                    // Standard input holds the text.
+                    (false, None) => Consent::Unavailable,
+                };
+                let input_end = if close { InputEnd::Close } else { InputEnd::Leave };
+                return process.write(text, input_end, consent, context, config).await;
             }
         }
+        Ok(ExitCode::SUCCESS)
     })
 }
 
-/// What becomes of the input after something was typed.
+/// What happens to the input after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum InputEnd {
     Leave,
     Close,
 }
 
-async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
+async fn list(places: &Places, context: &Context) -> Result<(), Failure> {
     let mut all: Vec<(PlaceRecord, ProcessView)> = Vec::new();
-    for found in places.list().await.map_err(resolve::place_failure)? {
-        if matches!(found.state, PlaceState::Running(_)) {
-            // A place that ended just now has nothing that runs.
-            let Ok(processes) = found.processes().await else { continue };
+    for place in places.list().await? {
+        if matches!(place.state, PlaceState::Running(_)) {
+            // The environment may have ended in between.
+            let Ok(processes) = place.processes().await else { continue };
             let Ok(views) = processes.list().await else { continue };
-            all.extend(views.into_iter().map(|view| (found.record.clone(), view)));
+            all.extend(views.into_iter().map(|view| (place.record.clone(), view)));
         }
-    }
-    if context.screen.format == OutputFormat::Json {
-        let list: Vec<Value> = all.iter().map(|(record, view)| facts(record, view)).collect();
-        context.screen.json(&json!({"processes": list}))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if all.is_empty() {
-        context
-            .screen
-            .print_stderr("nothing runs in the background; `hermes exec --background` starts something");
-        return Ok(ExitCode::SUCCESS);
     }
     let row = |(record, view): &(PlaceRecord, ProcessView)| {
         let state = match (&view.exit, view.tree) {
             (_, TreeStatus::Alive) => "running".to_owned(),
-            (Some(ended), TreeStatus::Gone) => format!("exit {}", ended.code),
+            (Some(exit), TreeStatus::Gone) => format!("exit {}", exit.code),
             (None, TreeStatus::Gone) => "ended".to_owned(),
         };
         vec![
@@ -97,190 +97,171 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
             one_line(&String::from_utf8_lossy(&view.command), 60),
         ]
     };
-    let rows: Vec<_> = all.iter().map(row).collect();
-    context.screen.table(&["ID", "STATE", "AGE", "SESSION", "COMMAND"], &rows)?;
-    Ok(ExitCode::SUCCESS)
+    let facts: Vec<Value> = all.iter().map(|(record, view)| facts(record, view)).collect();
+    context.screen.list(
+        &json!({"processes": facts}),
+        "no background processes; `hermes exec --background` starts one",
+        &["ID", "STATE", "AGE", "SESSION", "COMMAND"],
+        &all.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
-/// One process that was asked for.
-struct One {
+struct SelectedProcess {
     handle: ProcessHandle,
-    found: ListedPlace,
+    place: ListedPlace,
     processes: Processes,
 }
 
-impl One {
+impl SelectedProcess {
     async fn find(places: &Places, id: &str) -> Result<Self, Failure> {
         let handle: ProcessHandle = id.parse().map_err(|error: hermes_exec::process::InvalidHandle| {
-            Failure::new(FailureKind::Usage, format!("`{id}` is {error}"))
+            Failure::usage(format!("`{id}` is {error}"))
         })?;
-        let gone = || {
-            Failure::new(FailureKind::Failed, format!("there is no process `{id}`"))
-                .hint("`hermes process ls` lists them; they are forgotten half an hour after their end")
+        let missing = || {
+            Failure::failed(format!("no process `{id}`"))
+                .hint("Run `hermes process ls` to list them; ended ones are listed for half an hour.")
         };
-        // By its identity alone: a session may be called like the place of another.
-        let mut listed = places.list().await.map_err(resolve::place_failure)?.into_iter();
-        let is_meant = |found: &ListedPlace| found.record.place.as_str().starts_with(&handle.place);
-        let found = listed.find(is_meant).filter(|found| matches!(found.state, PlaceState::Running(_)));
-        let found = found.ok_or_else(gone)?;
-        let processes = found.processes().await.map_err(resolve::place_failure)?;
-        processes.show(handle.process).await.map_err(|_missing| gone())?;
-        Ok(Self { handle, found, processes })
+        // By id alone: a session may have the same name as the environment of another.
+        let has_id = |place: &ListedPlace| place.record.place.as_str().starts_with(&handle.place);
+        let place = places.list().await?.into_iter().find(has_id);
+        let place =
+            place.filter(|place| matches!(place.state, PlaceState::Running(_))).ok_or_else(missing)?;
+        let processes = place.processes().await?;
+        processes.show(handle.process).await.map_err(|_missing| missing())?;
+        Ok(Self { handle, place, processes })
     }
 
     async fn view(&self) -> Result<ProcessView, Failure> {
-        self.processes.show(self.handle.process).await.map_err(resolve::place_failure)
+        Ok(self.processes.show(self.handle.process).await?)
     }
 
-    async fn log(&self, from: u64, limit: Option<u64>, context: &Context) -> Result<ExitCode, Failure> {
+    async fn log(&self, from: u64, limit: Option<u64>, context: &Context) -> Result<(), Failure> {
         let (mut at, mut left) = (from, limit.unwrap_or(u64::MAX));
         let mut collected = Vec::new();
+        let is_json = context.screen.is_json();
         loop {
-            let wanted = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
-            let page = self
-                .processes
-                .output(self.handle.process, at, wanted)
-                .await
-                .map_err(resolve::place_failure)?;
+            let count = u32::try_from(left).unwrap_or(PAGE_BYTES).min(PAGE_BYTES);
+            let page = self.processes.output(self.handle.process, at, count).await?;
             at = page.offset + page.data.len() as u64;
             left = left.saturating_sub(page.data.len() as u64);
-            let is_last = page.data.is_empty() || left == 0 || at >= page.total;
-            match context.screen.format {
-                OutputFormat::Text => context.screen.bytes(&page.data)?,
-                // One document must be whole, so it has an end.
-                OutputFormat::Json => collected.extend_from_slice(&page.data),
+            if is_json {
+                collected.extend_from_slice(&page.data);
+            } else {
+                context.screen.bytes(&page.data)?;
             }
-            if is_last || collected.len() > MOST_JSON {
+            let is_last = page.data.is_empty() || left == 0 || at >= page.total;
+            if is_last || collected.len() > MAX_JSON_BYTES {
                 break;
             }
         }
-        if context.screen.format == OutputFormat::Json {
-            let view = self.view().await?;
-            let mut facts = facts(&self.found.record, &view);
-            facts["output"] = Value::from(String::from_utf8_lossy(&collected));
-            facts["next_offset"] = Value::from(at);
-            context.screen.json(&facts)?;
+        if !is_json {
+            return Ok(());
         }
-        Ok(ExitCode::SUCCESS)
+        let mut facts = facts(&self.place.record, &self.view().await?);
+        facts["output"] = Value::from(String::from_utf8_lossy(&collected));
+        facts["next_offset"] = Value::from(at);
+        context.screen.json(&facts)
     }
 
-    async fn follow(&self, from: u64, context: &Context) -> Result<ExitCode, Failure> {
-        if context.screen.format == OutputFormat::Json {
-            return Err(Failure::new(FailureKind::Usage, "`--follow` has no end, so it makes no document")
-                .hint("leave `--json` or `--follow` out"));
+    async fn follow(&self, from: u64, context: &Context) -> Result<(), Failure> {
+        if context.screen.is_json() {
+            return Err(Failure::usage("`--follow` cannot be used with `--json`")
+                .hint("Omit `--json` or `--follow`."));
         }
-        let mut followed =
-            self.processes.follow(self.handle.process, from).await.map_err(resolve::place_failure)?;
+        let mut pages = self.processes.follow(self.handle.process, from).await?;
         let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
             tokio::select! {
-                page = followed.next_page() => match page.map_err(|error| resolve::place_failure(error.into()))? {
+                page = pages.next_page() => match page.map_err(hermes_exec::Error::from)? {
                     Some(page) => context.screen.bytes(&page.data)?,
-                    None => return Ok(ExitCode::SUCCESS),
+                    None => return Ok(()),
                 },
-                // It goes on; only we stop looking.
-                _ = interrupts.recv() => return Ok(ExitCode::SUCCESS),
+                // The process continues.
+                _ = interrupts.recv() => return Ok(()),
             }
         }
     }
 
     async fn wait(&self, timeout: Option<Duration>, context: &Context) -> Result<ExitCode, Failure> {
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
-            let left = timeout.map_or(WAIT, |timeout| timeout.saturating_sub(begun.elapsed()).min(WAIT));
-            let view = self.processes.wait(self.handle.process, left);
+            let left = timeout.map_or(MAX_WAIT, |limit| limit.saturating_sub(start.elapsed()).min(MAX_WAIT));
             let view = tokio::select! {
-                view = view => view.map_err(resolve::place_failure)?,
+                view = self.processes.wait(self.handle.process, left) => view?,
                 _ = interrupts.recv() => return Ok(ExitCode::from(130)),
             };
-            let ended = view.exit.as_ref().map(|ended| ended.code);
-            if ended.is_none() && timeout.is_none_or(|timeout| begun.elapsed() < timeout) {
+            let code = view.exit.as_ref().map(|exit| exit.code);
+            if code.is_none() && timeout.is_none_or(|timeout| start.elapsed() < timeout) {
                 continue;
             }
-            if context.screen.format == OutputFormat::Json {
-                context.screen.json(&facts(&self.found.record, &view))?;
-            } else if ended.is_none() {
+            if context.screen.is_json() {
+                context.screen.json(&facts(&self.place.record, &view))?;
+            } else if code.is_none() {
                 context.screen.print_stderr("still running");
             }
-            return Ok(ExitCode::from(ended.map_or(124, |code| u8::try_from(code).unwrap_or(1))));
+            return Ok(ExitCode::from(code.map_or(124, |code| u8::try_from(code).unwrap_or(1))));
         }
     }
 
-    async fn kill(&self, context: &Context) -> Result<ExitCode, Failure> {
+    async fn kill(&self, context: &Context) -> Result<(), Failure> {
         let before = self.view().await?.tree;
-        let view = self.processes.kill(self.handle.process).await.map_err(resolve::place_failure)?;
-        match (context.screen.format, before) {
-            (OutputFormat::Json, _) => context.screen.json(&facts(&self.found.record, &view))?,
-            (OutputFormat::Text, TreeStatus::Alive) => {
-                context.screen.line(&format!("killed {}", self.handle))?
-            }
-            (OutputFormat::Text, TreeStatus::Gone) => {
-                context.screen.line(&format!("{} had ended already", self.handle))?;
-            }
+        let view = self.processes.kill(self.handle.process).await?;
+        if context.screen.is_json() {
+            return context.screen.json(&facts(&self.place.record, &view));
         }
-        Ok(ExitCode::SUCCESS)
+        context.screen.line(&match before {
+            TreeStatus::Alive => format!("killed {}", self.handle),
+            TreeStatus::Gone => format!("{} had already ended", self.handle),
+        })
     }
 
     async fn write(
         &self,
         text: Option<String>,
-        end: End,
+        end: InputEnd,
         consent: Consent,
         context: &Context,
         config: &Config,
     ) -> Result<ExitCode, Failure> {
-        let (text, consent) = match text {
-            Some(text) => (format!("{text}\n"), consent),
-            None => {
-                let mut text = String::new();
-                io::stdin().lock().read_to_string(&mut text)?;
-                (text, if consent == Consent::Ask { Consent::Unavailable } else { consent })
-            }
+        let text = match text {
+            Some(text) => format!("{text}\n"),
+            None => io::read_to_string(io::stdin().lock())?,
         };
         let count = text.len();
         let view = self.view().await?;
         if view.exit.is_some() {
-            return Err(Failure::new(
-                FailureKind::Failed,
-                format!("{} has ended and takes no input", self.handle),
-            )
-            .hint("`hermes process log` prints what it said"));
+            return Err(Failure::failed(format!("{} has ended and accepts no input", self.handle))
+                .hint("Run `hermes process log` to print its output."));
         }
         if count > 0 {
-            let place = self.found.record.place(context.home.path()).ok_or_else(|| {
-                Failure::new(FailureKind::Failed, "this environment was created by another version of hermes")
+            let record = &self.place.record;
+            let place = record.place(context.home.path()).ok_or_else(|| {
+                Failure::failed("this environment was created by another version of hermes")
             })?;
-            let session = SessionKey::new(&self.found.record.session);
-            let cwd = String::from_utf8_lossy(&view.cwd).into_owned();
-            let job = Job { work: Work::Input(text), cwd };
-            let decision = approval::approve(context, config, place, &session, job, consent).await?;
-            let permit = match decision {
-                Decision::Allowed(permit) => permit,
-                Decision::Refused(refused) => return approval::report_refusal(context, &refused),
-                Decision::Interrupted => return Ok(ExitCode::from(130)),
-            };
-            self.processes.write(self.handle.process, permit).await.map_err(resolve::place_failure)?;
+            let session = SessionKey::new(&record.session);
+            let job = Job { work: Work::Input(text), cwd: String::from_utf8_lossy(&view.cwd).into_owned() };
+            match approve_or_report(context, config, place, &session, job, consent).await? {
+                Ok(permit) => self.processes.write(self.handle.process, permit).await?,
+                Err(code) => return Ok(code),
+            }
         }
-        if end == End::Close {
-            self.processes.close_input(self.handle.process).await.map_err(resolve::place_failure)?;
+        if end == InputEnd::Close {
+            self.processes.close_input(self.handle.process).await?;
         }
-        if context.screen.format == OutputFormat::Json {
-            context.screen.json(&json!({"written": count, "closed": end == End::Close}))?;
+        if context.screen.is_json() {
+            context.screen.json(&json!({"written": count, "closed": end == InputEnd::Close}))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Bytes of output in one document, at most about.
-const MOST_JSON: usize = 16 << 20;
-
-/// The id of a process, as people write it.
+/// The id of a process.
 pub(crate) fn handle(record: &PlaceRecord, view: &ProcessView) -> String {
     ProcessHandle::new(&record.place, view.process).to_string()
 }
 
-/// What `--json` says about a process.
+/// The JSON document of a process.
 pub(crate) fn facts(record: &PlaceRecord, view: &ProcessView) -> Value {
     json!({
         "id": handle(record, view),
@@ -290,7 +271,7 @@ pub(crate) fn facts(record: &PlaceRecord, view: &ProcessView) -> Value {
         "command": String::from_utf8_lossy(&view.command),
         "cwd": String::from_utf8_lossy(&view.cwd),
         "running": view.tree == TreeStatus::Alive,
-        "exit_code": view.exit.as_ref().map(|ended| ended.code),
+        "exit_code": view.exit.as_ref().map(|exit| exit.code),
         "age_seconds": view.age.as_secs_f64(),
         "output_bytes": view.output_bytes,
         "last": String::from_utf8_lossy(&view.output_tail),

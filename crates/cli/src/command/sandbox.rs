@@ -1,265 +1,235 @@
-//! `hermes sandbox`: the places that exist.
+//! `hermes sandbox`: lists and manages environments.
 
 mod pull;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use hermes_exec::{ListedPlace, PlaceRecord, PlaceState, Places};
-use hermes_types::Timestamp;
+use hermes_types::{Reach, Timestamp};
 use serde_json::{Value, json};
 
-use crate::Context;
 use crate::args::SandboxAction;
 use crate::command::config::settings;
-use crate::screen::{OutputFormat, Tone, format_age, one_line};
-use hermes_config::failure::{Failure, FailureKind};
+use crate::screen::{Tone, format_age, format_since, one_line};
+use crate::{Context, block_on};
+use hermes_config::failure::Failure;
 use hermes_config::resolve;
 
-pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, Failure> {
+/// How long a closed connection may still be counted.
+const DISCONNECT_DELAY: Duration = Duration::from_millis(300);
+
+pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<(), Failure> {
     let places = resolve::places(context, settings(context)?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    block_on(async {
         match action {
             SandboxAction::Pull { image } => pull::pull(&image, context).await,
             SandboxAction::Ls => list(&places, context).await,
             SandboxAction::Show { id } => show(&places, &id, context).await,
             SandboxAction::Rm { ids, all, force } => {
-                let use_of = if force { InUse::End } else { InUse::Refuse };
-                let ids = if all { all_names(&places).await? } else { ids };
-                remove(&places, &ids, use_of, context).await
+                let in_use = if force { InUse::Remove } else { InUse::Refuse };
+                let ids = if all {
+                    places.list().await?.into_iter().map(|place| place.record.name).collect()
+                } else {
+                    ids
+                };
+                remove(&places, &ids, in_use, context).await
             }
             SandboxAction::Prune { files } => {
-                let files = if files { Files::Remove } else { Files::Keep };
+                let files = if files { PersistentFiles::Remove } else { PersistentFiles::Keep };
                 prune(&places, files, context).await
             }
         }
     })
 }
 
-/// How long a connection may take to end.
-const MOMENT: Duration = Duration::from_millis(300);
-
 /// What to do with an environment that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InUse {
     Refuse,
-    End,
+    Remove,
 }
 
-/// What to do with persistent files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Files {
+enum PersistentFiles {
     Keep,
     Remove,
 }
 
-async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
-    let found = places.list().await.map_err(resolve::place_failure)?;
-    if context.screen.format == OutputFormat::Json {
-        context.screen.json(&json!({"places": found.iter().map(facts).collect::<Vec<_>>()}))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if found.is_empty() {
-        context.screen.print_stderr("no environments; `hermes exec` and `hermes shell` create them");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let row = |found: &ListedPlace| {
+async fn list(places: &Places, context: &Context) -> Result<(), Failure> {
+    let listed = places.list().await?;
+    let row = |place: &ListedPlace| {
         vec![
-            found.record.name.clone(),
-            found.record.backend.clone(),
-            state(found),
-            format_age(since(found)),
-            session(&found.record, 40),
+            place.record.name.clone(),
+            place.record.backend.clone(),
+            format_state(place),
+            format_since(created(place)),
+            format_session(&place.record, 40),
         ]
     };
-    let rows: Vec<_> = found.iter().map(row).collect();
-    context.screen.table(&["NAME", "BACKEND", "STATE", "AGE", "SESSION"], &rows)?;
-    Ok(ExitCode::SUCCESS)
+    context.screen.list(
+        &json!({"places": listed.iter().map(facts).collect::<Vec<_>>()}),
+        "no environments; `hermes exec` and `hermes shell` create them",
+        &["NAME", "BACKEND", "STATE", "AGE", "SESSION"],
+        &listed.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
-/// Whose it is.
-fn session(record: &PlaceRecord, most: usize) -> String {
-    if record.is_warm() { "(ready for the next)".to_owned() } else { one_line(&record.session, most) }
+fn format_session(record: &PlaceRecord, columns: usize) -> String {
+    if record.is_warm() { "(in the warm pool)".to_owned() } else { one_line(&record.session, columns) }
 }
 
-async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, Failure> {
-    let found = one(places, id).await?;
-    let processes = match found.state {
-        PlaceState::Running(_) => found
-            .processes()
-            .await
-            .map_err(resolve::place_failure)?
-            .list()
-            .await
-            .map_err(resolve::place_failure)?,
+async fn show(places: &Places, id: &str, context: &Context) -> Result<(), Failure> {
+    let place = find_place(places, id).await?;
+    let processes = match place.state {
+        PlaceState::Running(_) => place.processes().await?.list().await?,
         PlaceState::Unresponsive | PlaceState::OtherRunDir | PlaceState::Stopped => Vec::new(),
     };
-    let views: Vec<Value> = processes.iter().map(|view| super::process::facts(&found.record, view)).collect();
-    let mut facts = facts(&found);
-    let holes = found.record.exposures();
-    facts["holes"] = json!(holes);
-    facts["spec"] = found.record.spec.clone();
-    facts["engine"] = json!(found.record.container.as_ref().map(|container| container.engine.to_string()));
-    facts["container"] = json!(found.record.container.as_ref().map(|container| &container.name));
-    facts["request"] = json!(found.record.request);
-    facts["unenforced"] = json!(found.record.unenforced);
-    facts["processes"] = Value::from(views);
-    if context.screen.format == OutputFormat::Json {
-        context.screen.json(&facts)?;
-        return Ok(ExitCode::SUCCESS);
+    let record = &place.record;
+    let exposures = record.exposures();
+    let screen = context.screen;
+    if screen.is_json() {
+        let views: Vec<Value> = processes.iter().map(|view| super::process::facts(record, view)).collect();
+        let mut facts = facts(&place);
+        facts["holes"] = json!(exposures);
+        facts["spec"] = record.spec.clone();
+        facts["engine"] = json!(record.container.as_ref().map(|container| container.engine.to_string()));
+        facts["container"] = json!(record.container.as_ref().map(|container| &container.name));
+        facts["request"] = json!(record.request);
+        facts["unenforced"] = json!(record.unenforced);
+        facts["processes"] = Value::from(views);
+        return screen.json(&facts);
     }
     let mut rows = vec![
-        ("name", found.record.name.clone()),
-        ("backend", found.record.backend.clone()),
-        ("session", session(&found.record, 200)),
-        ("state", state(&found)),
-        ("age", format_age(since(&found))),
-        ("lifetime", format!("{} s of idleness", found.record.lifetime)),
-        ("reaches", reach(&found)),
+        ("name", record.name.clone()),
+        ("backend", record.backend.clone()),
+        ("session", format_session(record, 200)),
+        ("state", format_state(&place)),
+        ("age", format_since(created(&place))),
+        ("lifetime", format!("{} s idle", record.lifetime)),
+        ("reaches", format_reach(&record.reach)),
     ];
-    rows.extend(holes.iter().map(|hole| ("hole", hole.to_string())));
-    rows.extend(found.record.unenforced.iter().map(|limit| ("limit", limit.clone())));
-    if let Some(container) = &found.record.container {
+    rows.extend(exposures.iter().map(|exposure| ("exposes", exposure.to_string())));
+    rows.extend(record.unenforced.iter().map(|limit| ("limit", limit.clone())));
+    if let Some(container) = &record.container {
         rows.push(("engine", format!("{}, container {}", container.engine, container.name)));
     }
-    if let Some(files) = &found.record.files {
-        rows.push(("files", files.display().to_string()));
-    }
-    for view in &processes {
-        let shown = one_line(&String::from_utf8_lossy(&view.command), 60);
-        rows.push(("process", format!("{}  {shown}", super::process::handle(&found.record, view))));
-    }
+    rows.extend(record.files.iter().map(|files| ("files", files.display().to_string())));
+    rows.extend(processes.iter().map(|view| {
+        let command = one_line(&String::from_utf8_lossy(&view.command), 60);
+        ("process", format!("{}  {command}", super::process::handle(record, view)))
+    }));
     for (name, value) in rows {
-        context
-            .screen
-            .line(&format!("{}  {value}", context.screen.paint(Tone::Strong, &format!("{name:8}"))))?;
+        screen.line(&format!("{}  {value}", screen.paint(Tone::Strong, &format!("{name:8}"))))?;
     }
-    let spec = serde_json::to_string_pretty(&found.record.spec).unwrap_or_default();
-    context.screen.line(&format!("{}\n{spec}", context.screen.paint(Tone::Strong, "made as")))?;
-    if let Some(request) = &found.record.request {
-        context.screen.line(&format!("{}\n{request:#}", context.screen.paint(Tone::Strong, "request")))?;
+    let spec = serde_json::to_string_pretty(&record.spec).unwrap_or_default();
+    screen.line(&format!("{}\n{spec}", screen.paint(Tone::Strong, "spec")))?;
+    match &record.request {
+        Some(request) => screen.line(&format!("{}\n{request:#}", screen.paint(Tone::Strong, "request"))),
+        None => Ok(()),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-async fn all_names(places: &Places) -> Result<Vec<String>, Failure> {
-    let listed = places.list().await.map_err(resolve::place_failure)?;
-    Ok(listed.into_iter().map(|listed| listed.record.name).collect())
-}
-
-async fn remove(
-    places: &Places,
-    ids: &[String],
-    use_of: InUse,
-    context: &Context,
-) -> Result<ExitCode, Failure> {
+async fn remove(places: &Places, ids: &[String], in_use: InUse, context: &Context) -> Result<(), Failure> {
     let mut chosen: Vec<ListedPlace> = Vec::new();
     for id in ids {
-        let mut found = one(places, id).await?;
-        if is_watched(&found) {
-            tokio::time::sleep(MOMENT).await;
-            found = one(places, id).await?;
+        let mut place = find_place(places, id).await?;
+        if is_only_connected(&place) {
+            tokio::time::sleep(DISCONNECT_DELAY).await;
+            place = find_place(places, id).await?;
         }
-        if use_of == InUse::Refuse && is_used(&found) {
-            return Err(Failure::new(FailureKind::Failed, format!("{} is in use", found.record.name)).hint(
+        if in_use == InUse::Refuse && is_used(&place) {
+            return Err(Failure::failed(format!("{} is in use", place.record.name)).hint(
                 "Run `hermes sandbox show` to see what uses it, or add `--force` to remove it anyway.",
             ));
         }
-        if !chosen.iter().any(|other| other.record.name == found.record.name) {
-            chosen.push(found);
+        if !chosen.iter().any(|other| other.record.name == place.record.name) {
+            chosen.push(place);
         }
     }
-    for found in &chosen {
-        found.remove().await.map_err(resolve::place_failure)?;
-        if context.screen.format == OutputFormat::Text {
-            context.screen.line(&found.record.name)?;
+    for place in &chosen {
+        place.remove().await?;
+        if !context.screen.is_json() {
+            context.screen.line(&place.record.name)?;
         }
     }
-    if context.screen.format == OutputFormat::Json {
-        let names: Vec<&str> = chosen.iter().map(|found| found.record.name.as_str()).collect();
+    if context.screen.is_json() {
+        let names: Vec<&str> = chosen.iter().map(|place| place.record.name.as_str()).collect();
         context.screen.json(&json!({"removed": names}))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitCode, Failure> {
-    let mut all = places.list().await.map_err(resolve::place_failure)?;
-    if all.iter().any(is_watched) {
-        // A client that has just disconnected is still counted for a moment.
-        tokio::time::sleep(MOMENT).await;
-        all = places.list().await.map_err(resolve::place_failure)?;
+async fn prune(places: &Places, files: PersistentFiles, context: &Context) -> Result<(), Failure> {
+    let mut all = places.list().await?;
+    if all.iter().any(is_only_connected) {
+        tokio::time::sleep(DISCONNECT_DELAY).await;
+        all = places.list().await?;
     }
-    let unused: Vec<ListedPlace> = all.into_iter().filter(|found| !is_used(found)).collect();
-    let (asleep, awake): (Vec<_>, Vec<_>) =
-        unused.into_iter().partition(|found| found.state == PlaceState::Stopped);
-    let names: Vec<String> = awake.iter().map(|found| found.record.name.clone()).collect();
-    let failed = places.end_all(awake.clone()).await;
-    places.remove_stale().await.map_err(resolve::place_failure)?;
+    let unused = all.into_iter().filter(|place| !is_used(place));
+    let (stopped, running): (Vec<_>, Vec<_>) = unused.partition(|place| place.state == PlaceState::Stopped);
+    let names: Vec<String> = running.iter().map(|place| place.record.name.clone()).collect();
+    let failed = places.end_all(running.clone()).await;
+    places.remove_stale().await?;
     let mut removed = Vec::new();
-    if files == Files::Remove {
-        for found in asleep.iter().chain(&awake).filter(|found| found.record.files.is_some()) {
-            found.remove().await.map_err(resolve::place_failure)?;
-            removed.push(found.record.name.clone());
+    if files == PersistentFiles::Remove {
+        for place in stopped.iter().chain(&running).filter(|place| place.record.files.is_some()) {
+            place.remove().await?;
+            removed.push(place.record.name.clone());
         }
     }
-    if let Some((found, error)) = failed.first() {
-        return Err(Failure::new(FailureKind::Failed, format!("{}: {error}", found.record.name)));
+    if let Some((place, error)) = failed.first() {
+        return Err(Failure::failed(format!("{}: {error}", place.record.name)));
     }
-    match context.screen.format {
-        OutputFormat::Json => context.screen.json(&json!({"ended": names, "files_removed": removed}))?,
-        OutputFormat::Text => {
-            let count = |number: usize| {
-                if number == 1 { "1 environment".to_owned() } else { format!("{number} environments") }
-            };
-            context.screen.line(&format!("ended {}", count(names.len())))?;
-            if files == Files::Remove {
-                context.screen.line(&format!("removed the files of {}", count(removed.len())))?;
-            } else if !asleep.is_empty() {
-                let kept = count(asleep.len());
-                context
-                    .screen
-                    .print_stderr(&format!("kept the files of {kept}; add `--files` to remove them"));
-            }
-        }
+    let screen = context.screen;
+    if screen.is_json() {
+        return screen.json(&json!({"ended": names, "files_removed": removed}));
     }
-    Ok(ExitCode::SUCCESS)
+    let count = |number: usize| {
+        if number == 1 { "1 environment".to_owned() } else { format!("{number} environments") }
+    };
+    screen.line(&format!("ended {}", count(names.len())))?;
+    if files == PersistentFiles::Remove {
+        screen.line(&format!("removed the files of {}", count(removed.len())))?;
+    } else if !stopped.is_empty() {
+        let kept = count(stopped.len());
+        screen.print_stderr(&format!("kept the files of {kept}; add `--files` to remove them"));
+    }
+    Ok(())
 }
 
-/// The one place that is meant.
-async fn one(places: &Places, id: &str) -> Result<ListedPlace, Failure> {
-    let mut found = places.find(id).await.map_err(resolve::place_failure)?;
+/// The environment with a name, name prefix or session.
+async fn find_place(places: &Places, id: &str) -> Result<ListedPlace, Failure> {
+    let mut found = places.find(id).await?;
+    let list_hint = "Run `hermes sandbox ls` to list their names.";
     match (found.pop(), found.len()) {
-        (Some(found), 0) => Ok(found),
+        (Some(place), 0) => Ok(place),
         (Some(_), more) => {
-            Err(Failure::new(FailureKind::Usage, format!("`{id}` matches {} environments", more + 1))
-                .hint("`hermes sandbox ls` lists their names"))
+            Err(Failure::usage(format!("`{id}` matches {} environments", more + 1)).hint(list_hint))
         }
-        (None, _) => Err(Failure::new(FailureKind::Failed, format!("no environment `{id}`"))
-            .hint("`hermes sandbox ls` lists them")),
+        (None, _) => Err(Failure::failed(format!("no environment `{id}`")).hint(list_hint)),
     }
 }
 
-/// Whether something runs there or somebody besides us is connected.
-fn is_used(found: &ListedPlace) -> bool {
-    match found.state {
+/// Whether a command runs there, or another client is connected.
+fn is_used(place: &ListedPlace) -> bool {
+    match place.state {
         PlaceState::Running(stats) => stats.running > 0 || stats.clients > 1,
         PlaceState::OtherRunDir => true,
         PlaceState::Unresponsive | PlaceState::Stopped => false,
     }
 }
 
-/// Whether somebody is connected, though nothing runs.
-fn is_watched(found: &ListedPlace) -> bool {
-    matches!(found.state, PlaceState::Running(stats) if stats.running == 0 && stats.clients > 1)
+/// Whether another client is connected, but no command runs. It may just have disconnected.
+fn is_only_connected(place: &ListedPlace) -> bool {
+    matches!(place.state, PlaceState::Running(stats) if stats.running == 0 && stats.clients > 1)
 }
 
-fn since(found: &ListedPlace) -> Duration {
-    Duration::from_secs(Timestamp::now().seconds().saturating_sub(found.record.created))
+fn created(place: &ListedPlace) -> Timestamp {
+    Timestamp::from_seconds(place.record.created)
 }
 
-fn state(found: &ListedPlace) -> String {
-    match found.state {
+fn format_state(place: &ListedPlace) -> String {
+    match place.state {
         PlaceState::Running(stats) if stats.running > 0 => format!("{} running", stats.running),
         PlaceState::Running(stats) => format!("idle {}", format_age(stats.idle)),
         PlaceState::Unresponsive => "silent".to_owned(),
@@ -268,19 +238,18 @@ fn state(found: &ListedPlace) -> String {
     }
 }
 
-fn reach(found: &ListedPlace) -> String {
-    use hermes_types::Reach;
-    match &found.record.reach {
+fn format_reach(reach: &Reach) -> String {
+    match reach {
         Reach::Nothing => "nothing of yours".to_owned(),
         Reach::Directories(paths) => format!("your directories at {}", paths.join(", ")),
         Reach::Host => "this machine".to_owned(),
     }
 }
 
-/// What `--json` says about a place.
-fn facts(found: &ListedPlace) -> Value {
-    let record = &found.record;
-    let (word, stats) = match found.state {
+/// The JSON document of an environment.
+fn facts(place: &ListedPlace) -> Value {
+    let record = &place.record;
+    let (state, stats) = match place.state {
         PlaceState::Running(stats) if stats.running > 0 => ("running", Some(stats)),
         PlaceState::Running(stats) => ("idle", Some(stats)),
         PlaceState::Unresponsive => ("silent", None),
@@ -292,11 +261,12 @@ fn facts(found: &ListedPlace) -> Value {
         "id": record.place,
         "backend": record.backend,
         "session": record.session,
-        "state": word,
+        "state": state,
         "created": record.created,
-        "age_seconds": since(found).as_secs(),
+        "age_seconds": Timestamp::now().seconds().saturating_sub(record.created),
         "idle_seconds": stats.map(|stats| stats.idle.as_secs()),
         "lifetime_seconds": record.lifetime,
+        // This process is one of the clients.
         "clients": stats.map(|stats| stats.clients.saturating_sub(1)),
         "running": stats.map(|stats| stats.running),
         "reach": record.reach,

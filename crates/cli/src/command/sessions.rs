@@ -1,202 +1,171 @@
-//! `hermes sessions`: conversations.
+//! `hermes sessions`: stored conversations.
 
 use std::io::{IsTerminal, stderr, stdin};
-use std::process::ExitCode;
-use std::time::Duration;
 
 use hermes_gateway::Platform;
 use hermes_policy::escape::escape;
 use hermes_store::{
-    CostStatus, Error, Lineage, ListFilter, MessageFilter, MessageRow, SearchQuery, Seq, SessionId,
-    SessionQuery, SessionRow, Store, Viewer,
+    CostStatus, Error, Lineage, ListFilter, MessageFilter, MessageRow, PruneResult, SearchQuery, Seq,
+    SessionId, SessionQuery, SessionRow, Store, Viewer,
 };
 use hermes_types::{CallArguments, Message, Part, Timestamp};
 use serde_json::{Value, json};
 
-use crate::Context;
 use crate::approval::{Consent, confirm};
 use crate::args::SessionsAction;
 use crate::chat_host;
 use crate::command::config::settings;
-use crate::screen::{OutputFormat, Tone, format_age, one_line};
-use hermes_config::failure::{Failure, FailureKind};
-use hermes_config::resolve::store::{find, store_failure};
+use crate::screen::{Tone, format_since, one_line};
+use crate::{Context, block_on};
+use hermes_config::failure::Failure;
+use hermes_config::resolve::store::find;
 
-/// Sessions of one page, when all are wanted.
+/// Rows per query when all are read.
 const PAGE_SIZE: usize = 200;
-/// Messages that are shown at most; the others are in the export.
-const MAX_SHOWN_CHARS: u32 = 10_000;
+/// The most messages that `show` prints; the export has all.
+const MAX_SHOWN_MESSAGES: u32 = 10_000;
 
-pub(crate) fn run(action: SessionsAction, context: &Context) -> Result<ExitCode, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+pub(crate) fn run(action: SessionsAction, context: &Context) -> Result<(), Failure> {
+    block_on(async {
         let store = find(context).await?;
-        let done = run_action(action, context, store.as_ref()).await;
+        let result = run_action(action, context, store.as_ref()).await;
         if let Some(store) = store {
             store.close().await;
         }
-        done
+        result
     })
 }
 
-/// Without a database there are no sessions; that is no fault.
-async fn run_action(
-    action: SessionsAction,
-    context: &Context,
-    store: Option<&Store>,
-) -> Result<ExitCode, Failure> {
-    match (action, store) {
-        (SessionsAction::Ls { limit, after, source, archived, all }, store) => {
-            let shelf = match (all, archived) {
+/// Without a database there are no conversations, which is not an error.
+async fn run_action(action: SessionsAction, context: &Context, store: Option<&Store>) -> Result<(), Failure> {
+    match action {
+        SessionsAction::Ls { limit, after, source, archived, all } => {
+            let filter = match (all, archived) {
                 (true, _) => ListFilter::All,
                 (false, true) => ListFilter::Archived,
                 (false, false) => ListFilter::Current,
             };
-            list(context, store, limit, after, source, shelf).await
+            list(context, store, SessionQuery { source, filter, after: after.map(SessionId::new), limit })
+                .await
         }
-        (SessionsAction::Search { text, limit, skip, source }, store) => {
+        SessionsAction::Search { text, limit, skip, source } => {
             search(context, store, SearchQuery { text: text.join(" "), source, skip, limit }).await
         }
-        (SessionsAction::Export { ids, all: false }, store) => export(context, store, &ids).await,
-        (SessionsAction::Export { all: true, .. }, store) => export_all(context, store).await,
-        (SessionsAction::Show { id, limit, all }, Some(store)) => {
-            let which = if all { MessageFilter::All } else { MessageFilter::Active };
-            show(context, store, &id, limit, which).await
+        SessionsAction::Export { ids, all: false } => export(context, store, &ids).await,
+        SessionsAction::Export { all: true, .. } => export_all(context, store).await,
+        SessionsAction::Show { id, limit, all } => {
+            let filter = if all { MessageFilter::All } else { MessageFilter::Active };
+            show(context, store, &id, limit, filter).await
         }
-        (SessionsAction::Show { id, .. }, None) => Err(store_failure(Error::NoSession(id))),
-        (SessionsAction::Rm { ids }, store) => remove(context, store, &ids).await,
-        (SessionsAction::Prune { older_than, dry_run: true, .. }, store) => {
-            prunable(context, store, before(older_than)).await
-        }
-        (SessionsAction::Prune { older_than, yes, .. }, store) => {
+        SessionsAction::Rm { ids } => remove(context, store, &ids).await,
+        SessionsAction::Prune { older_than, dry_run, yes } => {
+            let age = u64::from(older_than) * 86_400;
+            let before = Timestamp::from_seconds(Timestamp::now().seconds().saturating_sub(age));
+            if dry_run {
+                return list_prunable(context, store, before).await;
+            }
             let consent = match (yes, stdin().is_terminal() && stderr().is_terminal()) {
                 (true, _) => Consent::Given,
                 (false, true) => Consent::Ask,
                 (false, false) => Consent::Unavailable,
             };
-            prune(context, store, before(older_than), consent).await
+            prune(context, store, before, consent).await
         }
     }
 }
 
-fn before(days: u32) -> Timestamp {
-    Timestamp::from_seconds(Timestamp::now().seconds().saturating_sub(u64::from(days) * 86_400))
-}
-
-fn since(at: Timestamp) -> Duration {
-    Duration::from_secs(Timestamp::now().seconds().saturating_sub(at.seconds()))
-}
-
-async fn find_session(store: Option<&Store>, word: &str) -> Result<SessionRow, Failure> {
+async fn find_session(store: Option<&Store>, name: &str) -> Result<SessionRow, Failure> {
     match store {
-        Some(store) => store.find_session(&Viewer::Owner, word).await.map_err(store_failure),
-        None => Err(store_failure(Error::NoSession(word.to_owned()))),
+        Some(store) => Ok(store.find_session(&Viewer::Owner, name).await?),
+        None => Err(Error::NoSession(name.to_owned()).into()),
     }
 }
 
-async fn list(
-    context: &Context,
-    store: Option<&Store>,
-    limit: usize,
-    after: Option<String>,
-    source: Option<String>,
-    shelf: ListFilter,
-) -> Result<ExitCode, Failure> {
-    let found = match store {
-        Some(store) => {
-            let listing = SessionQuery { source, filter: shelf, after: after.map(SessionId::new), limit };
-            store.sessions(&Viewer::Owner, listing).await.map_err(store_failure)?
-        }
+async fn list(context: &Context, store: Option<&Store>, query: SessionQuery) -> Result<(), Failure> {
+    let sessions = match store {
+        Some(store) => store.sessions(&Viewer::Owner, query).await?,
         None => Vec::new(),
     };
-    if context.screen.format == OutputFormat::Json {
-        let facts: Vec<Value> = found.iter().map(facts).collect();
-        context.screen.json(&json!({"sessions": facts}))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if found.is_empty() {
-        context.screen.print_stderr("there are no sessions");
-        return Ok(ExitCode::SUCCESS);
-    }
     let row = |session: &SessionRow| {
         vec![
             session.id.to_string(),
-            format_age(since(session.touched)),
+            format_since(session.touched),
             one_line(&session.source, 12),
             session.messages.to_string(),
             one_line(&session.model, 30),
             one_line(session.title.as_deref().unwrap_or("-"), 100),
         ]
     };
-    let rows: Vec<_> = found.iter().map(row).collect();
-    context.screen.table(&["ID", "USED", "SOURCE", "MESSAGES", "MODEL", "TITLE"], &rows)?;
-    Ok(ExitCode::SUCCESS)
+    context.screen.list(
+        &json!({"sessions": sessions.iter().map(facts).collect::<Vec<_>>()}),
+        "no sessions",
+        &["ID", "USED", "SOURCE", "MESSAGES", "MODEL", "TITLE"],
+        &sessions.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
 async fn show(
     context: &Context,
-    store: &Store,
-    word: &str,
+    store: Option<&Store>,
+    name: &str,
     limit: u32,
-    which: MessageFilter,
-) -> Result<ExitCode, Failure> {
-    let session = find_session(Some(store), word).await?;
+    filter: MessageFilter,
+) -> Result<(), Failure> {
+    let session = find_session(store, name).await?;
+    let Some(store) = store else { return Ok(()) };
+    let screen = context.screen;
     let last = u32::try_from(session.messages).unwrap_or(u32::MAX);
-    let first = Seq::new(last.saturating_sub(limit.min(MAX_SHOWN_CHARS)));
-    if context.screen.format == OutputFormat::Text {
-        let mut text = session_header(context, &session);
+    let first = Seq::new(last.saturating_sub(limit.min(MAX_SHOWN_MESSAGES)));
+    if !screen.is_json() {
+        screen.text(&session_header(context, &session))?;
         if first > Seq::START {
-            let line =
-                format!("({} earlier messages; `hermes sessions export` has them all)", first.number());
-            text.push_str(&format!("\n{}\n", context.screen.paint(Tone::Quiet, &line)));
+            let line = format!("({} earlier messages; `hermes sessions export` prints all)", first.number());
+            screen.line(&format!("\n{}", screen.paint(Tone::Quiet, &line)))?;
         }
-        context.screen.text(&text)?;
     }
     let mut messages = Vec::new();
     let mut after = first;
     loop {
-        let page = store.messages(&session.id, which, after, PAGE_SIZE).await.map_err(store_failure)?;
-        let Some(kept) = page.last() else { break };
-        after = kept.seq;
-        match context.screen.format {
-            OutputFormat::Json => messages.extend(page),
-            OutputFormat::Text => page
-                .iter()
-                .try_for_each(|kept| context.screen.text(&format!("\n{}", message(context, kept))))?,
+        let page = store.messages(&session.id, filter, after, PAGE_SIZE).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        if screen.is_json() {
+            messages.extend(page);
+        } else {
+            page.iter().try_for_each(|row| screen.text(&format!("\n{}", format_message(context, row))))?;
         }
     }
-    if context.screen.format == OutputFormat::Json {
-        let mut facts = facts(&session);
-        facts["skipped"] = json!(first.number());
-        facts["messages"] = json!(messages);
-        context.screen.json(&facts)?;
+    if !screen.is_json() {
+        return Ok(());
     }
-    Ok(ExitCode::SUCCESS)
+    let mut facts = facts(&session);
+    facts["skipped"] = json!(first.number());
+    facts["messages"] = json!(messages);
+    screen.json(&facts)
 }
 
 fn session_header(context: &Context, session: &SessionRow) -> String {
-    let lineage = |lineage: Lineage| match lineage {
-        Lineage::Continuation => "continues",
-        Lineage::Branch => "branched from",
-        Lineage::Delegate => "works for",
-    };
-    let origin = session.parent.as_ref().zip(session.lineage);
     let usage = session.usage;
     let mut rows = vec![
         ("id", session.id.to_string()),
         ("title", session.title.clone().unwrap_or_else(|| "-".to_owned())),
         ("source", format!("{}, {}", session.source, session.person.as_str())),
         ("model", format!("{} ({})", session.model, session.provider)),
-        ("began", format!("{} ago", format_age(since(session.started)))),
-        ("used", format!("{} ago", format_age(since(session.touched)))),
+        ("began", format!("{} ago", format_since(session.started))),
+        ("used", format!("{} ago", format_since(session.touched))),
         ("usage", format!("{} calls, {} tokens in, {} out", session.api_calls, usage.prompt(), usage.output)),
         ("cost", format_cost(session)),
     ];
-    if let Some((parent, how)) = origin {
-        rows.push((lineage(how), parent.to_string()));
+    if let Some((parent, lineage)) = session.parent.as_ref().zip(session.lineage) {
+        let label = match lineage {
+            Lineage::Continuation => "continues",
+            Lineage::Branch => "branched from",
+            Lineage::Delegate => "works for",
+        };
+        rows.push((label, parent.to_string()));
     }
     if let (Some(ended), Some(reason)) = (session.ended, &session.end_reason) {
-        rows.push(("ended", format!("{} ago: {reason}", format_age(since(ended)))));
+        rows.push(("ended", format!("{} ago: {reason}", format_since(ended))));
     }
     rows.extend(session.cwd.clone().map(|cwd| ("directory", cwd)));
     let line = |(name, value): &(&str, String)| {
@@ -205,7 +174,7 @@ fn session_header(context: &Context, session: &SessionRow) -> String {
     rows.iter().map(line).collect()
 }
 
-/// What a session cost, as far as anybody knows.
+/// The cost of a session, if known.
 pub(crate) fn format_cost(session: &SessionRow) -> String {
     if session.cost == 0 && session.cost_status == CostStatus::Unknown {
         return "unknown".to_owned();
@@ -214,15 +183,15 @@ pub(crate) fn format_cost(session: &SessionRow) -> String {
     format!("${dollars}.{:04} ({})", millionths / 100, session.cost_status.as_str())
 }
 
-/// A message for people. What it holds may have come from anywhere, so nothing in it reaches the terminal as it is.
-fn message(context: &Context, kept: &MessageRow) -> String {
+/// A message as text. Its content is untrusted and is escaped.
+fn format_message(context: &Context, row: &MessageRow) -> String {
     let screen = context.screen;
-    let back = if kept.undone { ", taken back" } else { "" };
-    let title = |who: &str| screen.paint(Tone::Strong, &format!("{} {who}{back}", kept.seq.number()));
-    match &kept.message {
+    let undone = if row.undone { ", undone" } else { "" };
+    let title = |who: &str| screen.paint(Tone::Strong, &format!("{} {who}{undone}", row.seq.number()));
+    match &row.message {
         Message::User { text, images } => {
             let images: String = images.iter().map(|image| format!("{image}\n")).collect();
-            format!("{}\n{}\n{images}", title("person"), escape(text))
+            format!("{}\n{}\n{images}", title("user"), escape(text))
         }
         Message::Tool { name, text, .. } => {
             format!("{}\n{}\n", title(&format!("result of {}", one_line(name, 60))), escape(text))
@@ -239,7 +208,7 @@ fn message(context: &Context, kept: &MessageRow) -> String {
                         CallArguments::Object(object) => Value::Object(object.clone()).to_string(),
                         CallArguments::Broken { text, .. } => text.clone(),
                     };
-                    let line = format!("→ {} {}", call.name, arguments);
+                    let line = format!("→ {} {arguments}", call.name);
                     format!("{}\n", screen.paint(Tone::Quiet, &one_line(&line, 400)))
                 }
             });
@@ -248,116 +217,115 @@ fn message(context: &Context, kept: &MessageRow) -> String {
     }
 }
 
-async fn search(context: &Context, store: Option<&Store>, wanted: SearchQuery) -> Result<ExitCode, Failure> {
+async fn search(context: &Context, store: Option<&Store>, query: SearchQuery) -> Result<(), Failure> {
     let hits = match store {
-        Some(store) => store.search(&Viewer::Owner, wanted).await.map_err(store_failure)?,
+        Some(store) => store.search(&Viewer::Owner, query).await?,
         None => Vec::new(),
     };
-    if context.screen.format == OutputFormat::Json {
-        context.screen.json(&json!({"hits": hits}))?;
-        return Ok(ExitCode::SUCCESS);
+    let screen = context.screen;
+    if screen.is_json() {
+        return screen.json(&json!({"hits": hits}));
     }
     if hits.is_empty() {
-        context.screen.print_stderr("nothing was found");
-        return Ok(ExitCode::SUCCESS);
+        screen.print_stderr("no matches");
     }
     for hit in &hits {
-        let title =
-            hit.title.as_deref().map(|title| format!("  {}", one_line(title, 60))).unwrap_or_default();
-        let place = format!("{} {}, {} ago{title}", hit.session, hit.seq.number(), format_age(since(hit.at)));
+        let title = hit.title.as_deref().map(|title| format!("  {}", one_line(title, 60)));
+        let title = title.unwrap_or_default();
+        let heading = format!("{} {}, {} ago{title}", hit.session, hit.seq.number(), format_since(hit.at));
         let part = |text: &str| one_line(text, 200);
-        let found = context.screen.paint(Tone::Strong, &part(&hit.snippet.found));
+        let found = screen.paint(Tone::Strong, &part(&hit.snippet.found));
         let line = format!("{}{found}{}", part(&hit.snippet.before), part(&hit.snippet.after));
-        context.screen.line(&format!("{}\n  {line}", context.screen.paint(Tone::Quiet, &place)))?;
+        screen.line(&format!("{}\n  {line}", screen.paint(Tone::Quiet, &heading)))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-async fn export(context: &Context, store: Option<&Store>, words: &[String]) -> Result<ExitCode, Failure> {
-    // All names are looked up first: half of what was asked for is worse than nothing.
-    let mut found = Vec::new();
-    for word in words {
-        found.push(find_session(store, word).await?.id);
+async fn export(context: &Context, store: Option<&Store>, names: &[String]) -> Result<(), Failure> {
+    // All names are looked up before anything is printed.
+    let mut ids = Vec::new();
+    for name in names {
+        ids.push(find_session(store, name).await?.id);
     }
-    if let Some(store) = store {
-        for id in &found {
-            print(context, store, id).await?;
-        }
+    let Some(store) = store else { return Ok(()) };
+    for id in &ids {
+        print_export(context, store, id).await?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-async fn export_all(context: &Context, store: Option<&Store>) -> Result<ExitCode, Failure> {
-    let Some(store) = store else { return Ok(ExitCode::SUCCESS) };
+async fn export_all(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
+    let Some(store) = store else { return Ok(()) };
     let mut after = None;
     loop {
-        let listing = SessionQuery { filter: ListFilter::All, after, limit: PAGE_SIZE, source: None };
-        let page = store.sessions(&Viewer::Owner, listing).await.map_err(store_failure)?;
-        let Some(last) = page.last() else { return Ok(ExitCode::SUCCESS) };
+        let query = SessionQuery { filter: ListFilter::All, after, limit: PAGE_SIZE, source: None };
+        let page = store.sessions(&Viewer::Owner, query).await?;
+        let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.id.clone());
         for session in &page {
-            print(context, store, &session.id).await?;
+            print_export(context, store, &session.id).await?;
         }
     }
 }
 
-async fn print(context: &Context, store: &Store, id: &SessionId) -> Result<(), Failure> {
-    let mut export = store.export(id).await.map_err(store_failure)?;
-    while let Some(piece) = export.next().await.map_err(store_failure)? {
+async fn print_export(context: &Context, store: &Store, id: &SessionId) -> Result<(), Failure> {
+    let mut export = store.export(id).await?;
+    while let Some(piece) = export.next().await? {
         context.screen.text(&piece)?;
     }
     Ok(())
 }
 
-async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> Result<ExitCode, Failure> {
-    // All names are looked up before anything is gone: `last` would be another one after that.
-    let mut found: Vec<SessionRow> = Vec::new();
-    for word in words {
-        let session = find_session(store, word).await?;
-        if !found.iter().any(|known| known.id == session.id) {
-            found.push(session);
+async fn remove(context: &Context, store: Option<&Store>, names: &[String]) -> Result<(), Failure> {
+    // All names are looked up before anything is removed, because `last` would change.
+    let mut sessions: Vec<SessionRow> = Vec::new();
+    for name in names {
+        let session = find_session(store, name).await?;
+        if !sessions.iter().any(|known| known.id == session.id) {
+            sessions.push(session);
         }
     }
-    let Some(store) = store else { return Ok(ExitCode::SUCCESS) };
+    let Some(store) = store else { return Ok(()) };
+    let screen = context.screen;
     let mut removed = 0;
-    for session in &found {
+    for session in &sessions {
         let id = &session.id;
-        let goes_on = store
-            .current_session(&session.key)
-            .await
-            .map_err(store_failure)?
-            .is_some_and(|current| current.id == *id);
-        removed += store.remove_session(id).await.map_err(store_failure)?;
-        // The place of a chat is its conversation's; others may be shared by several.
-        if goes_on && Platform::from_name(&session.source).is_some() {
+        let current = store.current_session(&session.key).await?;
+        let is_current = current.is_some_and(|current| current.id == *id);
+        removed += store.remove_session(id).await?;
+        // The environment of a chat belongs to its conversation; others may be shared.
+        if is_current && Platform::from_name(&session.source).is_some() {
             chat_host::close_session(context, settings(context)?, store, &session.key).await.map_err(
-                |why| {
-                    Failure::new(FailureKind::Failed, format!("cannot remove the environment of {id}: {why}"))
-                },
+                |error| Failure::failed(format!("cannot remove the environment of {id}: {error}")),
             )?;
         }
-        if context.screen.format == OutputFormat::Text {
-            context.screen.line(&format!("removed {id}"))?;
+        if !screen.is_json() {
+            screen.line(&format!("removed {id}"))?;
         }
     }
-    if context.screen.format == OutputFormat::Json {
-        let ids: Vec<&SessionId> = found.iter().map(|session| &session.id).collect();
-        context.screen.json(&json!({"removed": ids, "sessions": removed}))?;
+    if screen.is_json() {
+        let ids: Vec<&SessionId> = sessions.iter().map(|session| &session.id).collect();
+        screen.json(&json!({"removed": ids, "sessions": removed}))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-async fn prunable(context: &Context, store: Option<&Store>, before: Timestamp) -> Result<ExitCode, Failure> {
-    let found = match store {
-        Some(store) => store.prunable(before).await.map_err(store_failure)?,
+async fn prunable(store: Option<&Store>, before: Timestamp) -> Result<Vec<SessionId>, Failure> {
+    Ok(match store {
+        Some(store) => store.prunable(before).await?,
         None => Vec::new(),
-    };
-    match context.screen.format {
-        OutputFormat::Json => context.screen.json(&json!({"would_remove": found}))?,
-        OutputFormat::Text if found.is_empty() => context.screen.print_stderr("nothing is that old"),
-        OutputFormat::Text => found.iter().try_for_each(|id| context.screen.line(id.as_str()))?,
+    })
+}
+
+async fn list_prunable(context: &Context, store: Option<&Store>, before: Timestamp) -> Result<(), Failure> {
+    let ids = prunable(store, before).await?;
+    if context.screen.is_json() {
+        return context.screen.json(&json!({"would_remove": ids}));
     }
-    Ok(ExitCode::SUCCESS)
+    if ids.is_empty() {
+        context.screen.print_stderr("no sessions to remove");
+    }
+    ids.iter().try_for_each(|id| context.screen.line(id.as_str()))
 }
 
 async fn prune(
@@ -365,43 +333,31 @@ async fn prune(
     store: Option<&Store>,
     before: Timestamp,
     consent: Consent,
-) -> Result<ExitCode, Failure> {
-    let count = match store {
-        Some(store) => store.prunable(before).await.map_err(store_failure)?.len(),
-        None => 0,
-    };
-    if count > 0 && consent != Consent::Given {
-        if consent == Consent::Unavailable {
-            return Err(Failure::new(
-                FailureKind::Refused,
-                format!("{count} sessions would be gone for good"),
-            )
-            .hint("`--dry-run` lists them, `--yes` removes them"));
-        }
-        if !confirm(context, &format!("remove {count} sessions for good? [y/N]"))? {
-            return Err(Failure::new(FailureKind::Refused, "nothing was removed"));
-        }
+) -> Result<(), Failure> {
+    let count = prunable(store, before).await?.len();
+    if count > 0 && consent == Consent::Unavailable {
+        return Err(Failure::refused(format!("this would permanently remove {count} sessions"))
+            .hint("Use `--dry-run` to list them, or `--yes` to remove them."));
+    }
+    let prompt = format!("permanently remove {count} sessions? [y/N]");
+    if count > 0 && consent == Consent::Ask && !confirm(context, &prompt)? {
+        return Err(Failure::refused("nothing was removed"));
     }
     let pruned = match store {
-        Some(store) if count > 0 => store.prune(before).await.map_err(store_failure)?,
-        _ => hermes_store::PruneResult::default(),
+        Some(store) if count > 0 => store.prune(before).await?,
+        _ => PruneResult::default(),
     };
-    match context.screen.format {
-        OutputFormat::Json => {
-            context.screen.json(&json!({"sessions": pruned.sessions, "freed_bytes": pruned.freed_bytes}))?
-        }
-        OutputFormat::Text => {
-            let freed = pruned.freed_bytes / 1_000;
-            context.screen.line(&format!("removed {} sessions, {freed} KB given back", pruned.sessions))?;
-        }
+    if context.screen.is_json() {
+        return context.screen.json(&json!({"sessions": pruned.sessions, "freed_bytes": pruned.freed_bytes}));
     }
-    Ok(ExitCode::SUCCESS)
+    let freed = pruned.freed_bytes / 1_000;
+    context.screen.line(&format!("removed {} sessions, freed {freed} KB", pruned.sessions))
 }
 
-/// What `--json` says about a session.
+/// The JSON document of a session.
 fn facts(session: &SessionRow) -> Value {
     let mut facts = json!(session);
-    // The number has the name that the export gives it; `messages` are the messages.
+    // The export also calls it `message_count`; `messages` holds the messages themselves.
     facts["message_count"] = facts["messages"].take();
     if let Value::Object(fields) = &mut facts {
         fields.shift_remove("messages");

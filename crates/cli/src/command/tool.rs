@@ -1,4 +1,4 @@
-//! `hermes tool`: the tools of the agent, listed and called as a model would call them.
+//! `hermes tool`: lists the tools of the agent, and calls one as a model would.
 
 use std::io::{self, Read};
 use std::process::ExitCode;
@@ -10,47 +10,36 @@ use hermes_types::{Attendance, CallId, EntryPoint};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::Context;
 use crate::approval::{Consent, owner};
 use crate::args::{ToolAction, ToolCallArgs};
 use crate::command::config::settings;
-use crate::place;
-use crate::screen::OutputFormat;
 use crate::terminal_approver::TerminalApprover;
 use crate::turn_view::TurnView;
+use crate::{Context, block_on, place};
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::Config;
 use hermes_config::resolve::agent::{self, Actor, SharedResources};
-use hermes_config::resolve::random_hex;
-use hermes_config::resolve::{self, ResolveMode, SessionChoice};
+use hermes_config::resolve::{self, ResolveMode, SessionChoice, random_hex};
 
-/// The most that is read from standard input.
 const MAX_ARGUMENT_BYTES: u64 = 64 << 20;
 
 pub(crate) fn run(action: ToolAction, context: &Context) -> Result<ExitCode, Failure> {
     match action {
-        ToolAction::Ls => list(context),
+        ToolAction::Ls => list(context).map(|()| ExitCode::SUCCESS),
         ToolAction::Call(args) => {
             let config = settings(context)?;
             let (tool, arguments) = (find_tool(&args.name)?, arguments(&args.arguments)?);
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(call(tool, arguments, &args, context, config))
+            block_on(call(tool, arguments, &args, context, config))
         }
     }
 }
 
-fn list(context: &Context) -> Result<ExitCode, Failure> {
+fn list(context: &Context) -> Result<(), Failure> {
     let specs: Vec<_> = Tool::ALL.into_iter().map(Tool::spec).collect();
-    match context.screen.format {
-        OutputFormat::Json => context.screen.json(&json!({"tools": specs}))?,
-        OutputFormat::Text => {
-            let first = |text: &str| text.split_once(['.', ':']).map_or(text, |(first, _)| first).to_owned();
-            let rows: Vec<_> =
-                specs.iter().map(|spec| vec![spec.name.clone(), first(&spec.description)]).collect();
-            context.screen.table(&["NAME", "WHAT IT DOES"], &rows)?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    let sentence = |text: &str| text.split_once(['.', ':']).map_or(text, |(first, _)| first).to_owned();
+    let rows: Vec<_> =
+        specs.iter().map(|spec| vec![spec.name.clone(), sentence(&spec.description)]).collect();
+    context.screen.list(&json!({"tools": specs}), "no tools", &["NAME", "WHAT IT DOES"], &rows)
 }
 
 fn find_tool(name: &str) -> Result<Tool, Failure> {
@@ -58,10 +47,10 @@ fn find_tool(name: &str) -> Result<Tool, Failure> {
         let nearest = Tool::ALL.into_iter().max_by(|one, other| {
             strsim::jaro_winkler(one.name(), name).total_cmp(&strsim::jaro_winkler(other.name(), name))
         });
-        let failure = Failure::new(FailureKind::Usage, format!("there is no tool `{name}`"));
+        let failure = Failure::usage(format!("no tool `{name}`"));
         match nearest.filter(|tool| strsim::jaro_winkler(tool.name(), name) > 0.8) {
             Some(tool) => failure.hint(format!("did you mean `{}`?", tool.name())),
-            None => failure.hint("`hermes tool ls` lists them"),
+            None => failure.hint("Run `hermes tool ls` to list the tools."),
         }
     })
 }
@@ -75,14 +64,13 @@ fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
         }
         text => text,
     };
-    match serde_json::from_str(text) {
-        Ok(Value::Object(arguments)) => Ok(arguments),
-        Ok(_) => Err(Failure::new(FailureKind::Usage, "the arguments are JSON, but no object")),
-        Err(error) => Err(Failure::new(FailureKind::Usage, format!("the arguments are not JSON: {error}"))),
-    }
-    .map_err(|failure: Failure| {
-        failure.hint("such as '{\"command\": \"ls\"}'; `hermes tool ls --json` shows what each takes")
-    })
+    let message = match serde_json::from_str(text) {
+        Ok(Value::Object(arguments)) => return Ok(arguments),
+        Ok(_) => "the arguments are not a JSON object".to_owned(),
+        Err(error) => format!("the arguments are not JSON: {error}"),
+    };
+    Err(Failure::usage(message)
+        .hint("Use an object such as '{\"command\": \"ls\"}'; `hermes tool ls --json` shows the arguments."))
 }
 
 async fn call(
@@ -94,47 +82,38 @@ async fn call(
 ) -> Result<ExitCode, Failure> {
     let request = args.place.request();
     let session = SessionChoice::new(&request, config)?;
-    let plan = resolve::resolve_place(context, config, &request, &session, ResolveMode::Create)?;
-    let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
+    let resolved = resolve::resolve_place(context, config, &request, &session, ResolveMode::Create)?;
+    let reaper = resolve::places(context, config).start_reaper(resolved.engine_access());
     let consent = match (args.yes, args.arguments.as_str()) {
         (true, _) => Consent::Given,
         (false, "-") => Consent::Unavailable,
         (false, _) => Consent::Ask,
     };
-    let stage = Arc::new(TurnView::plain(context.screen));
-    let desk = Arc::new(TerminalApprover::new(context.screen, Arc::clone(&stage), consent));
-    let attendance = Attendance::Attended(vec![owner()]);
-    let visitor = Actor {
+    let view = Arc::new(TurnView::plain(context.screen));
+    let approver = Arc::new(TerminalApprover::new(context.screen, Arc::clone(&view), consent));
+    let actor = Actor {
         person: owner(),
         entry_point: EntryPoint::Cli,
-        attendance,
-        approver: Arc::clone(&desk) as Arc<dyn Approver>,
+        attendance: Attendance::Attended(vec![owner()]),
+        approver: Arc::clone(&approver) as Arc<dyn Approver>,
     };
     let store = resolve::store::open(context).await?;
-    let watch = {
-        let stage = Arc::clone(&stage);
-        let is_shown = context.screen.format == OutputFormat::Text;
-        move |event: TurnEvent| {
-            if is_shown {
-                stage.show_event(&event);
-            }
+    let shared = SharedResources::new(context, config);
+    let tools = ToolContext::new(agent::session_config(&shared, config, resolved.clone(), actor, store));
+    let is_shown = !context.screen.is_json();
+    let observer = move |event: TurnEvent| {
+        if is_shown {
+            view.show_event(&event);
         }
     };
-    let hands = ToolContext::new(agent::session_config(
-        &SharedResources::new(context, config),
-        config,
-        plan.clone(),
-        visitor,
-        store,
-    ));
-    let done = call_tool(&hands, &desk, tool, arguments, &watch).await?;
-    place::release_place(context, &request, &plan, &session, Some(hands)).await?;
-    // What it could not remove the next one tries again; the call has its own outcome.
+    let result = call_tool(&tools, &approver, tool, arguments, &observer).await?;
+    place::release_place(context, &request, &resolved, &session, Some(tools)).await?;
+    // The next process retries a failed removal; the call has its own outcome.
     if let Err(error) = reaper.finish().await {
-        tracing::warn!(%error, "leftovers of places could not be removed");
+        tracing::warn!(%error, "cannot remove the remains of environments");
     }
-    context.screen.json(&done.content)?;
-    Ok(match (done.succeeded, done.is_denied()) {
+    context.screen.json(&result.content)?;
+    Ok(match (result.succeeded, result.is_denied()) {
         (true, _) => ExitCode::SUCCESS,
         (false, true) => FailureKind::Refused.code(),
         (false, false) => FailureKind::Failed.code(),
@@ -142,18 +121,14 @@ async fn call(
 }
 
 async fn call_tool(
-    hands: &ToolContext,
-    desk: &TerminalApprover,
+    tools: &ToolContext,
+    approver: &TerminalApprover,
     tool: Tool,
     arguments: Map<String, Value>,
-    watch: TurnObserver<'_>,
+    observer: TurnObserver<'_>,
 ) -> Result<ToolResult, Failure> {
-    let id = CallId::new(format!("call_{}", random_hex()?));
+    let call_id = CallId::new(format!("call_{}", random_hex()?));
     let stop = CancellationToken::new();
-    let called = hands.call_tool(
-        tool,
-        arguments,
-        CallContext { call_id: &id, stop: &stop, turn: None, observer: watch },
-    );
-    Ok(desk.run_with_answers(called, &stop).await?)
+    let call = CallContext { call_id: &call_id, stop: &stop, turn: None, observer };
+    Ok(approver.run_with_answers(tools.call_tool(tool, arguments, call), &stop).await?)
 }

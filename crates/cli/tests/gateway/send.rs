@@ -102,7 +102,7 @@ async fn an_invalid_send_is_refused_and_not_queued() {
         (vec!["--to", "origin", "x"], 2, "only known in a chat"),
         (vec!["--to", "all", "x"], 3, "no platform has a home channel"),
         (vec!["x"], 3, "no platform has a home channel"),
-        (vec!["--to", "discord:42", "  "], 2, "nothing to say"),
+        (vec!["--to", "discord:42", "  "], 2, "message is empty"),
         (vec!["--to", "discord:42", "--file", "/nowhere"], 2, "/nowhere cannot be read"),
         (vec!["--list", "--to", "discord"], 2, "cannot be used with"),
     ];

@@ -354,7 +354,7 @@ fn doctor_finds_what_others_can_read_and_says_how_to_mend_it() {
     let run = home.run(&["doctor"]);
     assert_eq!(run.code, Some(3), "{run:?}");
     assert!(run.out.contains("broken   configuration:"), "{}", run.out);
-    assert!(run.out.contains("can be read by others (mode 644)"), "{}", run.out);
+    assert!(run.out.contains("can be read by other users (mode 644)"), "{}", run.out);
     assert!(run.out.contains("chmod 600"), "{}", run.out);
     assert!(!run.out.contains("hunter2"));
 }

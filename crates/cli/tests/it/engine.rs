@@ -291,13 +291,13 @@ fn try_out(name: &str, kind: &'static str) {
         ok("cannot reach a service on this machine's loopback".to_owned()),
         ok("cannot reach an abstract socket of this machine".to_owned()),
         match peer.kind {
-            "Podman" => warning("can make a user namespace: the engine's seccomp profile lets it"),
-            _ => ok("cannot make a user namespace".to_owned()),
+            "Podman" => warning("can create a user namespace: the seccomp profile of the engine allows it"),
+            _ => ok("cannot create a user namespace".to_owned()),
         },
-        warning("not known whether it can mount: it takes mount"),
+        warning("unknown whether it can mount: requires mount"),
         match is_limited {
             true => ok("cannot start more than 256 processes".to_owned()),
-            false => warning("can start more than 256 processes: this machine does not let us limit them"),
+            false => warning("can start more than 256 processes: this machine cannot limit them"),
         },
     ];
     assert_eq!(found[found.len() - expected.len()..], expected, "{found:#?}");

@@ -138,7 +138,7 @@ fn a_withheld_name_is_refused_with_a_warning_and_the_command_runs_without_it() {
         assert_eq!(warned(&format!("{}{}", told.out, told.err)), names.len(), "{told:?}");
     }
     let status = owner.hermes.run(&["status"]);
-    assert!(status.out.contains(&format!("{} remarks", names.len())), "{status:?}");
+    assert!(status.out.contains(&format!("{} problems", names.len())), "{status:?}");
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn doctor_asks_the_model_for_one_word() {
     };
     let good = doctor("sk-test");
     assert_eq!(good["state"], "ok", "{good}");
-    assert!(good["detail"].as_str().unwrap().ends_with("its window is of 32768 tokens"), "{good}");
+    assert!(good["detail"].as_str().unwrap().ends_with("context window: 32768 tokens"), "{good}");
     assert_eq!(server.failures(), [""; 0]);
     let bad = doctor("sk-other");
     assert_eq!(bad["state"], "broken", "{bad}");

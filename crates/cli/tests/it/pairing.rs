@@ -41,7 +41,7 @@ fn somebody_with_a_code_is_let_in_and_out_again() {
     let listed = home.run(&["--json", "pairing", "ls"]).json();
     assert_eq!((&listed["pending"][0]["user"], &listed["paired"]), (&json!("7"), &json!([])));
     let shown = home.run(&["pairing", "ls"]);
-    assert!(shown.out.contains("waits, ") && !shown.out.contains('\u{1b}'), "{shown:?}");
+    assert!(shown.out.contains("pending, ") && !shown.out.contains('\u{1b}'), "{shown:?}");
     assert!(!shown.out.contains(&given), "a code is nowhere but with whom it was given to: {shown:?}");
 
     let run = home.run(&["--json", "pairing", "approve", "discord", &given.to_lowercase()]);
@@ -50,7 +50,7 @@ fn somebody_with_a_code_is_let_in_and_out_again() {
     assert_eq!((&paired["platform"], &paired["user"]), (&json!("discord"), &json!("7")));
     let listed = home.run(&["--json", "pairing", "list"]).json();
     assert_eq!((&listed["pending"], &listed["paired"]), (&json!([]), &json!([paired])));
-    assert!(home.run(&["pairing", "ls"]).out.contains("in for "));
+    assert!(home.run(&["pairing", "ls"]).out.contains("approved "));
 
     let run = home.run(&["pairing", "revoke", "discord", "discord:7"]);
     assert_eq!((run.code, run.out.as_str()), (Some(0), "revoked access of 7 on discord\n"), "{run:?}");
@@ -72,7 +72,7 @@ fn guessing_is_refused_after_five_times() {
     for guess in 1..=4 {
         let run = home.run(&["pairing", "approve", "discord", "AAAAAAAA"]);
         assert_eq!(run.code, Some(1), "{run:?}");
-        assert_eq!(run.err.contains("one more wrong code"), guess == 4, "{run:?}");
+        assert_eq!(run.err.contains("One more wrong code"), guess == 4, "{run:?}");
     }
     for code in ["AAAAAAAA", &given] {
         let run = home.run(&["--json", "pairing", "approve", "discord", code]);

@@ -215,7 +215,7 @@ fn a_shell_is_a_terminal_in_the_place_and_gives_its_exit_code() {
     let done = desk.shell("s", "test -t 0 && echo \"[$FROM $PWD]\"; exit 7\n");
     assert!(done.out.contains("[exec /workspace/d]") && done.code == Some(7), "{done:?}");
     let piped = desk.run(&["shell"]);
-    assert!(piped.code == Some(2) && piped.err.contains("needs a terminal"), "{piped:?}");
+    assert!(piped.code == Some(2) && piped.err.contains("requires a terminal"), "{piped:?}");
 }
 
 #[test]

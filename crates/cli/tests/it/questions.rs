@@ -69,7 +69,8 @@ fn without_questions_there_is_nothing_to_answer() {
     for args in [["approve", "q_x"], ["deny", "q_x"], ["revoke", "g_x"]] {
         let run = home.run(&[&["approvals"][..], &args].concat());
         assert_eq!(run.code, Some(1), "{run:?}");
-        assert!(run.err.contains("there is no"), "{run:?}");
+        let noun = if args[0] == "revoke" { "grant" } else { "question" };
+        assert!(run.err.contains(&format!("no {noun} `{}`", args[1])), "{run:?}");
     }
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "looking makes nothing");
 }
@@ -139,7 +140,7 @@ fn a_yes_for_the_session_reaches_whoever_waits_and_becomes_a_grant() {
     assert!(table.contains("git push --force (in /work)"), "{table}");
     let id = grant["id"].as_str().unwrap();
     let run = home.run(&["approvals", "revoke", &id.chars().take(9).collect::<String>()]);
-    assert_eq!(run.out, "taken back: git push --force (in /work)\n", "{run:?}");
+    assert_eq!(run.out, "revoked: git push --force (in /work)\n", "{run:?}");
     assert_eq!(home.run(&["approvals", "revoke", id]).code, Some(1));
     assert_eq!(home.run(&["--json", "approvals", "grants"]).json(), json!({"grants": []}));
 }
@@ -151,14 +152,14 @@ fn a_question_is_answered_once_by_whom_it_is_for() {
         (asked(&home, "git push --force", &["cli"], 1), asked(&home, "git reset --hard", &["discord:7"], 2));
     let run = home.run(&["approvals", "approve", &theirs]);
     assert_eq!(run.code, Some(4), "{run:?}");
-    assert!(run.err.contains("is for discord:7 to answer"), "{run:?}");
+    assert!(run.err.contains("only discord:7 can answer"), "{run:?}");
     assert_eq!(state(&home, &theirs), QuestionState::Open);
     let run = home.run(&["--json", "approvals", "deny", &mine, "--reason", "not on Friday"]);
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_eq!(run.json()["answer"]["reason"], json!("not on Friday"));
     let run = home.run(&["approvals", "approve", "--always", &mine]);
     assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(run.err.contains("was denied already, by cli"), "{run:?}");
+    assert!(run.err.contains("was already denied by cli"), "{run:?}");
     let QuestionState::Answered(Answer { choice, .. }) = state(&home, &mine) else { panic!() };
     assert_eq!(choice, Choice::Deny { reason: Some("not on Friday".to_owned()) });
     let both = home.run(&["approvals", "approve", "--session", "--always", &mine]);
@@ -176,7 +177,7 @@ fn the_beginning_of_a_name_is_enough_where_only_one_waits() {
     assert!(common.len() > 2, "{first} {second}");
     let run = home.run(&["approvals", "approve", &common]);
     assert_eq!(run.code, Some(2), "{run:?}");
-    assert!(run.err.contains("could be any of 2 questions"), "{run:?}");
+    assert!(run.err.contains("matches 2 questions"), "{run:?}");
     assert_eq!(home.run(&["approvals", "approve", &first]).code, Some(0));
     assert_eq!(home.run(&["approvals", "deny", &common]).code, Some(0));
     assert!(matches!(

@@ -132,10 +132,9 @@ fn one_is_shown_by_any_of_its_names_and_cannot_move_the_cursor() {
     let shown = home.run(&["sessions", "show", "last"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
     assert!(!shown.out.contains('\u{1b}') && shown.out.contains("⟨U+001B⟩[31m"), "{}", shown.out);
-    for line in [
-        "1 person", "2 model", "I look.", "→ terminal {\"command\":\"ls\"}", "3 result of terminal",
-        "$0.0123",
-    ] {
+    for line in
+        ["1 user", "2 model", "I look.", "→ terminal {\"command\":\"ls\"}", "3 result of terminal", "$0.0123"]
+    {
         assert!(shown.out.contains(line), "{line}: {}", shown.out);
     }
     let end = home.run(&["--json", "sessions", "show", "last", "-n", "1"]).json();

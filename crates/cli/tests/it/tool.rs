@@ -68,7 +68,7 @@ fn arguments_come_as_text_or_on_standard_input() {
     assert_eq!(done.json()["output"], "hi", "{done:?}");
     for (args, said) in [
         (&["call", "terminal", "nonsense"][..], "not JSON"),
-        (&["call", "terminal", "[1]"], "no object"),
+        (&["call", "terminal", "[1]"], "not a JSON object"),
         (&["call", "read_fil", "{}"], "read_file"),
         (&["call", "dance", "{}"], "tool ls"),
     ] {

@@ -1,7 +1,7 @@
-//! `--live`: a real command on each configured backend, and attempts to break out of those that confine.
+//! `--live`: runs a command on each configured backend, and tries to break out of those that confine.
 //!
-//! Each attempt is first shown to succeed from here, outside. Wherever it can be seen from outside whether one
-//! succeeded, that counts, and not what the command says. One that could not be made is unknown, and never fine.
+//! Each attempt is first shown to succeed outside. If its success can be seen from outside, that counts
+//! rather than the output of the command. An attempt that could not be made has an unknown result.
 
 mod script;
 
@@ -19,24 +19,19 @@ use hermes_exec::{
 };
 use hermes_types::{BackendName, Job, Network};
 
-use script::{CROWD, DID};
+use script::{MANY_PROCESSES, SUCCEEDED};
 
 use super::{DoctorFinding, FindingState};
-use crate::Context;
 use crate::approval::{Consent, Decision, approve};
+use crate::{Context, block_on};
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
-use hermes_config::resolve::PlaceRequest;
-use hermes_config::resolve::random_hex;
-use hermes_config::resolve::{self, ResolveMode, SessionChoice};
+use hermes_config::resolve::{self, PlaceRequest, ResolveMode, SessionChoice, random_hex};
 
-/// How long one attempt may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Output of an attempt that is kept.
-const KEEP: u32 = 64 << 10;
-/// What a command says when it has tried.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_OUTPUT_BYTES: u32 = 64 << 10;
+/// Printed at the end of every attempt.
 const TRIED: &str = "tried";
-const REPORT: &str = "do not use it on this machine, and report this to the maintainers";
 
 pub(super) fn run(
     context: &Context,
@@ -44,8 +39,7 @@ pub(super) fn run(
     backend: BackendName,
     consent: Consent,
 ) -> Result<Vec<DoctorFinding>, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(check_in_place(context, config, backend, consent))
+    block_on(check_in_place(context, config, backend, consent))
 }
 
 async fn check_in_place(
@@ -55,98 +49,91 @@ async fn check_in_place(
     consent: Consent,
 ) -> Result<Vec<DoctorFinding>, Failure> {
     let name = backend.as_str();
-    let args =
+    let request =
         PlaceRequest { backend: Some(backend), session: Some(String::new()), ..PlaceRequest::default() };
-    let session = SessionChoice::new(&args, config)?;
-    let plan = match resolve::resolve_place(context, config, &args, &session, ResolveMode::Create) {
-        Ok(plan) => plan,
-        Err(failure) => return Ok(vec![not_run(name, &failure)]),
+    let session = SessionChoice::new(&request, config)?;
+    let resolved = match resolve::resolve_place(context, config, &request, &session, ResolveMode::Create) {
+        Ok(resolved) => resolved,
+        Err(failure) => return Ok(vec![not_run(name, failure)]),
     };
-    let sandbox = match plan.open().await {
-        Ok(sandbox) => sandbox,
-        Err(error) => return Ok(vec![not_run(name, &resolve::place_failure(error))]),
+    let place = match resolved.open().await {
+        Ok(place) => place,
+        Err(error) => return Ok(vec![not_run(name, error.into())]),
     };
-    let cell = LiveCheck { context, config, consent, name, plan, session, sandbox };
-    let tried = cell.run_checks(backend).await;
-    // Whatever came of it, the place goes.
-    let removed = cell.sandbox.remove().await;
-    let mut findings = tried?;
+    let check = LiveCheck { context, config, consent, name, resolved, session, place };
+    let findings = check.run_checks(backend).await;
+    let removed = check.place.remove().await;
+    let mut findings = findings?;
     if let Err(error) = removed {
         findings.push(broken(name, format!("cannot remove its environment: {error}")));
     }
     Ok(findings)
 }
 
-fn not_run(name: &'static str, failure: &Failure) -> DoctorFinding {
-    let detail = format!("no command was run: {}", failure.message);
-    if failure.hints.is_empty() {
-        return broken(name, detail);
-    }
-    DoctorFinding::bad(name, FindingState::Broken, detail, failure.hints.join("; "))
+fn not_run(name: &'static str, failure: Failure) -> DoctorFinding {
+    let finding = broken(name, format!("no command ran: {}", failure.message));
+    if failure.hints.is_empty() { finding } else { finding.remedy(failure.hints.join(" ")) }
 }
 
 fn broken(name: &'static str, detail: String) -> DoctorFinding {
-    let remedy = format!("Run `hermes exec --backend {name} -- true`.");
-    DoctorFinding::bad(name, FindingState::Broken, detail, remedy)
+    DoctorFinding::broken(name, detail).remedy(format!("Run `hermes exec --backend {name} -- true`."))
 }
 
-/// A place to break out of.
+/// An open environment to test.
 struct LiveCheck<'a> {
     context: &'a Context,
     config: &'a Config,
     consent: Consent,
     name: &'static str,
-    plan: ResolvedPlace,
+    resolved: ResolvedPlace,
     session: SessionChoice,
-    sandbox: OpenPlace,
+    place: OpenPlace,
 }
 
-/// What shall keep a command in.
-struct Boundaries {
-    kind: Boundary,
+/// The confinement to test.
+struct Confinement {
+    kind: ConfinementKind,
     binds: Vec<BindMount>,
     network: Network,
-    /// How many processes there may be.
-    processes: Option<u32>,
+    max_processes: Option<u32>,
 }
 
-/// Whose walls they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Boundary {
+enum ConfinementKind {
     Jail,
     Container,
 }
 
-impl Boundaries {
-    fn of(backend: &Backend) -> Option<Self> {
+impl Confinement {
+    fn new(backend: &Backend) -> Option<Self> {
         match backend {
             Backend::Local(_) => None,
             Backend::Sandbox(jail) => Some(Self {
-                kind: Boundary::Jail,
+                kind: ConfinementKind::Jail,
                 binds: jail.binds.clone(),
                 network: jail.network,
-                processes: jail.limits.processes,
+                max_processes: jail.limits.processes,
             }),
             Backend::Docker(docker) => Some(Self {
-                kind: Boundary::Container,
+                kind: ConfinementKind::Container,
                 binds: docker.binds.clone(),
                 network: docker.network,
-                processes: docker.limits.processes,
+                max_processes: docker.limits.processes,
             }),
         }
     }
 }
 
-/// What became of an attempt: what it said, or why it was not made.
+/// The output of an attempt, or the reason why it was not made.
 type Attempt = Result<String, String>;
 
 impl LiveCheck<'_> {
-    /// Runs a command, and tries to break out where anything confines it.
+    /// Runs a command, and tries to break out if the backend confines commands.
     async fn run_checks(&self, backend: BackendName) -> Result<Vec<DoctorFinding>, Failure> {
         let start = Instant::now();
         match self.run("true").await {
             Err(reason) => {
-                let detail = format!("not known whether commands run: {reason}");
+                let detail = format!("unknown whether commands run: {reason}");
                 return Ok(vec![DoctorFinding::warning(self.name, detail)]);
             }
             Ok(outcome) if outcome.code != 0 => {
@@ -154,119 +141,112 @@ impl LiveCheck<'_> {
             }
             Ok(_) => {}
         }
-        let time = start.elapsed().as_secs_f64() * 1000.0;
-        let nothing = if backend == BackendName::Local { "; nothing confines it" } else { "" };
+        let millis = start.elapsed().as_secs_f64() * 1000.0;
+        let note = if backend == BackendName::Local { "; not confined" } else { "" };
         let mut findings =
-            vec![DoctorFinding::ok(self.name, format!("ran a command in {time:.1} ms{nothing}"))];
-        if let Some(walls) = Boundaries::of(self.plan.backend()) {
-            findings.extend(self.break_out(&walls).await?);
+            vec![DoctorFinding::ok(self.name, format!("ran a command in {millis:.1} ms{note}"))];
+        if let Some(confinement) = Confinement::new(self.resolved.backend()) {
+            findings.extend(self.break_out(&confinement).await?);
         }
         Ok(findings)
     }
 
-    /// Everything a command in a jail shall not be able to do.
-    async fn break_out(&self, walls: &Boundaries) -> Result<Vec<DoctorFinding>, Failure> {
-        let mut findings =
-            vec![self.read_home(walls).await, self.read_keys(walls).await, self.write_outside(walls).await];
+    async fn break_out(&self, confinement: &Confinement) -> Result<Vec<DoctorFinding>, Failure> {
+        let mut findings = vec![
+            self.read_home(confinement).await,
+            self.read_keys(confinement).await,
+            self.write_outside(confinement).await,
+        ];
         findings.extend(self.touch_process().await);
-        // A container has a loopback of its own whatever else it reaches.
-        if walls.kind == Boundary::Container || walls.network != Network::Full {
+        // A container has its own loopback even with full network access.
+        if confinement.kind == ConfinementKind::Container || confinement.network != Network::Full {
             findings.push(self.reach_loopback().await?);
             findings.push(self.reach_abstract().await?);
         }
-        if walls.network == Network::Full {
-            findings.push(DoctorFinding::bad(
-                self.name,
-                FindingState::Warning,
-                "can reach the services of this machine: terminal.network is full",
-                "hermes config set terminal.network proxy",
-            ));
+        if confinement.network == Network::Full {
+            let detail = "can reach the services of this machine: terminal.network is full";
+            let finding = DoctorFinding::warning(self.name, detail);
+            findings.push(finding.remedy("hermes config set terminal.network proxy"));
         }
-        // That both work from here is shown by the jail itself, which is made of them.
-        findings.push(self.make_namespace(walls).await);
+        // Both work outside: the sandbox itself uses them.
+        findings.push(self.create_namespace(confinement).await);
         findings.push(self.use_tool("mount", "mount", "mount -t tmpfs none /tmp").await);
-        // Last, since it leaves no room for others.
-        findings.extend(self.exhaust_processes(walls).await);
+        // Last, because it leaves no free processes.
+        findings.extend(self.exhaust_processes(confinement).await);
         Ok(findings)
     }
 
-    async fn read_home(&self, walls: &Boundaries) -> DoctorFinding {
+    async fn read_home(&self, confinement: &Confinement) -> DoctorFinding {
         let home = self.context.home.path();
         let files = [".env", "config.yaml", ".install-id"].map(|name| home.join(name));
-        self.read(walls, "hermes' own files", files.into_iter().find(|path| is_readable(path))).await
+        let file = files.into_iter().find(|path| is_readable(path));
+        self.read(confinement, "the files of hermes", file).await
     }
 
-    async fn read_keys(&self, walls: &Boundaries) -> DoctorFinding {
+    async fn read_keys(&self, confinement: &Confinement) -> DoctorFinding {
         let home = self.context.variable("HOME").unwrap_or("/");
         let entries = fs::read_dir(Path::new(home).join(".ssh")).into_iter().flatten().flatten();
-        let mut files: Vec<PathBuf> =
-            entries.map(|entry| entry.path()).filter(|path| is_readable(path)).collect();
         let is_key = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("id_"))
                 && path.extension().is_none()
         };
-        files.sort_by_key(|path| (!is_key(path), path.clone()));
-        self.read(walls, "~/.ssh", files.into_iter().next()).await
+        let files = entries.map(|entry| entry.path()).filter(|path| is_readable(path));
+        let file = files.min_by_key(|path| (!is_key(path), path.clone()));
+        self.read(confinement, "~/.ssh", file).await
     }
 
-    /// Reads the first character of a file that can be read from here, wherever it is to be seen inside. It says no
-    /// more than whether it could.
-    async fn read(&self, walls: &Boundaries, what: &str, file: Option<PathBuf>) -> DoctorFinding {
+    /// Reads the first character of a file, at every path where it may be visible inside.
+    async fn read(&self, confinement: &Confinement, what: &str, file: Option<PathBuf>) -> DoctorFinding {
         let Some(file) = file else {
-            return self.unknown(&format!("read {what}"), "there is nothing there to try it with");
+            return self.unknown(&format!("read {what}"), "there is no file to try");
         };
-        let mounted = walls.binds.iter().filter_map(|bind| {
+        let mounted = confinement.binds.iter().filter_map(|bind| {
             let below = file.strip_prefix(&bind.source).ok()?;
-            // Joining nothing would make a directory of a file.
+            // Joining an empty path would append a slash.
             Some(if below.as_os_str().is_empty() { bind.target.clone() } else { bind.target.join(below) })
         });
-        let inside: Vec<PathBuf> = mounted.chain([file.clone()]).collect();
-        let attempt = self.attempt(&script::read(&inside)).await;
-        let did = attempt_text(&attempt);
-        if did && inside.len() > 1 {
+        let paths: Vec<PathBuf> = mounted.chain([file.clone()]).collect();
+        let attempt = self.attempt(&script::read(&paths)).await;
+        let succeeded = has_succeeded(&attempt);
+        if succeeded && paths.len() > 1 {
             let detail = format!("can read {}, which is mounted", file.display());
-            return DoctorFinding::bad(
-                self.name,
-                FindingState::Warning,
-                detail,
-                "take it out of terminal.docker_volumes",
-            );
+            return DoctorFinding::warning(self.name, detail)
+                .remedy("Remove it from terminal.docker_volumes.");
         }
-        self.judge(&format!("read {}", file.display()), &attempt, did)
+        self.judge(&format!("read {}", file.display()), &attempt, succeeded)
     }
 
-    async fn write_outside(&self, walls: &Boundaries) -> DoctorFinding {
+    async fn write_outside(&self, confinement: &Confinement) -> DoctorFinding {
         let home = self.context.variable("HOME").map(PathBuf::from);
-        let own = |path: &Path| {
-            let mut writable = walls.binds.iter().filter(|bind| bind.writable == Writable::Yes);
+        let is_mounted = |path: &Path| {
+            let mut writable = confinement.binds.iter().filter(|bind| bind.writable == Writable::Yes);
             writable.any(|bind| path.starts_with(&bind.source))
         };
         let name = format!(".hermes-doctor-{}", std::process::id());
-        let candidates = home.into_iter().chain(std::env::current_dir()).filter(|path| !own(path));
-        let Some(file) = candidates.map(|directory| directory.join(&name)).find(|file| can_be_made(file))
+        let candidates = home.into_iter().chain(std::env::current_dir()).filter(|path| !is_mounted(path));
+        let Some(file) = candidates.map(|directory| directory.join(&name)).find(|file| can_create(file))
         else {
-            return self.unknown("write outside", "there is no directory that can be written from here");
+            return self.unknown("write outside", "no directory is writable outside either");
         };
         let attempt = self.attempt(&script::write(&file)).await;
-        let did = file.exists();
-        let told = self.judge(&format!("write {}", file.display()), &attempt, did);
-        // It is only there if the jail is broken, which has been told.
+        let finding = self.judge(&format!("write {}", file.display()), &attempt, file.exists());
+        // It exists only if the confinement failed, which is reported.
         fs::remove_file(&file).ok();
-        told
+        finding
     }
 
-    /// This very process is what shall not be seen or signaled. Its number may mean another process inside.
+    /// Tries to see and signal this process. Its pid may belong to another process inside.
     async fn touch_process(&self) -> [DoctorFinding; 2] {
-        let pid = std::process::id();
         let started = fs::read_to_string("/proc/self/stat").ok().and_then(|stat| start_time(&stat));
-        let attempt = self.attempt(&script::touch(pid)).await;
+        let attempt = self.attempt(&script::touch(std::process::id())).await;
         let inside = attempt.as_deref().ok().and_then(|output| output.lines().find_map(start_time));
         let sees = started.is_some() && inside == started;
-        let signals = attempt_text(&attempt) && (sees || inside.is_none());
-        let about = [("see a process outside", sees), ("signal a process outside", signals)];
-        about.map(|(what, did)| match started {
-            Some(_) => self.judge(what, &attempt, did),
-            None => self.unknown(what, "/proc cannot be read from here"),
+        let signals = has_succeeded(&attempt) && (sees || inside.is_none());
+        [("see a process outside", sees), ("signal a process outside", signals)].map(|(what, succeeded)| {
+            match started {
+                Some(_) => self.judge(what, &attempt, succeeded),
+                None => self.unknown(what, "/proc is not readable outside"),
+            }
         })
     }
 
@@ -276,10 +256,10 @@ impl LiveCheck<'_> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         if TcpStream::connect(address).and_then(|_| listener.accept()).is_err() {
-            return Ok(self.unknown(what, "it cannot be reached from here either"));
+            return Ok(self.unknown(what, "it is not reachable outside either"));
         }
         let attempt = self.attempt(&script::dial(address.port())).await;
-        Ok(self.judge(what, &attempt, !refuses(listener.accept())))
+        Ok(self.judge(what, &attempt, is_connected(listener.accept())))
     }
 
     async fn reach_abstract(&self) -> Result<DoctorFinding, Failure> {
@@ -289,49 +269,49 @@ impl LiveCheck<'_> {
         let listener = UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;
         if UnixStream::connect_addr(&address).and_then(|_| listener.accept()).is_err() {
-            return Ok(self.unknown(what, "it cannot be reached from here either"));
+            return Ok(self.unknown(what, "it is not reachable outside either"));
         }
         let attempt = self.attempt(&script::dial_abstract(&name)).await;
-        Ok(self.judge(what, &attempt, !refuses(listener.accept())))
+        Ok(self.judge(what, &attempt, is_connected(listener.accept())))
     }
 
-    /// Engines differ in whether they let one be made. Nothing is gained by it but more of the kernel to attack.
-    async fn make_namespace(&self, walls: &Boundaries) -> DoctorFinding {
-        let what = "make a user namespace";
+    /// Some engines allow it. A namespace gives no access, but exposes more of the kernel.
+    async fn create_namespace(&self, confinement: &Confinement) -> DoctorFinding {
+        let what = "create a user namespace";
         let finding = self.use_tool(what, "unshare", "unshare --user true").await;
-        match (walls.kind, finding.state) {
-            (Boundary::Container, FindingState::Broken) => {
-                DoctorFinding::warning(self.name, format!("can {what}: the engine's seccomp profile lets it"))
-            }
+        match (confinement.kind, finding.state) {
+            (ConfinementKind::Container, FindingState::Broken) => DoctorFinding::warning(
+                self.name,
+                format!("can {what}: the seccomp profile of the engine allows it"),
+            ),
             _ => finding,
         }
     }
 
     async fn use_tool(&self, what: &str, tool: &str, command: &str) -> DoctorFinding {
         let attempt = self.attempt(&script::tool(tool, command)).await;
-        let did = attempt_text(&attempt);
-        self.judge(what, &attempt, did)
+        let succeeded = has_succeeded(&attempt);
+        self.judge(what, &attempt, succeeded)
     }
 
-    /// Starts more processes than there may be, and counts how many there are.
-    async fn exhaust_processes(&self, walls: &Boundaries) -> Option<DoctorFinding> {
-        let most = u64::from(walls.processes?);
-        let what = format!("start more than {most} processes");
+    /// Starts more processes than allowed and counts them.
+    async fn exhaust_processes(&self, confinement: &Confinement) -> Option<DoctorFinding> {
+        let limit = u64::from(confinement.max_processes?);
+        let what = format!("start more than {limit} processes");
         let allowed = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
-        if allowed.is_some_and(|allowed| allowed < CROWD) {
-            return Some(self.unknown(&what, &format!("from here it is not allowed either ({allowed:?})")));
+        if allowed.is_some_and(|allowed| allowed < MANY_PROCESSES) {
+            return Some(self.unknown(&what, &format!("it is not allowed outside either ({allowed:?})")));
         }
-        let attempt = self.attempt(&script::crowd(most)).await;
+        let attempt = self.attempt(&script::start_many(limit)).await;
         let count = attempt.as_deref().ok().and_then(|output| {
             output.lines().find_map(|line| line.strip_prefix("count ")?.parse::<u64>().ok())
         });
         Some(match count {
-            Some(count) if count > most => DoctorFinding::warning(
-                self.name,
-                format!("can {what}: this machine does not let us limit them"),
-            ),
-            Some(count) if count > most / 2 => self.judge(&what, &attempt, false),
-            _ => self.unknown(&what, "so many could not be started that the limit would be met"),
+            Some(count) if count > limit => {
+                DoctorFinding::warning(self.name, format!("can {what}: this machine cannot limit them"))
+            }
+            Some(count) if count > limit / 2 => self.judge(&what, &attempt, false),
+            _ => self.unknown(&what, "too few could be started to reach the limit"),
         })
     }
 
@@ -340,31 +320,31 @@ impl LiveCheck<'_> {
         Ok(String::from_utf8_lossy(&outcome.output).into_owned())
     }
 
-    /// Runs a command as any other: only if the gate lets it, or the owner has said yes beforehand.
+    /// Runs a command like any other: only if the gate allows it or the owner gave consent.
     async fn run(&self, command: &str) -> Result<Outcome, String> {
-        let told = |error: hermes_exec::Error| error.to_string();
-        let job = Job::shell(command, self.sandbox.cwd().await.map_err(told)?);
-        let (place, key) = (self.plan.place(), &self.session.key);
+        let text = |error: hermes_exec::Error| error.to_string();
+        let job = Job::shell(command, self.place.cwd().await.map_err(text)?);
+        let (place, key) = (self.resolved.place(), &self.session.key);
         let decision = approve(self.context, self.config, place, key, job, self.consent).await;
         let permit = match decision.map_err(|failure| failure.message)? {
             Decision::Allowed(permit) => permit,
-            Decision::Refused(refused) => return Err(refused.reason().to_owned()),
+            Decision::Refused(refusal) => return Err(refusal.reason),
             Decision::Interrupted => return Err("interrupted".to_owned()),
         };
-        let wish = RunOptions {
-            timeout: Some(PATIENCE),
-            keep_bytes: KEEP,
+        let options = RunOptions {
+            timeout: Some(ATTEMPT_TIMEOUT),
+            keep_bytes: MAX_OUTPUT_BYTES,
             input: CommandInput::None,
             env: Vec::new(),
             output: OutputMode::AtEnd,
             directory: WorkingDirectory::Session,
             terminal_size: None,
         };
-        self.sandbox.start_command(permit, wish).await.map_err(told)?.wait().await.map_err(told)
+        self.place.start_command(permit, options).await.map_err(text)?.wait().await.map_err(text)
     }
 
-    fn judge(&self, what: &str, attempt: &Attempt, did: bool) -> DoctorFinding {
-        judge(self.name, what, attempt, did)
+    fn judge(&self, what: &str, attempt: &Attempt, succeeded: bool) -> DoctorFinding {
+        judge(self.name, what, attempt, succeeded)
     }
 
     fn unknown(&self, what: &str, reason: &str) -> DoctorFinding {
@@ -372,32 +352,36 @@ impl LiveCheck<'_> {
     }
 }
 
-fn judge(name: &'static str, what: &str, attempt: &Attempt, did: bool) -> DoctorFinding {
+fn judge(name: &'static str, what: &str, attempt: &Attempt, succeeded: bool) -> DoctorFinding {
+    if succeeded {
+        return DoctorFinding::broken(name, format!("can {what}"))
+            .remedy("Do not use it on this machine, and report this to the maintainers.");
+    }
     let output = match attempt {
-        _ if did => return DoctorFinding::bad(name, FindingState::Broken, format!("can {what}"), REPORT),
         Err(reason) => return unknown(name, what, reason),
         Ok(output) => output,
     };
     if let Some(tool) = output.lines().find_map(|line| line.strip_prefix("lacks ")) {
-        return unknown(name, what, &format!("it takes {tool}"));
+        return unknown(name, what, &format!("requires {tool}"));
     }
-    match output.lines().any(|line| line == TRIED) {
-        true => DoctorFinding::ok(name, format!("cannot {what}")),
-        false => unknown(name, what, "the attempt broke off"),
+    if output.lines().any(|line| line == TRIED) {
+        DoctorFinding::ok(name, format!("cannot {what}"))
+    } else {
+        unknown(name, what, "the attempt was cut off")
     }
 }
 
 fn unknown(name: &'static str, what: &str, reason: &str) -> DoctorFinding {
-    DoctorFinding::warning(name, format!("not known whether it can {what}: {reason}"))
+    DoctorFinding::warning(name, format!("unknown whether it can {what}: {reason}"))
 }
 
-fn attempt_text(attempt: &Attempt) -> bool {
-    attempt.as_deref().is_ok_and(|output| output.lines().any(|line| line == DID))
+fn has_succeeded(attempt: &Attempt) -> bool {
+    attempt.as_deref().is_ok_and(|output| output.lines().any(|line| line == SUCCEEDED))
 }
 
-/// Whether nobody has connected.
-fn refuses<T>(accepted: io::Result<T>) -> bool {
-    accepted.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+/// Whether a client connected. An error other than `WouldBlock` counts as a connection.
+fn is_connected<T>(accepted: io::Result<T>) -> bool {
+    accepted.err().is_none_or(|error| error.kind() != io::ErrorKind::WouldBlock)
 }
 
 fn is_readable(path: &Path) -> bool {
@@ -405,12 +389,12 @@ fn is_readable(path: &Path) -> bool {
     path.is_file() && File::open(path).and_then(|mut file| file.read(&mut first)).is_ok_and(|count| count > 0)
 }
 
-/// Makes a file and removes it.
-fn can_be_made(file: &Path) -> bool {
+/// Creates a file and removes it.
+fn can_create(file: &Path) -> bool {
     OpenOptions::new().write(true).create_new(true).open(file).is_ok() && fs::remove_file(file).is_ok()
 }
 
-/// When a process was started, from its line in /proc. Its name may hold anything, also parentheses.
+/// The start time in a line of `/proc/PID/stat`. The name may contain parentheses.
 fn start_time(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
@@ -420,20 +404,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_attempt_that_was_made_and_failed_is_fine() {
+    fn only_an_attempt_that_ran_and_failed_is_ok() {
         let judged = |attempt: Attempt| {
-            let did = attempt_text(&attempt);
-            let finding = judge("sandbox", "mount", &attempt, did);
+            let succeeded = has_succeeded(&attempt);
+            let finding = judge("sandbox", "mount", &attempt, succeeded);
             (finding.state, finding.detail)
         };
         let output = |text: &str| Ok(text.to_owned());
-        let unknown = "not known whether it can mount:";
+        let unknown = "unknown whether it can mount:";
         let cases = [
             (output("mount: denied\ntried\n"), FindingState::Ok, "cannot mount".to_owned()),
             (output("did\ntried\n"), FindingState::Broken, "can mount".to_owned()),
             (output("did\n"), FindingState::Broken, "can mount".to_owned()),
-            (output(""), FindingState::Warning, format!("{unknown} the attempt broke off")),
-            (output("lacks mount\n"), FindingState::Warning, format!("{unknown} it takes mount")),
+            (output(""), FindingState::Warning, format!("{unknown} the attempt was cut off")),
+            (output("lacks mount\n"), FindingState::Warning, format!("{unknown} requires mount")),
             (Err("no".to_owned()), FindingState::Warning, format!("{unknown} no")),
         ];
         for (attempt, state, detail) in cases {
@@ -442,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_a_process_is_found_behind_any_name() {
+    fn the_start_time_of_a_process_with_any_name_is_found() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2";
         assert_eq!(start_time(stat), Some(4711));
         assert_eq!(start_time("7 (a"), None);

@@ -1,4 +1,4 @@
-//! Whether there is a model to talk to; with `--live`, whether it answers.
+//! Checks that a model is configured and, with `--live`, that it answers.
 
 use std::time::Duration;
 
@@ -6,43 +6,36 @@ use hermes_model::{Effort, ImageMode, Prompt};
 use hermes_types::Message;
 use tokio::time::{Instant, timeout};
 
-use super::{DoctorFinding, DoctorMode, FindingState};
-use crate::Context;
+use super::{DoctorFinding, DoctorMode};
+use crate::{Context, block_on};
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::resolve::model::{self, Models};
 
 const NAME: &str = "model";
-/// How long a model may take to say one word. One that has to be loaded takes its time.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A local model may have to be loaded first.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) fn run(context: &Context, config: &Config, depth: DoctorMode) -> Result<DoctorFinding, Failure> {
+pub(super) fn run(context: &Context, config: &Config, mode: DoctorMode) -> Result<DoctorFinding, Failure> {
     let models = match model::models(context, config, None) {
         Ok(models) => models,
         Err(failure) => {
-            let remedy = failure.hints.join("; ");
-            return Ok(DoctorFinding::bad(NAME, FindingState::Warning, failure.message, remedy));
+            return Ok(DoctorFinding::warning(NAME, failure.message).remedy(failure.hints.join(" ")));
         }
     };
-    match depth {
-        DoctorMode::Offline => Ok(DoctorFinding::ok(NAME, described(&models))),
-        DoctorMode::Live(_) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            Ok(runtime.block_on(ask(context, &models)))
-        }
+    match mode {
+        DoctorMode::Offline => Ok(DoctorFinding::ok(NAME, describe(&models))),
+        DoctorMode::Live(_) => block_on(async { Ok(ask(context, &models).await) }),
     }
 }
 
-fn described(models: &Models) -> String {
+fn describe(models: &Models) -> String {
     let Some(first) = models.chain.first() else { return "none".to_owned() };
-    let key = match &models.key_source {
-        Some(from) => format!("key from {from}"),
-        None => "no key".to_owned(),
-    };
+    let key = models.key_source.as_ref().map_or("no key".to_owned(), |source| format!("key from {source}"));
     format!("{}, served by {} at {}, {key}", first.model, first.provider, first.base_url)
 }
 
-/// Asks the first model for one word. A fallback that answers in its place would hide what is broken.
+/// Asks the first model for one word. The answer of a fallback would hide a problem.
 async fn ask(context: &Context, models: &Models) -> DoctorFinding {
     let chain: Vec<_> = models.chain.iter().take(1).cloned().collect();
     let messages = [Message::user("Answer with the word: ok")];
@@ -55,7 +48,7 @@ async fn ask(context: &Context, models: &Models) -> DoctorFinding {
         session: "doctor",
         image_mode: ImageMode::Text,
     };
-    let begun = Instant::now();
+    let start = Instant::now();
     let client = model::client(context);
     let window = async {
         match chain.first() {
@@ -63,32 +56,25 @@ async fn ask(context: &Context, models: &Models) -> DoctorFinding {
             None => None,
         }
     };
-    let mut unheard = |_| {};
-    let answer = timeout(PATIENCE, client.complete(&chain, &prompt, &mut unheard));
+    let mut ignore_events = |_| {};
+    let answer = timeout(ANSWER_TIMEOUT, client.complete(&chain, &prompt, &mut ignore_events));
     let (answer, window) = tokio::join!(answer, window);
     match answer {
         Ok(Ok(_)) => {
-            let window =
-                window.map_or_else(|| "of unknown length".to_owned(), |tokens| format!("of {tokens} tokens"));
-            let took = begun.elapsed().as_millis();
-            DoctorFinding::ok(
-                NAME,
-                format!("{}; it answered in {took} ms, and its window is {window}", described(models)),
-            )
+            let window = window.map_or("unknown".to_owned(), |tokens| format!("{tokens} tokens"));
+            let millis = start.elapsed().as_millis();
+            let model = describe(models);
+            DoctorFinding::ok(NAME, format!("{model}; answered in {millis} ms; context window: {window}"))
         }
         Ok(Err(error)) => {
             let failure = model::model_failure(&error);
-            let remedy = match failure.hints.is_empty() {
-                true => "see the provider's status page".to_owned(),
-                false => failure.hints.join("; "),
+            let remedy = match failure.hints.as_slice() {
+                [] => "See the provider's status page.".to_owned(),
+                hints => hints.join(" "),
             };
-            DoctorFinding::bad(NAME, FindingState::Broken, failure.message, remedy)
+            DoctorFinding::broken(NAME, failure.message).remedy(remedy)
         }
-        Err(_) => DoctorFinding::bad(
-            NAME,
-            FindingState::Broken,
-            "it did not answer within a minute",
-            "is the server busy, or the model too large?",
-        ),
+        Err(_) => DoctorFinding::broken(NAME, "it did not answer within a minute")
+            .remedy("Check whether the server is busy or the model is too large."),
     }
 }

@@ -1,4 +1,4 @@
-//! The same facts for people.
+//! The status as text.
 
 use hermes_exec::Exposure;
 use hermes_policy::escape::escape;
@@ -11,14 +11,13 @@ use crate::command::gateway::health::format_health;
 use crate::screen::{Screen, Tone, truncate};
 use hermes_config::layers::Source;
 
-/// How wide a line may be.
 const LINE_WIDTH: usize = 80;
-/// Where the second column begins.
 const LABEL_WIDTH: usize = 12;
 
 pub(super) fn text(context: &Context, facts: &Value) -> String {
     let mut page = StatusPage { screen: context.screen, text: String::new() };
     page.settings(facts);
+    page.model(&facts["model"]);
     page.backends(facts);
     page.places(facts);
     page.processes(facts);
@@ -35,136 +34,111 @@ impl StatusPage {
     fn settings(&mut self, facts: &Value) {
         let terminal = &facts["terminal"];
         let gateway = &facts["gateway"];
-        self.row("version", &display_text(&facts["version"]));
-        self.row("home", &display_text(&facts["home"]));
-        let found: Vec<String> = list(&facts["config"]["found"]).iter().map(display_text).collect();
+        self.row("version", &display(&facts["version"]));
+        self.row("home", &display(&facts["home"]));
+        let found: Vec<String> = list(&facts["config"]["found"]).iter().map(display).collect();
         self.row("settings", &if found.is_empty() { "none".to_owned() } else { found.join(", ") });
         let problems = list(&facts["config"]["problems"]).len();
         if problems > 0 {
-            let told = format!("{}; see `hermes config check`", format_count(&problems.into(), "remark"));
-            self.toned(Tone::Warning, "", &told);
+            let count = format_count(&problems.into(), "problem");
+            self.colored(Tone::Warning, "", &format!("{count}; see `hermes config check`"));
         }
-        self.row(
-            "commands",
-            &format!("{} {}", display_text(&terminal["backend"]), source_text(&terminal["source"])),
-        );
-        if !terminal["image"].is_null() {
-            self.row("  image", &display_text(&terminal["image"]));
-        }
+        let backend = display(&terminal["backend"]);
+        self.row("commands", &format!("{backend} {}", format_source(&terminal["source"])));
+        self.optional_row("  image", &terminal["image"]);
         self.row("  idle limit", &format_seconds(&terminal["lifetime_seconds"]));
         for volume in list(&terminal["volumes"]) {
-            self.row("  mount", &display_text(volume));
+            self.row("  mount", &display(volume));
         }
         for entry in list(&terminal["forwarded"]) {
-            let name = display_text(&entry["name"]);
+            let name = display(&entry["name"]);
             if entry["present"] == true {
                 self.row("  variable", &format!("{name}, present"));
             } else {
-                self.toned(Tone::Warning, "  variable", &format!("{name}, missing"));
+                self.colored(Tone::Warning, "  variable", &format!("{name}, missing"));
             }
         }
+        let source = format_source(&gateway["source"]);
         match (gateway["backend"].as_str(), gateway["effective"].as_str()) {
             (Some("local"), _) => {
-                let told = "users of the chats run commands on this machine as you";
-                self.toned(
-                    Tone::Warning,
-                    "chats",
-                    &format!("local {}: {told}", source_text(&gateway["source"])),
-                );
+                let warning = "users of the chats run commands on this machine as you";
+                self.colored(Tone::Warning, "chats", &format!("local {source}: {warning}"));
             }
-            (Some(backend), _) => {
-                self.row("chats", &format!("{backend} {}", source_text(&gateway["source"])))
-            }
+            (Some(backend), _) => self.row("chats", &format!("{backend} {source}")),
             (None, Some(backend)) => self.row("chats", &format!("{backend} (default)")),
             (None, None) => {
-                self.toned(
-                    Tone::Warning,
-                    "chats",
-                    "unavailable: the sandbox does not work and no other backend is set",
-                );
+                let problem = "unavailable: the sandbox does not work and no other backend is set";
+                self.colored(Tone::Warning, "chats", problem);
             }
         }
-        if !gateway["image"].is_null() {
-            self.row("  image", &display_text(&gateway["image"]));
-        }
+        self.optional_row("  image", &gateway["image"]);
         self.row("  idle limit", &format_seconds(&gateway["lifetime_seconds"]));
         if gateway["running"] != true {
             self.row("  gateway", "not running");
         }
         for (platform, health) in gateway["platforms"].as_object().into_iter().flatten() {
             let tone = if health["state"] == "up" { Tone::Good } else { Tone::Warning };
-            self.toned(tone, &format!("  {platform}"), &escape(&format_health(health)));
+            self.colored(tone, &format!("  {platform}"), &escape(&format_health(health)));
         }
-        self.model(&facts["model"]);
     }
 
     fn model(&mut self, model: &Value) {
         let Some(name) = model["name"].as_str() else {
             return self.row("model", "none; choose one with `hermes config set model.default NAME`");
         };
-        self.row("model", &format!("{} {}", escape(name), source_text(&model["source"])));
+        self.row("model", &format!("{} {}", escape(name), format_source(&model["source"])));
         if !model["problem"].is_null() {
-            self.toned(Tone::Warning, "", &display_text(&model["problem"]));
+            self.colored(Tone::Warning, "", &display(&model["problem"]));
             if !model["remedy"].is_null() {
-                self.row("", &format!("→ {}", display_text(&model["remedy"])));
+                self.row("", &format!("→ {}", display(&model["remedy"])));
             }
             return;
         }
-        self.row(
-            "  served by",
-            &format!("{}, {}", display_text(&model["provider"]), display_text(&model["address"])),
-        );
+        let provider = format!("{}, {}", display(&model["provider"]), display(&model["address"]));
+        self.row("  served by", &provider);
         match model["key"].as_str() {
-            Some(from) => self.row("  key", &format!("from {}", escape(from))),
+            Some(source) => self.row("  key", &format!("from {}", escape(source))),
             None => self.row("  key", "none"),
         }
         for fallback in list(&model["fallbacks"]) {
-            self.row(
-                "  else",
-                &format!("{} by {}", display_text(&fallback["name"]), display_text(&fallback["provider"])),
-            );
+            let model = format!("{} by {}", display(&fallback["name"]), display(&fallback["provider"]));
+            self.row("  fallback", &model);
         }
     }
 
     fn backends(&mut self, facts: &Value) {
         self.title("backends");
-        let configured = |name: &str| {
+        let is_configured = |name: &str| {
             facts["terminal"]["backend"].as_str() == Some(name)
                 || facts["gateway"]["backend"].as_str() == Some(name)
         };
         let mut missing = Vec::new();
         for (name, backend) in facts["backends"].as_object().into_iter().flatten() {
-            let confines = &backend["confines"];
-            let rows = ["files", "network", "processes", "syscalls", "resources"]
-                .map(|what| (what, &confines[what]));
-            let nothing_known = rows.iter().all(|(_, hold)| hold["state"] == "unknown");
-            let usable = backend["usable"].as_bool();
-            match (usable, nothing_known && !configured(name) && name != "sandbox") {
-                (None, _) => self.row(&format!("  {name}"), &display_text(&backend["reason"])),
+            let guarantees = ["files", "network", "processes", "syscalls", "resources"]
+                .map(|area| (area, &backend["confines"][area]));
+            let is_unknown = guarantees.iter().all(|(_, guarantee)| guarantee["state"] == "unknown");
+            let label = format!("  {name}");
+            match (backend["usable"].as_bool(), is_unknown && !is_configured(name) && name != "sandbox") {
+                (None, _) => self.row(&label, &display(&backend["reason"])),
                 (Some(false), true) => {
                     missing.push(name.as_str());
                     continue;
                 }
                 (Some(false), false) => {
-                    let told = format!("not usable: {}", display_text(&backend["reason"]));
-                    self.toned(Tone::Bad, &format!("  {name}"), &told);
-                    self.row("", &format!("→ {}", display_text(&backend["remedy"])));
+                    let problem = format!("not usable: {}", display(&backend["reason"]));
+                    self.colored(Tone::Bad, &label, &problem);
+                    self.row("", &format!("→ {}", display(&backend["remedy"])));
                 }
-                (Some(true), _) => self.toned(Tone::Good, &format!("  {name}"), "works"),
+                (Some(true), _) => self.colored(Tone::Good, &label, "works"),
             }
             self.engine(&backend["engine"]);
-            if nothing_known {
-                continue;
-            }
-            // What is the same for all is said once.
-            if let [(_, first), rest @ ..] = rows.as_slice()
-                && rest.iter().all(|(_, hold)| hold == first)
-            {
-                self.hold("all", first);
-                continue;
-            }
-            for (what, hold) in rows {
-                self.hold(what, hold);
+            let [(_, first), rest @ ..] = &guarantees;
+            if is_unknown {
+                // There is nothing to show.
+            } else if rest.iter().all(|(_, guarantee)| guarantee == first) {
+                self.guarantee("all", first);
+            } else {
+                guarantees.iter().for_each(|(area, guarantee)| self.guarantee(area, guarantee));
             }
         }
         if !missing.is_empty() {
@@ -176,81 +150,73 @@ impl StatusPage {
         if engine.is_null() {
             return;
         }
-        let without_root = if engine["rootless"] == true { ", without root" } else { "" };
-        let name =
-            format!("{} {}{without_root}", display_text(&engine["kind"]), display_text(&engine["version"]));
-        self.row(
-            "    engine",
-            &format!("{name}, {} ({})", display_text(&engine["address"]), display_text(&engine["why"])),
-        );
-        let image = display_text(&engine["image"]);
+        let rootless = if engine["rootless"] == true { ", rootless" } else { "" };
+        let name = format!("{} {}{rootless}", display(&engine["kind"]), display(&engine["version"]));
+        let address = format!("{} ({})", display(&engine["address"]), display(&engine["why"]));
+        self.row("    engine", &format!("{name}, {address}"));
+        let image = display(&engine["image"]);
         if engine["image_present"] == true {
             self.row("    image", &format!("{image}, present"));
         } else {
-            self.toned(Tone::Warning, "    image", &format!("{image}, not pulled yet"));
+            self.colored(Tone::Warning, "    image", &format!("{image}, not pulled yet"));
         }
     }
 
-    fn hold(&mut self, what: &str, hold: &Value) {
-        let tone = match hold["state"].as_str() {
+    /// One line about what a backend confines.
+    fn guarantee(&mut self, area: &str, guarantee: &Value) {
+        let tone = match guarantee["state"].as_str() {
             Some("held") => Tone::Good,
             Some("not held") => Tone::Warning,
             _ => Tone::Bad,
         };
-        let state = format!("{:8}", display_text(&hold["state"]));
-        let before = format!("    {what:10}");
-        let reason = wrap_indented(before.len() + 10, &display_text(&hold["reason"]));
-        let line = format!("{before}{}  {}\n", self.screen.paint(tone, &state), self.quiet(&reason));
-        self.text.push_str(&line);
+        let label = format!("    {area:10}");
+        let state = self.screen.paint(tone, &format!("{:8}", display(&guarantee["state"])));
+        let reason = wrap_indented(label.len() + 10, &display(&guarantee["reason"]));
+        self.line(&format!("{label}{state}  {}", self.screen.paint(Tone::Quiet, &reason)));
     }
 
     fn places(&mut self, facts: &Value) {
-        let (asleep, awake): (Vec<&Value>, Vec<&Value>) =
+        let (stopped, running): (Vec<&Value>, Vec<&Value>) =
             list(&facts["places"]).iter().partition(|place| place["state"] == "asleep");
         self.title("environments");
-        if awake.is_empty() {
+        if running.is_empty() {
             self.line("  none running");
         }
-        for place in awake {
-            let mut told = vec![
-                display_text(&place["backend"]),
-                format!("{} old", format_seconds(&place["age_seconds"])),
-            ];
-            if place["state"] == "live" {
-                told.push(format!("idle for {}", format_seconds(&place["idle_seconds"])));
-                told.push(format_count(&place["clients"], "client"));
-                told.push(format!("{} running", place["processes"]));
+        for place in running {
+            let age = format_seconds(&place["age_seconds"]);
+            let state = if place["state"] == "live" {
+                let idle = format_seconds(&place["idle_seconds"]);
+                let clients = format_count(&place["clients"], "client");
+                format!("idle for {idle}, {clients}, {} running", place["processes"])
             } else {
-                told.push("does not answer".to_owned());
-            }
-            let name = self.screen.paint(Tone::Strong, &display_text(&place["name"]));
-            self.line(&format!("  {name}  {}", told.join(", ")));
-            self.row(
-                "    session",
-                &truncate_line(&display_text(&place["session"]), LINE_WIDTH - LABEL_WIDTH - 1),
-            );
-            let holes = list(&place["holes"]);
-            if holes.is_empty() {
+                "does not answer".to_owned()
+            };
+            let name = self.screen.paint(Tone::Strong, &display(&place["name"]));
+            self.line(&format!("  {name}  {}, {age} old, {state}", display(&place["backend"])));
+            let session = truncate_line(&display(&place["session"]), LINE_WIDTH - LABEL_WIDTH - 1);
+            self.row("    session", &session);
+            let exposures = list(&place["holes"]);
+            if exposures.is_empty() {
                 self.row("    exposures", "none");
             }
-            for hole in holes {
-                self.row("    exposes", &exposure_text(hole));
+            for exposure in exposures {
+                self.row("    exposes", &format_exposure(exposure));
             }
         }
-        if !asleep.is_empty() {
-            let count = asleep.len();
-            let told =
-                if count == 1 { "1 more is stopped".to_owned() } else { format!("{count} more are stopped") };
-            self.line(&format!("  {told}: only their files remain; the next command starts them again"));
+        if !stopped.is_empty() {
+            let count = stopped.len();
+            let are = if count == 1 { "is" } else { "are" };
+            self.line(&format!(
+                "  {count} more {are} stopped: only files remain; the next command starts them again"
+            ));
         }
     }
 
     fn processes(&mut self, facts: &Value) {
         let processes = list(&facts["processes"]);
-        if processes.is_empty() {
-            return;
+        if !processes.is_empty() {
+            self.title("processes");
         }
-        self.title("processes");
         for process in processes {
             let age = format_seconds(&process["age_seconds"]);
             let state = match (process["running"] == true, &process["exit_code"]) {
@@ -258,9 +224,8 @@ impl StatusPage {
                 (false, Value::Null) => format!("ended after {age}"),
                 (false, code) => format!("ended after {age} with {code}"),
             };
-            let id = self.screen.paint(Tone::Strong, &display_text(&process["id"]));
-            self.line(&format!("  {id}  {state}, in {}", display_text(&process["place"])));
-            self.line(&format!("    {}", truncate_line(&display_text(&process["command"]), LINE_WIDTH - 4)));
+            self.item(&process["id"], &format!("{state}, in {}", display(&process["place"])));
+            self.detail(&process["command"]);
         }
     }
 
@@ -271,36 +236,44 @@ impl StatusPage {
         }
         self.title("questions");
         for question in questions {
-            let id = self.screen.paint(Tone::Strong, &display_text(&question["id"]));
-            self.line(&format!("  {id}  for {} more", format_seconds(&question["expires_seconds"])));
-            self.line(&format!("    {}", truncate_line(&display_text(&question["text"]), LINE_WIDTH - 4)));
+            self.item(&question["id"], &format!("for {} more", format_seconds(&question["expires_seconds"])));
+            self.detail(&question["text"]);
         }
         self.line("  → answer with `hermes approvals approve ID` or `deny ID`");
     }
 
     fn title(&mut self, name: &str) {
-        let name = self.screen.paint(Tone::Strong, name);
-        self.line(&format!("\n{name}"));
+        self.line(&format!("\n{}", self.screen.paint(Tone::Strong, name)));
     }
 
-    fn row(&mut self, name: &str, value: &str) {
-        let name = self.screen.paint(Tone::Strong, &format!("{name:LABEL_WIDTH$}"));
-        self.line(&format!("{name}{}", wrap_indented(LABEL_WIDTH, value)));
+    fn row(&mut self, label: &str, value: &str) {
+        let label = self.screen.paint(Tone::Strong, &format!("{label:LABEL_WIDTH$}"));
+        self.line(&format!("{label}{}", wrap_indented(LABEL_WIDTH, value)));
     }
 
-    fn toned(&mut self, tone: Tone, name: &str, value: &str) {
-        let name = self.screen.paint(Tone::Strong, &format!("{name:LABEL_WIDTH$}"));
-        let value = wrap_indented(LABEL_WIDTH, value);
-        self.line(&format!("{name}{}", self.screen.paint(tone, &value)));
+    fn optional_row(&mut self, label: &str, value: &Value) {
+        if !value.is_null() {
+            self.row(label, &display(value));
+        }
+    }
+
+    fn colored(&mut self, tone: Tone, label: &str, value: &str) {
+        let label = self.screen.paint(Tone::Strong, &format!("{label:LABEL_WIDTH$}"));
+        let value = self.screen.paint(tone, &wrap_indented(LABEL_WIDTH, value));
+        self.line(&format!("{label}{value}"));
+    }
+
+    fn item(&mut self, id: &Value, text: &str) {
+        self.line(&format!("  {}  {text}", self.screen.paint(Tone::Strong, &display(id))));
+    }
+
+    fn detail(&mut self, text: &Value) {
+        self.line(&format!("    {}", truncate_line(&display(text), LINE_WIDTH - 4)));
     }
 
     fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
-    }
-
-    fn quiet(&self, text: &str) -> String {
-        self.screen.paint(Tone::Quiet, text)
     }
 }
 
@@ -308,17 +281,17 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A value as a person may see it, whoever wrote it.
-fn display_text(value: &Value) -> String {
+/// A value as text, with control characters escaped.
+fn display(value: &Value) -> String {
     escape(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
-fn source_text(source: &Value) -> String {
-    serde_json::from_value::<Source>(source.clone()).map_or_else(|_| String::new(), |s| format!("({s})"))
+fn format_source(source: &Value) -> String {
+    Source::deserialize(source).map_or_else(|_| String::new(), |source| format!("({source})"))
 }
 
-fn exposure_text(hole: &Value) -> String {
-    Exposure::deserialize(hole).map_or_else(|_| display_text(hole), |hole| hole.to_string())
+fn format_exposure(exposure: &Value) -> String {
+    Exposure::deserialize(exposure).map_or_else(|_| display(exposure), |exposure| exposure.to_string())
 }
 
 /// Seconds in the largest unit that fits.
@@ -333,31 +306,30 @@ fn format_seconds(seconds: &Value) -> String {
 }
 
 fn format_count(number: &Value, noun: &str) -> String {
-    let many = if number.as_u64() == Some(1) { "" } else { "s" };
-    format!("{number} {noun}{many}")
+    let plural = if number.as_u64() == Some(1) { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
-/// The beginning of a text, on one line.
+/// The start of a text, on one line.
 fn truncate_line(text: &str, width: usize) -> String {
     truncate(&text.replace('\n', "⏎"), width)
 }
 
-/// A text in lines that are not too long, all but the first indented. A word that is too long stays whole.
+/// Wraps a text at words and indents all lines but the first. A word that is too long is not split.
 fn wrap_indented(indent: usize, text: &str) -> String {
     let mut out = String::new();
-    let mut at = indent;
+    let mut column = indent;
     for word in text.replace('\n', "⏎").split(' ') {
-        let length = word.width();
-        if at > indent && at + 1 + length > LINE_WIDTH {
+        if column > indent && column + 1 + word.width() > LINE_WIDTH {
             out.push('\n');
             out.push_str(&" ".repeat(indent));
-            at = indent;
-        } else if at > indent {
+            column = indent;
+        } else if column > indent {
             out.push(' ');
-            at += 1;
+            column += 1;
         }
         out.push_str(word);
-        at += length;
+        column += word.width();
     }
     out
 }
@@ -367,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_folded_at_words_and_clipped_to_one_line() {
+    fn text_is_wrapped_at_words_and_cut_to_one_line() {
         let long = "x".repeat(70);
         assert_eq!(wrap_indented(4, &format!("a {long} b {long}")), format!("a {long} b\n    {long}"));
         assert_eq!(wrap_indented(4, "short"), "short");
@@ -376,8 +348,9 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_the_unit_that_fits() {
-        let told: Vec<_> = [0, 119, 120, 7199, 7200, 172_800].map(|s| format_seconds(&Value::from(s))).into();
-        assert_eq!(told, ["0 s", "119 s", "2 min", "119 min", "2 h", "2 d"]);
+    fn seconds_are_formatted_in_the_largest_unit_that_fits() {
+        let formatted: Vec<_> =
+            [0, 119, 120, 7199, 7200, 172_800].map(|s| format_seconds(&Value::from(s))).into();
+        assert_eq!(formatted, ["0 s", "119 s", "2 min", "119 min", "2 h", "2 d"]);
     }
 }

@@ -1,37 +1,36 @@
-//! The attempts themselves, for bash and what any Linux has.
+//! The attempts as scripts for bash and the usual programs of Linux.
 
 use std::path::{Path, PathBuf};
 
 use hermes_types::shell_quote;
 
-/// What a command says when it could do what it shall not.
-pub(super) const DID: &str = "did";
-/// More processes than a jail may have.
-pub(super) const CROWD: u64 = 600;
+/// Printed by an attempt that succeeded.
+pub(super) const SUCCEEDED: &str = "did";
+/// More processes than a sandbox allows.
+pub(super) const MANY_PROCESSES: u64 = 600;
 
 /// Reads the first character of these files.
 pub(super) fn read(paths: &[PathBuf]) -> String {
-    let paths: Vec<String> = paths.iter().map(|path| shell_quote(&path.to_string_lossy())).collect();
-    let paths = paths.join(" ");
-    format!("for p in {paths}; do x=; IFS= read -r -N 1 x < \"$p\"; [ -n \"$x\" ] && echo {DID}; done")
+    let paths = paths.iter().map(|path| shell_quote(&path.to_string_lossy())).collect::<Vec<_>>().join(" ");
+    format!("for p in {paths}; do x=; IFS= read -r -N 1 x < \"$p\"; [ -n \"$x\" ] && echo {SUCCEEDED}; done")
 }
 
-/// Makes this file.
+/// Creates a file.
 pub(super) fn write(file: &Path) -> String {
     format!("echo x > {}", shell_quote(&file.to_string_lossy()))
 }
 
-/// Looks at this process, then signals it.
+/// Reads the state of a process, then signals it.
 pub(super) fn touch(pid: u32) -> String {
-    format!("IFS= read -r x < /proc/{pid}/stat && echo \"$x\"; kill -0 {pid} && echo {DID}")
+    format!("IFS= read -r x < /proc/{pid}/stat && echo \"$x\"; kill -0 {pid} && echo {SUCCEEDED}")
 }
 
-/// Connects to this port of the loopback.
+/// Connects to a loopback port.
 pub(super) fn dial(port: u16) -> String {
     format!("exec 3<>/dev/tcp/127.0.0.1/{port}")
 }
 
-/// Connects to the abstract socket of this name. Bash alone cannot.
+/// Connects to an abstract socket, which bash alone cannot do.
 pub(super) fn dial_abstract(name: &str) -> String {
     format!(
         "if command -v perl >/dev/null; then perl -MSocket -e \
@@ -42,18 +41,18 @@ pub(super) fn dial_abstract(name: &str) -> String {
     )
 }
 
-/// Runs this command, for which it takes this tool.
+/// Runs a command that requires a program.
 pub(super) fn tool(tool: &str, command: &str) -> String {
-    format!("command -v {tool} >/dev/null || {{ echo lacks {tool}; exit; }}; {command} && echo {DID}")
+    format!("command -v {tool} >/dev/null || {{ echo lacks {tool}; exit; }}; {command} && echo {SUCCEEDED}")
 }
 
-/// Starts many processes and counts them, until there are more than this or no more come.
-pub(super) fn crowd(most: u64) -> String {
-    let half = most / 2;
+/// Starts many processes and counts them, until there are more than `limit` or the number is stable.
+pub(super) fn start_many(limit: u64) -> String {
+    let half = limit / 2;
     format!(
-        "exec 3<> <(:); yes 60 | head -n {CROWD} | xargs -P {CROWD} -n 1 sleep & n=0; \
+        "exec 3<> <(:); yes 60 | head -n {MANY_PROCESSES} | xargs -P {MANY_PROCESSES} -n 1 sleep & n=0; \
          for i in {{1..100}}; do read -t 0.1 -u 3; set -- /proc/[0-9]*; \
-         [ $# -gt {most} ] && break; [ $# -eq $n ] && [ $# -gt {half} ] && break; n=$#; done; echo count $#"
+         [ $# -gt {limit} ] && break; [ $# -eq $n ] && [ $# -gt {half} ] && break; n=$#; done; echo count $#"
     )
 }
 
@@ -66,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs it in namespaces of its own, so that it may mount, but with nothing to hold it otherwise.
-    #[expect(clippy::disallowed_methods, reason = "the control of what is tried in a jail")]
+    /// Runs a script without confinement, in its own namespaces so that it can mount.
+    #[expect(clippy::disallowed_methods, reason = "the control of the attempts")]
     fn unconfined(script: &str) -> String {
         let namespaces = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"];
         let mut command = Command::new("unshare");
@@ -77,17 +76,17 @@ mod tests {
     }
 
     #[test]
-    fn every_attempt_succeeds_where_nothing_confines_it() {
+    fn every_attempt_succeeds_without_confinement() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("it's here");
         std::fs::write(&file, "x").unwrap();
         assert_eq!(unconfined(&read(&[PathBuf::from("/nowhere"), file])), "did\n");
-        let made = folder.path().join("made");
-        unconfined(&write(&made));
-        assert!(made.exists());
-        // Process 1 of its own namespace is the one that it sees under /proc of its own.
-        let touched = unconfined(&format!("mount -t proc proc /proc; {}", touch(1)));
-        assert!(touched.starts_with("1 (bash) ") && touched.ends_with("\ndid\n"), "{touched}");
+        let created = folder.path().join("made");
+        unconfined(&write(&created));
+        assert!(created.exists());
+        // Process 1 is the script itself in its own /proc.
+        let output = unconfined(&format!("mount -t proc proc /proc; {}", touch(1)));
+        assert!(output.starts_with("1 (bash) ") && output.ends_with("\ndid\n"), "{output}");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         unconfined(&dial(listener.local_addr().unwrap().port()));
@@ -103,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_counted_until_it_is_too_large() {
-        let told = unconfined(&format!("mount -t proc proc /proc; {}", crowd(20)));
-        let count: u32 = told.strip_prefix("count ").unwrap().trim().parse().unwrap();
-        assert!(count > 20, "{told}");
+    fn processes_are_counted_until_they_exceed_the_limit() {
+        let output = unconfined(&format!("mount -t proc proc /proc; {}", start_many(20)));
+        let count: u32 = output.strip_prefix("count ").unwrap().trim().parse().unwrap();
+        assert!(count > 20, "{output}");
     }
 }
