@@ -76,14 +76,13 @@ pub fn classify(address: IpAddr) -> AddressKind {
 }
 
 fn classify_v4(address: Ipv4Addr) -> AddressKind {
-    let bits = address.to_bits();
+    let bits = u128::from(address.to_bits()) << 96;
     table::V4.iter().find(|range| range.contains(bits)).map_or(AddressKind::Public, |range| range.kind)
 }
 
 fn classify_v6(address: Ipv6Addr) -> AddressKind {
-    let bits = address.to_bits();
-    let outside =
-        table::V6.iter().find(|range| range.holds(bits)).map_or(AddressKind::Reserved, |range| range.kind);
+    let range = table::V6.iter().find(|range| range.contains(address.to_bits()));
+    let outside = range.map_or(AddressKind::Reserved, |range| range.kind);
     let inside = embedded_v4(address).map(|inside| inside.map(classify_v4));
     let mut kinds = inside.into_iter().flatten().chain([outside]);
     // Metadata wins wherever it is; otherwise the embedded address comes first.

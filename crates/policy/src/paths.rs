@@ -190,11 +190,7 @@ impl<'a> KnownPaths<'a> {
             (first.is_some_and(|first| HOME_PARENTS.contains(&first)) && third == Some(".hermes"))
                 || (first == Some("root") && second == Some(".hermes"))
         };
-        matches_path(path, &home)
-            || matches_below(path, &home)
-            || matches_path(path, &usual)
-            || matches_below(path, &usual)
-            || another(path)
+        is_at_or_below(path, &home) || is_at_or_below(path, &usual) || another(path)
     }
 
     /// Inside a directory that belongs to the system, below its top.
@@ -203,10 +199,7 @@ impl<'a> KnownPaths<'a> {
             return false;
         }
         let inside_work = is_below(path, self.home) || (is_below(path, self.cwd) && self.works_here);
-        !inside_work
-            && SYSTEM_DIRECTORIES
-                .iter()
-                .any(|directory| matches_below(path, directory) || matches_path(path, directory))
+        !inside_work && SYSTEM_DIRECTORIES.iter().any(|directory| is_at_or_below(path, directory))
     }
 
     /// A temporary directory or the user's cache. A home directory below `/tmp` is not temporary.
@@ -233,15 +226,7 @@ impl<'a> KnownPaths<'a> {
     pub(crate) fn is_credential(&self, path: &str) -> bool {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let Some(name) = parts.last() else { return false };
-        if name.ends_with(".pub")
-            || name.ends_with(".example")
-            || name.ends_with(".sample")
-            || name.ends_with(".template")
-            || name.ends_with(".dist")
-        {
-            return false;
-        }
-        if matches!(*name, "known_hosts" | "allowed_signers") {
+        if name.ends_with(".pub") || is_template(name) || matches!(*name, "known_hosts" | "allowed_signers") {
             return false;
         }
         let wild =
@@ -260,8 +245,7 @@ impl<'a> KnownPaths<'a> {
     /// A project file that holds settings and secrets.
     pub(crate) fn is_project_secret(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or_default();
-        let template = [".example", ".sample", ".template", ".dist"].iter().any(|end| name.ends_with(end));
-        !template
+        !is_template(name)
             && (name == ".env" || name.starts_with(".env.") || name == "config.yaml" || name == ".envrc")
     }
 
@@ -302,6 +286,11 @@ impl<'a> KnownPaths<'a> {
     }
 }
 
+/// Whether a file shows how another one looks, without its secrets.
+fn is_template(name: &str) -> bool {
+    [".example", ".sample", ".template", ".dist"].iter().any(|end| name.ends_with(end))
+}
+
 /// Whether the parts of a path contain those of a tree in a row.
 fn contains_tree(parts: &[&str], tree: &str, same: impl Fn(&str, &str) -> bool) -> bool {
     let count = tree.split('/').count();
@@ -324,17 +313,12 @@ fn is_specific(part: &str) -> bool {
 /// A path without a last part that stands for everything: `/etc/*` is `/etc` as far as deleting
 /// goes.
 fn strip_wildcard_tail(path: &str) -> &str {
+    let everything = ["*", ".*", "**", ".[!.]*", ".??*", "?*", ".[^.]*", "[!.]*", "{*,.*}"];
     let mut path = path;
-    while let Some((head, tail)) = path.rsplit_once('/') {
-        let everything = matches!(tail, "*" | ".*" | "**" | ".[!.]*" | ".??*" | "?*" | ".[^.]*" | "[!.]*")
-            || tail == "{*,.*}";
-        if !everything {
-            break;
-        }
-        path = if head.is_empty() { "/" } else { head };
-        if path == "/" {
-            break;
-        }
+    while let Some((head, tail)) = path.rsplit_once('/')
+        && everything.contains(&tail)
+    {
+        path = if head.is_empty() { return "/" } else { head };
     }
     path
 }
@@ -355,6 +339,11 @@ fn matches_path(path: &str, wanted: &str) -> bool {
             _ => return false,
         }
     }
+}
+
+/// Whether a path, which may hold patterns, is this one or lies below it.
+fn is_at_or_below(path: &str, start: &str) -> bool {
+    matches_path(path, start) || matches_below(path, start)
 }
 
 /// Whether a path, which may hold patterns, lies below this one.

@@ -436,16 +436,24 @@ impl<'a> Invocation<'a> {
         operands(self.args, &[]).into_iter().filter_map(Word::known)
     }
 
+    /// The words from the first operand on.
+    pub(crate) fn words_from_verb(&self) -> &'a [Word] {
+        self.args.get(first_operand(self.args, self.valued())..).unwrap_or_default()
+    }
+
+    /// The words behind the first one that passes a test.
+    pub(crate) fn after(&self, test: impl Fn(&Word) -> bool) -> Option<&'a [Word]> {
+        self.args.get(self.args.iter().position(test)? + 1..)
+    }
+
     /// The first operand.
     pub(crate) fn verb(&self) -> &'a str {
-        let args: &'a [Word] = self.args;
-        args.get(first_operand(args, self.valued())).map(Word::prefix).unwrap_or_default()
+        self.words_from_verb().first().map(Word::prefix).unwrap_or_default()
     }
 
     /// The same command, looking at the words behind the first operand only.
     pub(crate) fn behind_verb(&self) -> Self {
-        let start = first_operand(self.args, self.valued()) + 1;
-        Self { args: self.args.get(start..).unwrap_or_default(), ..*self }
+        Self { args: self.words_from_verb().get(1..).unwrap_or_default(), ..*self }
     }
 
     /// Whether the first operands fit one of these patterns, word by word. An unknown word may
@@ -506,26 +514,13 @@ pub(crate) fn all() -> impl Iterator<Item = &'static ProgramSpec> {
     .flatten()
 }
 
-struct Index {
-    by_name: HashMap<&'static str, &'static ProgramSpec>,
-    /// Names that end in `*`, without it.
-    by_start: Vec<(&'static str, &'static ProgramSpec)>,
-}
-
-static INDEX: LazyLock<Index> = LazyLock::new(|| {
-    let mut index = Index { by_name: HashMap::new(), by_start: Vec::new() };
-    for program in all() {
-        for name in program.names {
-            match name.strip_suffix('*') {
-                Some(start) => index.by_start.push((start, program)),
-                None => {
-                    index.by_name.insert(name, program);
-                }
-            }
-        }
-    }
-    index
+/// The declarations by name; some names end in `*`.
+static INDEX: LazyLock<HashMap<&'static str, &'static ProgramSpec>> = LazyLock::new(|| {
+    all().flat_map(|program| program.names.iter().map(move |name| (*name, program))).collect()
 });
+
+/// No name that ends in `*` is longer.
+const MAX_START: usize = 12;
 
 /// Stands for every program without a declaration.
 static UNDECLARED: ProgramSpec = program(&[]);
@@ -533,8 +528,9 @@ static UNDECLARED: ProgramSpec = program(&[]);
 /// The declaration of a program, also of an interpreter with a version: `python3.11`, `php8`.
 pub(crate) fn find(name: &str) -> &'static ProgramSpec {
     let find = |name: &str| {
-        let by_start = || INDEX.by_start.iter().find(|(start, _)| name.starts_with(start));
-        INDEX.by_name.get(name).copied().or_else(|| by_start().map(|(_, program)| *program))
+        let starts = (1..=name.len().min(MAX_START)).rev().filter_map(|length| name.get(..length));
+        let by_start = || starts.into_iter().find_map(|start| INDEX.get(format!("{start}*").as_str()));
+        INDEX.get(name).or_else(by_start).copied()
     };
     let interpreter = || {
         let stem = name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.' || char == '-');

@@ -17,7 +17,7 @@ pub struct QuestionId(String);
 impl QuestionId {
     /// Derives an id from 16 random bytes.
     pub fn from_seed(seed: [u8; 16]) -> Self {
-        Self(format!("q_{}", base32(&seed)))
+        Self(format!("q_{}", base32(seed)))
     }
 
     pub fn as_str(&self) -> &str {
@@ -32,24 +32,12 @@ impl From<String> for QuestionId {
 }
 
 /// Lowercase base32 without padding.
-fn base32(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    let mut text = String::new();
-    let (mut bits, mut count) = (0_u32, 0);
-    for byte in bytes {
-        bits = (bits << 8) | u32::from(*byte);
-        count += 8;
-        while count >= 5 {
-            count -= 5;
-            let index = usize::try_from((bits >> count) & 31).unwrap_or_default();
-            text.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'a')));
-        }
-    }
-    if count > 0 {
-        let index = usize::try_from((bits << (5 - count)) & 31).unwrap_or_default();
-        text.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'a')));
-    }
-    text
+fn base32(seed: [u8; 16]) -> String {
+    const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz234567";
+    let bits = u128::from_be_bytes(seed);
+    // The last of the 26 digits has only three bits left.
+    let digit = |index: u32| 31 & bits.checked_shr(123_u32.wrapping_sub(5 * index)).unwrap_or(bits << 2);
+    (0..26).filter_map(|index| ALPHABET.chars().nth(usize::try_from(digit(index)).ok()?)).collect()
 }
 
 /// A job that waits for an approver. Only the gate creates one; it can be answered once.

@@ -3,35 +3,29 @@
 
 use super::AddressKind::{self, *};
 
-/// All addresses with the same prefix.
-pub(super) struct AddressRange<Bits> {
-    first: Bits,
+/// All addresses with the same prefix. IPv4 addresses fill the highest bits.
+pub(super) struct AddressRange {
+    first: u128,
     length: u32,
     pub(super) kind: AddressKind,
 }
 
-impl AddressRange<u32> {
-    pub(super) fn contains(&self, address: u32) -> bool {
+impl AddressRange {
+    pub(super) fn contains(&self, address: u128) -> bool {
         (address ^ self.first).leading_zeros() >= self.length
     }
 }
 
-impl AddressRange<u128> {
-    pub(super) fn holds(&self, address: u128) -> bool {
-        (address ^ self.first).leading_zeros() >= self.length
-    }
+const fn v4(parts: [u8; 4], length: u32, kind: AddressKind) -> AddressRange {
+    AddressRange { first: (u32::from_be_bytes(parts) as u128) << 96, length, kind }
 }
 
-const fn v4(parts: [u8; 4], length: u32, kind: AddressKind) -> AddressRange<u32> {
-    AddressRange { first: u32::from_be_bytes(parts), length, kind }
-}
-
-const fn v6(parts: [u16; 8], length: u32, kind: AddressKind) -> AddressRange<u128> {
+const fn v6(parts: [u16; 8], length: u32, kind: AddressKind) -> AddressRange {
     let [a, b, c, d, e, f, g, h] = parts;
     AddressRange { first: std::net::Ipv6Addr::new(a, b, c, d, e, f, g, h).to_bits(), length, kind }
 }
 
-pub(super) const V4: &[AddressRange<u32>] = &[
+pub(super) const V4: &[AddressRange] = &[
     // AWS, Google, Azure, Oracle, DigitalOcean, Hetzner, OpenStack and many others.
     v4([169, 254, 169, 254], 32, Metadata),
     // AWS: credentials of containers (ECS) and pods (EKS).
@@ -71,7 +65,7 @@ pub(super) const V4: &[AddressRange<u32>] = &[
 ];
 
 /// Ranges that are not listed are unassigned and therefore reserved.
-pub(super) const V6: &[AddressRange<u128>] = &[
+pub(super) const V6: &[AddressRange] = &[
     // AWS has all its local services here.
     v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 32, Metadata),
     // Google.

@@ -107,8 +107,7 @@ fn input(call: &Invocation<'_>, split: fn(&str) -> Vec<&str>) -> Vec<Word> {
 }
 
 fn xargs(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    let start = first_operand(call.args, call.valued());
-    let rest = call.args.get(start..).unwrap_or_default();
+    let rest = call.words_from_verb();
     if rest.is_empty() {
         return;
     }
@@ -146,8 +145,7 @@ fn filled(text: &str, marker: &str, input: &[Word]) -> Word {
 }
 
 fn parallel(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    let start = first_operand(call.args, call.valued());
-    let rest = call.args.get(start..).unwrap_or_default();
+    let rest = call.words_from_verb();
     let mark = rest.iter().position(|word| word.prefix().starts_with(":::"));
     let (command, items) = rest.split_at(mark.unwrap_or(rest.len()));
     let mut items: Vec<Word> =

@@ -209,10 +209,9 @@ fn nested(call: &Invocation<'_>, found: &mut Vec<Nested>) {
             }
         }
         "submodule" => {
-            if let Some(at) = rest.iter().position(|word| word.known() == Some("foreach")) {
-                let words = rest.get(at + 1..).unwrap_or_default();
-                let from = words.iter().position(|word| !word.prefix().starts_with("--")).unwrap_or(0);
-                found.push(Nested::text(Word::joined(words.get(from..).unwrap_or_default())));
+            if let Some(words) = behind.after(|word| word.known() == Some("foreach")) {
+                let words = words.iter().skip_while(|word| word.prefix().starts_with("--"));
+                found.push(Nested::text(Word::joined(&words.cloned().collect::<Vec<_>>())));
             }
         }
         _ => {}

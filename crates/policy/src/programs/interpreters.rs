@@ -49,25 +49,16 @@ pub(crate) struct Interpreter {
     pub(crate) runs_operand: bool,
 }
 
-const PYTHON: Interpreter =
-    Interpreter { language: Language::Python, code: &["-c"], reads_input: true, runs_operand: true };
-const PERL: Interpreter =
-    Interpreter { language: Language::Perl, code: &["-e", "-E"], reads_input: true, runs_operand: true };
-const RUBY: Interpreter =
-    Interpreter { language: Language::Ruby, code: &["-e"], reads_input: true, runs_operand: true };
-const NODE: Interpreter = Interpreter {
-    language: Language::JavaScript,
-    code: &["-e", "--eval", "-p", "--print", "-pe", "-ep"],
-    reads_input: true,
-    runs_operand: true,
-};
+const fn interpreter(language: Language, code: &'static [&'static str]) -> Interpreter {
+    Interpreter { language, code, reads_input: true, runs_operand: true }
+}
+
+const PYTHON: Interpreter = interpreter(Language::Python, &["-c"]);
+const PERL: Interpreter = interpreter(Language::Perl, &["-e", "-E"]);
+const RUBY: Interpreter = interpreter(Language::Ruby, &["-e"]);
+const NODE: Interpreter = interpreter(Language::JavaScript, &["-e", "--eval", "-p", "--print", "-pe", "-ep"]);
 pub(super) const BUN: Interpreter = Interpreter { runs_operand: false, ..NODE };
-const PHP: Interpreter = Interpreter {
-    language: Language::Php,
-    code: &["-r", "-B", "-R", "-E", "--run"],
-    reads_input: true,
-    runs_operand: true,
-};
+const PHP: Interpreter = interpreter(Language::Php, &["-r", "-B", "-R", "-E", "--run"]);
 const SCRIPTS: Interpreter = Interpreter { runs_operand: true, ..OTHER };
 pub(super) const OTHER: Interpreter = Interpreter {
     language: Language::Other,

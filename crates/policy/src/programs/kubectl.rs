@@ -53,8 +53,8 @@ fn nested(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     if !matches!(call.verb(), "exec" | "run" | "debug" | "rsh") {
         return;
     }
-    if let Some(at) = call.args.iter().position(|word| word.known() == Some("--")) {
-        found.extend(call.args.get(at + 1..).and_then(Nested::argv));
+    if let Some(words) = call.after(|word| word.known() == Some("--")) {
+        found.extend(Nested::argv(words));
     } else if call.verb() == "exec" {
         let words: Vec<Word> = call.operands().into_iter().skip(2).cloned().collect();
         found.extend(Nested::argv(&words));

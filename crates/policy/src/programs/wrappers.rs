@@ -170,13 +170,10 @@ fn sudo(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         nested_behind(call, 0, found);
         return;
     }
-    let words = call.args.get(first_operand(call.args, call.valued())..).unwrap_or_default();
-    let is_assignment = |word: &&Word| word.prefix().contains('=');
-    let from = words.iter().take_while(is_assignment).count();
-    match words.get(from..).unwrap_or_default() {
-        [] => found.push(Nested::Interactive),
-        command => found.push(Nested::text(Word::joined(command))),
-    }
+    let words = call.words_from_verb().iter().skip_while(|word| word.prefix().contains('='));
+    let words: Vec<Word> = words.cloned().collect();
+    let shell = if words.is_empty() { Nested::Interactive } else { Nested::text(Word::joined(&words)) };
+    found.push(shell);
 }
 
 fn user_shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -201,22 +198,18 @@ fn env(call: &Invocation<'_>, found: &mut Vec<Nested>) {
 }
 
 fn capsh(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    if let Some(at) = call.args.iter().position(|word| word.known() == Some("--")) {
-        let rest = call.args.get(at + 1..).unwrap_or_default();
+    if let Some(rest) = call.after(|word| word.known() == Some("--")) {
         found.extend(Nested::argv(&[&[Word::literal("bash")], rest].concat()));
     }
 }
 
 fn windows_shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    let is_switch = |word: &Word| word.prefix().eq_ignore_ascii_case("/c");
-    if let Some(at) = call.args.iter().position(is_switch) {
-        found.push(Nested::text(Word::joined(call.args.get(at + 1..).unwrap_or_default())));
-    }
+    let rest = call.after(|word| word.prefix().eq_ignore_ascii_case("/c"));
+    found.extend(rest.map(Word::joined).map(Nested::text));
 }
 
 fn start_stop_daemon(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    let mark = call.args.iter().position(|word| word.known() == Some("--"));
-    let rest = call.args.get(mark.map_or(call.args.len(), |at| at + 1)..).unwrap_or_default();
+    let rest = call.after(|word| word.known() == Some("--")).unwrap_or_default();
     for program in call.values(&["-x", "--exec", "-a", "--startas"]) {
         found.extend(Nested::argv(&[&[program], rest].concat()));
     }

@@ -8,6 +8,8 @@ use super::view::ScanView;
 /// The part of a value that is examined to tell a secret from a word, a type or a call.
 const MAX_VALUE_LOOKAHEAD: usize = 96;
 
+const BRACKETS: &[u8] = b"([{<";
+
 /// The end of a name such as `DB_PASSWORD`, `apiKey` or `client-secret`.
 #[derive(Clone, Copy)]
 pub(super) struct SecretName {
@@ -96,11 +98,7 @@ impl SecretName {
     pub(super) fn decide(self, view: &ScanView<'_>, at: usize) -> ScanDecision {
         let mut here = at + self.length;
         let found = self.value(view, at, &mut here);
-        match found {
-            _ if view.needs_more() => ScanDecision::Wait { start: here },
-            Some(rest) => ScanDecision::Hide { start: here, rest },
-            None => ScanDecision::Plain,
-        }
+        ScanDecision::new(view, here, found.map(|rest| (here, rest)))
     }
 
     /// Moves `here` to the value and returns its extent, if it is a secret.
@@ -146,19 +144,21 @@ impl SecretName {
     }
 
     fn is_secret(self, value: &[u8], style: AssignStyle) -> bool {
-        let look = ValueStats::new(value);
-        let mixed = look.looks_random();
+        let length = value.len();
+        let mixed = looks_random(value);
+        let has = |bytes: &[u8]| value.iter().any(|byte| bytes.contains(byte));
+        let is_plain = |extra: &[u8]| value.iter().all(|b| b.is_ascii_alphabetic() || extra.contains(b));
         let looks_secret = match (style, self.strong) {
-            (AssignStyle::Setting, true) => look.length >= 6,
-            (AssignStyle::Setting, false) => look.length >= 8,
-            _ if look.blanks > 0 => false,
-            (AssignStyle::Json, true) => look.length >= 6,
-            (AssignStyle::Quoted, true) => look.length >= 6 && look.alphabetic < look.length,
-            (AssignStyle::Json | AssignStyle::Quoted, false) => look.length >= 8 && mixed,
-            (AssignStyle::Bare, _) if look.brackets > 0 => false,
-            (AssignStyle::Bare, true) => look.length >= 6 && !look.looks_like_path(),
-            (AssignStyle::Bare, false) => look.length >= 10 && mixed && (look.dots == 0 || look.length >= 20),
-            (AssignStyle::Flag, _) => look.length >= 8 && look.brackets == 0 && mixed,
+            (AssignStyle::Setting, true) => length >= 6,
+            (AssignStyle::Setting, false) => length >= 8,
+            _ if has(b" \t") => false,
+            (AssignStyle::Json, true) => length >= 6,
+            (AssignStyle::Quoted, true) => length >= 6 && !is_plain(b""),
+            (AssignStyle::Json | AssignStyle::Quoted, false) => length >= 8 && mixed,
+            _ if has(BRACKETS) => false,
+            (AssignStyle::Bare, true) => length >= 6 && !is_plain(b"._"),
+            (AssignStyle::Bare, false) => length >= 10 && mixed && (!has(b".") || length >= 20),
+            (AssignStyle::Flag, _) => length >= 8 && mixed,
         };
         looks_secret && is_literal(value) && !is_common(value)
     }
@@ -210,56 +210,22 @@ fn is_literal(value: &[u8]) -> bool {
             || value.starts_with(b"%(")
             || value.starts_with(b"%s");
     let masked = contains(b"...") || contains(b"***") || contains("…".as_bytes()) || contains(b"xxxx");
-    let elsewhere = contains(b"://")
-        || contains(b"process.env")
-        || contains(b"os.environ")
-        || contains(b"import.meta")
-        || contains(b"::")
-        || contains(b"${");
-    let path = value.iter().filter(|b| **b == b'/').count() > 1
+    let sources: [&[u8]; 6] = [b"://", b"process.env", b"os.environ", b"import.meta", b"::", b"${"];
+    let elsewhere = sources.into_iter().any(contains);
+    let path = count(value, |b| *b == b'/') > 1
         && value.first().is_some_and(|b| matches!(b, b'/' | b'.' | b'~'))
         && !value.iter().any(u8::is_ascii_digit);
     !(reference || masked || elsewhere || path)
 }
 
-/// Character counts of a value.
-#[derive(Default)]
-struct ValueStats {
-    length: usize,
-    alphabetic: usize,
-    digits: usize,
-    blanks: usize,
-    brackets: usize,
-    dots: usize,
-    underscores: usize,
+fn count(value: &[u8], class: impl Fn(&u8) -> bool) -> usize {
+    value.iter().filter(|byte| class(byte)).count()
 }
 
-impl ValueStats {
-    fn new(value: &[u8]) -> Self {
-        let mut look = Self { length: value.len(), ..Self::default() };
-        for byte in value {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' => look.alphabetic += 1,
-                b'0'..=b'9' => look.digits += 1,
-                b' ' | b'\t' => look.blanks += 1,
-                b'(' | b'[' | b'{' | b'<' => look.brackets += 1,
-                b'.' => look.dots += 1,
-                b'_' => look.underscores += 1,
-                _ => {}
-            }
-        }
-        look
-    }
-
-    /// Whether it consists of the characters of identifiers.
-    fn looks_like_path(&self) -> bool {
-        self.alphabetic + self.dots + self.underscores == self.length
-    }
-
-    /// Whether it looks like neither a word nor a number.
-    fn looks_random(&self) -> bool {
-        self.alphabetic > 0 && (self.digits >= 2 || (self.length >= 20 && self.digits > 0))
-    }
+/// Whether a value looks like neither a word nor a number.
+fn looks_random(value: &[u8]) -> bool {
+    let digits = count(value, u8::is_ascii_digit);
+    value.iter().any(u8::is_ascii_alphabetic) && (digits >= 2 || (value.len() >= 20 && digits > 0))
 }
 
 /// The password in `scheme://user:password@host`, or a long token in place of the user.
@@ -275,7 +241,7 @@ pub(super) fn match_url_password(view: &ScanView<'_>, start: usize) -> Option<(u
             secret.then_some((start + colon + 1, exact(password.len())))
         }
         None => {
-            let token = user.len() >= 20 && is_literal(user) && ValueStats::new(user).looks_random();
+            let token = user.len() >= 20 && is_literal(user) && looks_random(user);
             token.then_some((start, exact(user.len())))
         }
     }
@@ -289,11 +255,7 @@ const AUTH_SCHEMES: &[&str] = &[
 /// The value of an `Authorization` header; `here` is after the name.
 pub(super) fn match_authorization(view: &ScanView<'_>, mut here: usize) -> ScanDecision {
     let found = credentials(view, &mut here);
-    match found {
-        _ if view.needs_more() => ScanDecision::Wait { start: here },
-        Some(rest) => ScanDecision::Hide { start: here, rest },
-        None => ScanDecision::Plain,
-    }
+    ScanDecision::new(view, here, found.map(|rest| (here, rest)))
 }
 
 fn credentials(view: &ScanView<'_>, here: &mut usize) -> Option<SecretTail> {
@@ -314,12 +276,11 @@ fn credentials(view: &ScanView<'_>, here: &mut usize) -> Option<SecretTail> {
     }
     let end = view.run(*here, MAX_VALUE_LOOKAHEAD, is_bare_byte);
     let value = view.slice(*here, end);
-    let look = ValueStats::new(value);
     let word = value.iter().all(|b| b.is_ascii_lowercase() || matches!(b, b'_' | b'-'));
     let secret = if named {
-        look.length >= 6 && !word
+        value.len() >= 6 && !word
     } else {
-        look.length >= 16 && look.brackets == 0 && look.looks_random()
+        value.len() >= 16 && !value.iter().any(|byte| BRACKETS.contains(byte)) && looks_random(value)
     };
     // Some schemes have several parts; all are removed, up to the end of the header.
     (secret && is_literal(value)).then_some(SecretTail::While { prefix: 0, class: is_header_byte })
@@ -333,7 +294,6 @@ pub(super) fn match_bearer(view: &ScanView<'_>, at: usize, start: usize) -> Opti
     let token =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
     let end = view.run(start, 64, token);
-    let look = ValueStats::new(view.slice(start, end));
-    (look.length >= 16 && look.looks_random())
+    (end - start >= 16 && looks_random(view.slice(start, end)))
         .then_some((start, SecretTail::While { prefix: 0, class: token }))
 }

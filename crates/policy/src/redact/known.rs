@@ -61,14 +61,9 @@ impl KnownSecrets {
             Some((*i, form, match_len(view, at, form)?))
         };
         let longest = candidates.iter().filter_map(matching).min_by_key(|(i, ..)| *i);
-        match longest {
-            _ if view.needs_more() => ScanDecision::Wait { start: at },
-            None => ScanDecision::Plain,
-            Some((_, form, left)) => {
-                let rest = SecretTail::Known { left, tail: form.tail, padding: form.padding };
-                ScanDecision::Hide { start: at, rest }
-            }
-        }
+        let found = longest
+            .map(|(_, form, left)| (at, SecretTail::Known { left, tail: form.tail, padding: form.padding }));
+        ScanDecision::new(view, at, found)
     }
 }
 

@@ -27,6 +27,17 @@ pub(super) enum ScanDecision {
     },
 }
 
+impl ScanDecision {
+    /// Hides what was found, unless more bytes could change that.
+    pub(super) fn new(view: &ScanView<'_>, wait_from: usize, found: Option<(usize, SecretTail)>) -> Self {
+        match found {
+            _ if view.needs_more() => Self::Wait { start: wait_from },
+            Some((start, rest)) => Self::Hide { start, rest },
+            None => Self::Plain,
+        }
+    }
+}
+
 /// The bytes that belong to a secret whose start was found.
 #[derive(Clone, Copy)]
 pub(super) enum SecretTail {

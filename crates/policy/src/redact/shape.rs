@@ -66,49 +66,46 @@ fn is_capital_byte(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte.is_ascii_digit()
 }
 
+const fn token(
+    prefixes: &'static [&'static str],
+    class: fn(u8) -> bool,
+    least: usize,
+    check: Check,
+) -> TokenShape {
+    TokenShape { prefixes, class, least, check }
+}
+
 #[rustfmt::skip]
 const TOKENS: &[TokenShape] = &[
     // GitHub, GitLab
-    TokenShape { prefixes: &["ghp_", "gho_", "ghu_", "ghs_", "ghr_"], class: is_word_byte, least: 30, check: Check::None },
-    TokenShape { prefixes: &["github_pat_"], class: is_word_byte, least: 22, check: Check::None },
-    TokenShape {
-        prefixes: &["glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-"],
-        class: is_dotted_byte, least: 18, check: Check::Boundary,
-    },
+    token(&["ghp_", "gho_", "ghu_", "ghs_", "ghr_"], is_word_byte, 30, Check::None),
+    token(&["github_pat_"], is_word_byte, 22, Check::None),
+    token(&["glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-"], is_dotted_byte, 18, Check::Boundary),
     // Slack
-    TokenShape {
-        prefixes: &["xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xoxe.", "xoxc-", "xoxd-", "xapp-"],
-        class: is_dotted_byte, least: 10, check: Check::Boundary,
-    },
+    token(&["xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xoxe.", "xoxc-", "xoxd-", "xapp-"], is_dotted_byte, 10, Check::Boundary),
     // Model providers
-    TokenShape { prefixes: &["sk-"], class: is_word_byte, least: 20, check: Check::Digits },
-    TokenShape { prefixes: &["hf_", "api_org_", "gsk_", "r8_", "xai-", "pplx-", "tvly-", "nvapi-"], class: is_word_byte, least: 20, check: Check::Digits },
-    TokenShape { prefixes: &["fc-"], class: is_alphanumeric_byte, least: 32, check: Check::Digits },
+    token(&["sk-"], is_word_byte, 20, Check::Digits),
+    token(&["hf_", "api_org_", "gsk_", "r8_", "xai-", "pplx-", "tvly-", "nvapi-"], is_word_byte, 20, Check::Digits),
+    token(&["fc-"], is_alphanumeric_byte, 32, Check::Digits),
     // Clouds
-    TokenShape { prefixes: &["AKIA", "ASIA", "ABIA", "ACCA"], class: is_capital_byte, least: 16, check: Check::Exact },
-    TokenShape { prefixes: &["AIza"], class: is_word_byte, least: 35, check: Check::Boundary },
-    TokenShape { prefixes: &["ya29.", "GOCSPX-"], class: is_dotted_byte, least: 20, check: Check::Boundary },
-    TokenShape { prefixes: &["1//0"], class: is_word_byte, least: 30, check: Check::Boundary },
-    TokenShape { prefixes: &["LTAI", "AKID"], class: is_alphanumeric_byte, least: 16, check: Check::Digits },
-    TokenShape { prefixes: &["dop_v1_", "doo_v1_", "dor_v1_"], class: is_alphanumeric_byte, least: 32, check: Check::None },
-    TokenShape { prefixes: &["hvs.", "hvb."], class: is_word_byte, least: 20, check: Check::Digits },
+    token(&["AKIA", "ASIA", "ABIA", "ACCA"], is_capital_byte, 16, Check::Exact),
+    token(&["AIza"], is_word_byte, 35, Check::Boundary),
+    token(&["ya29.", "GOCSPX-"], is_dotted_byte, 20, Check::Boundary),
+    token(&["1//0"], is_word_byte, 30, Check::Boundary),
+    token(&["LTAI", "AKID"], is_alphanumeric_byte, 16, Check::Digits),
+    token(&["dop_v1_", "doo_v1_", "dor_v1_"], is_alphanumeric_byte, 32, Check::None),
+    token(&["hvs.", "hvb."], is_word_byte, 20, Check::Digits),
     // Registries
-    TokenShape { prefixes: &["npm_"], class: is_alphanumeric_byte, least: 36, check: Check::Boundary },
-    TokenShape { prefixes: &["pypi-Ag"], class: is_word_byte, least: 30, check: Check::None },
-    TokenShape { prefixes: &["rubygems_", "dckr_pat_"], class: is_word_byte, least: 20, check: Check::Digits },
+    token(&["npm_"], is_alphanumeric_byte, 36, Check::Boundary),
+    token(&["pypi-Ag"], is_word_byte, 30, Check::None),
+    token(&["rubygems_", "dckr_pat_"], is_word_byte, 20, Check::Digits),
     // Payments, email and other services
-    TokenShape {
-        prefixes: &["sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"],
-        class: is_alphanumeric_byte, least: 16, check: Check::None,
-    },
-    TokenShape { prefixes: &["SG."], class: is_dotted_byte, least: 40, check: Check::Digits },
-    TokenShape { prefixes: &["shpat_", "shpss_", "shpca_", "shppa_"], class: is_alphanumeric_byte, least: 32, check: Check::None },
-    TokenShape { prefixes: &["sq0atp-", "sq0csp-"], class: is_word_byte, least: 20, check: Check::None },
-    TokenShape {
-        prefixes: &["ntn_", "lin_api_", "figd_", "glsa_", "sbp_", "sntrys_", "nfp_", "dtn_", "tskey-", "PMAK-", "ATATT3x", "dp.pt."],
-        class: is_word_byte, least: 20, check: Check::Digits,
-    },
-    TokenShape { prefixes: &["AGE-SECRET-KEY-1"], class: is_capital_byte, least: 50, check: Check::None },
+    token(&["sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"], is_alphanumeric_byte, 16, Check::None),
+    token(&["SG."], is_dotted_byte, 40, Check::Digits),
+    token(&["shpat_", "shpss_", "shpca_", "shppa_"], is_alphanumeric_byte, 32, Check::None),
+    token(&["sq0atp-", "sq0csp-"], is_word_byte, 20, Check::None),
+    token(&["ntn_", "lin_api_", "figd_", "glsa_", "sbp_", "sntrys_", "nfp_", "dtn_", "tskey-", "PMAK-", "ATATT3x", "dp.pt."], is_word_byte, 20, Check::Digits),
+    token(&["AGE-SECRET-KEY-1"], is_capital_byte, 50, Check::None),
 ];
 
 const WEBHOOKS: &[&str] =
@@ -181,11 +178,7 @@ impl ShapeRule {
             Self::Bearer(name) => assign::match_bearer(view, at, at + name),
             Self::Assignment(word) => return word.decide(view, at),
         };
-        match found {
-            _ if view.needs_more() => ScanDecision::Wait { start: at },
-            Some((start, rest)) => ScanDecision::Hide { start, rest },
-            None => ScanDecision::Plain,
-        }
+        ScanDecision::new(view, at, found)
     }
 }
 

@@ -15,8 +15,6 @@ const SPECIAL: [char; 11] = ['{', '}', ',', '~', '*', '?', '[', ']', '(', ')', '
 enum BraceAtom {
     /// A character that may be special.
     Live(char),
-    /// A literal character.
-    Plain(char),
     /// Literal text.
     Text(String),
     /// An expansion in quotes.
@@ -59,7 +57,7 @@ impl Walker<'_> {
         }
         for atom in atoms {
             match atom {
-                BraceAtom::Live(char) | BraceAtom::Plain(char) => push_text(&mut pieces, &char.to_string()),
+                BraceAtom::Live(char) => push_text(&mut pieces, &char.to_string()),
                 BraceAtom::Text(text) => push_text(&mut pieces, text),
                 BraceAtom::Quoted(inner) | BraceAtom::Bare(inner) => pieces.extend(inner.iter().cloned()),
             }
@@ -205,7 +203,7 @@ impl Walker<'_> {
                     }
                     None => push_text(&mut pieces, "["),
                 },
-                BraceAtom::Live(char) | BraceAtom::Plain(char) => push_text(&mut pieces, &char.to_string()),
+                BraceAtom::Live(char) => push_text(&mut pieces, &char.to_string()),
                 BraceAtom::Text(text) => {
                     push_text(&mut pieces, text);
                     real = true;
@@ -253,7 +251,7 @@ fn class_at(atoms: &[BraceAtom], start: usize) -> Option<(String, usize)> {
                 return Some((class, start + offset + 1));
             }
             BraceAtom::Live('/') => return None,
-            BraceAtom::Live(char) | BraceAtom::Plain(char) => class.push(*char),
+            BraceAtom::Live(char) => class.push(*char),
             BraceAtom::Text(text) => class.push_str(text),
             BraceAtom::Quoted(_) | BraceAtom::Bare(_) => return None,
         }
@@ -389,7 +387,7 @@ fn sequence(inside: &[BraceAtom]) -> Option<Vec<Vec<BraceAtom>>> {
             } else {
                 value.to_string()
             };
-            Some(text.chars().map(BraceAtom::Plain).collect())
+            Some(vec![BraceAtom::Text(text)])
         })
         .collect()
 }

@@ -67,8 +67,7 @@ fn run(runs: &Runs, call: &Invocation<'_>, found: &mut Vec<Nested>) {
     match runs {
         Runs::Behind(skip) => nested_behind(call, *skip, found),
         Runs::After(verb, valued, skip) => {
-            if let Some(at) = call.args.iter().position(|word| word.known() == Some(verb)) {
-                let rest = call.args.get(at + 1..).unwrap_or_default();
+            if let Some(rest) = call.after(|word| word.known() == Some(verb)) {
                 let start = first_operand(rest, valued) + skip;
                 let start = start + usize::from(rest.get(start).and_then(Word::known) == Some("--"));
                 found.extend(rest.get(start..).and_then(Nested::argv));
@@ -77,14 +76,9 @@ fn run(runs: &Runs, call: &Invocation<'_>, found: &mut Vec<Nested>) {
         Runs::AfterMark(marks) => {
             let is_mark =
                 |word: &Word| word.known().is_some_and(|word| word == "--" || marks.contains(&word));
-            if let Some(at) = call.args.iter().position(is_mark) {
-                found.extend(call.args.get(at + 1..).and_then(Nested::argv));
-            }
+            found.extend(call.after(is_mark).and_then(Nested::argv));
         }
-        Runs::Line => {
-            let start = first_operand(call.args, call.valued());
-            found.push(Nested::text(Word::joined(call.args.get(start..).unwrap_or_default())));
-        }
+        Runs::Line => found.push(Nested::text(Word::joined(call.words_from_verb()))),
         Runs::Text(options) => found.extend(call.values(options).into_iter().map(Nested::text)),
         Runs::Escapes(marks) => {
             for word in call.args.iter().chain(&call.segment.stdin.text) {
@@ -233,100 +227,70 @@ fn shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
 /// `python -c text`, `node file`, `perl < text`.
 fn interpret(interpreter: &Interpreter, call: &Invocation<'_>, found: &mut Vec<Nested>) {
     let language = interpreter.language;
-    let args = call.args;
-    let mut index = 0;
+    let is_python = language == Language::Python;
+    let mut rest = call.args;
     let mut took_code = false;
-    while let Some(word) = args.get(index) {
+    while let Some((word, tail)) = rest.split_first()
+        && word.prefix().starts_with('-')
+        && !matches!(word.prefix(), "-" | "--")
+    {
+        rest = tail;
         let text = word.prefix();
-        if !text.starts_with('-') || text == "-" || text == "--" {
-            break;
-        }
-        index += 1;
-        if language == Language::Python && !text.starts_with("--") && text.contains('i') {
+        if is_python && !text.starts_with("--") && text.contains('i') {
             found.push(Nested::Interactive);
         }
-        if language == Language::Python && text == "-m" {
-            python_module(args.get(index..).unwrap_or_default(), found);
-            return;
+        if is_python && text == "-m" {
+            return python_module(rest, found);
         }
-        if let Some((option, _)) = text.split_once('=')
-            && interpreter.code.contains(&option)
-        {
-            found.extend(word.after('=').map(|code| Nested::Code(language, code)));
+        if let Some(code) = attached_code(interpreter, word) {
             took_code = true;
-            continue;
-        }
-        match code_option(interpreter, word) {
-            Some(CodeOption::Next) => {
-                found.extend(args.get(index).map(|code| Nested::Code(language, code.clone())));
-                index += 1;
-                took_code = true;
-                if language == Language::Python {
-                    return;
-                }
+            let is_next = code.known() == Some("");
+            let code = if is_next { rest.first().cloned() } else { Some(code) };
+            found.extend(code.map(|code| Nested::Code(language, code)));
+            if is_next && is_python {
+                return;
             }
-            Some(CodeOption::Attached(code)) => {
-                found.push(Nested::Code(language, code));
-                took_code = true;
-            }
-            None if text.starts_with("--version") || matches!(text, "-V" | "-v" | "--help" | "-h") => {
-                took_code = true;
-            }
-            None => index += usize::from(call.valued().contains(&text)),
+            rest = rest.get(usize::from(is_next)..).unwrap_or_default();
+        } else if text.starts_with("--version") || matches!(text, "-V" | "-v" | "--help" | "-h") {
+            took_code = true;
+        } else {
+            rest = rest.get(usize::from(call.valued().contains(&text))..).unwrap_or_default();
         }
     }
-    if took_code {
-        return;
-    }
-    let rest = args.get(index..).unwrap_or_default();
+    let is_script = language == Language::JavaScript;
     match rest.first().map(|word| (word, word.known())) {
+        _ if took_code => {}
         Some((_, Some("eval"))) if call.name() == "deno" => {
             found.extend(rest.get(1).map(|code| Nested::Code(language, code.clone())));
         }
         Some((_, Some("-"))) => found.push(Nested::Stdin(language)),
-        Some((_, Some("run"))) if !interpreter.runs_operand && language == Language::JavaScript => {
+        Some((_, Some("run"))) if !interpreter.runs_operand && is_script => {
             let file = rest.iter().skip(1).find(|word| !word.prefix().starts_with('-'));
             found.extend(file.map(|file| Nested::File(language, file.clone())));
         }
         Some((file, _)) if interpreter.runs_operand => found.push(Nested::File(language, file.clone())),
-        Some(_) => {}
         None if call.segment.stdin.is_piped() => found.push(Nested::Stdin(language)),
-        None if interpreter.reads_input && (args.is_empty() || language != Language::JavaScript) => {
+        None if interpreter.reads_input && (call.args.is_empty() || !is_script) => {
             found.push(Nested::Interactive);
         }
-        None => {}
+        _ => {}
     }
 }
 
-enum CodeOption {
-    Next,
-    Attached(Word),
-}
-
-/// Whether a word is, or ends in, an option whose value is program text.
-fn code_option(interpreter: &Interpreter, word: &Word) -> Option<CodeOption> {
+/// The program text behind an option in the same word; empty if it is the next word.
+fn attached_code(interpreter: &Interpreter, word: &Word) -> Option<Word> {
     let text = word.prefix();
-    if interpreter.code.contains(&text) {
-        return Some(CodeOption::Next);
+    let (option, _) = text.split_once('=').unwrap_or((text, ""));
+    if interpreter.code.contains(&option) {
+        return Some(word.after('=').unwrap_or_default());
     }
-    if text.starts_with("--") {
-        return None;
-    }
-    for option in interpreter.code.iter().filter(|option| option.len() == 2) {
-        let flag = option.chars().nth(1)?;
-        // Perl's `-M` and `-I` take the rest of the word.
-        let cluster: Vec<char> =
-            text.chars().skip(1).take_while(|char| !matches!(char, 'M' | 'I' | 'W' | 'X')).collect();
-        let Some(at) = cluster.iter().position(|char| *char == flag) else { continue };
-        if !cluster.iter().take(at).all(char::is_ascii_alphanumeric) {
-            continue;
-        }
-        let before: String = text.chars().take(at + 2).collect();
-        let rest = word.strip_prefix(&before)?;
-        let next = rest.known() == Some("");
-        return Some(if next { CodeOption::Next } else { CodeOption::Attached(rest) });
-    }
-    None
+    // Perl's `-M` and `-I` take the rest of the word.
+    let flags = text.strip_prefix('-').filter(|flags| !flags.starts_with('-'))?;
+    let cluster = flags.find(|char: char| !char.is_ascii_alphanumeric() || "MIWX".contains(char));
+    let cluster = flags.get(..cluster.unwrap_or(flags.len()))?;
+    let flags = interpreter.code.iter().filter(|option| option.len() == 2);
+    let at = flags.into_iter().find_map(|option| cluster.find(option.strip_prefix('-')?))?;
+    word.strip_prefix(text.get(..at + 2)?)
 }
 
 /// `python -m module …`

@@ -38,22 +38,17 @@ impl Walker<'_> {
         }
         self.depth += 1;
         let mut stream = output::standard_output(&segment);
-        if let Some(body) = self.env.functions.get(&segment.name).cloned()
-            && !self.calls.contains(&segment.name)
-        {
+        if !self.calls.contains(&segment.name) {
             self.calls.push(segment.name.clone());
-            let outer = self.env.positional.replace(segment.args.clone());
-            stream = self.node(&body, segment.stdin.clone());
-            self.env.positional = outer;
-            self.calls.pop();
-        }
-        if let Some(text) = self.env.aliases.get(&segment.name).cloned()
-            && !self.calls.contains(&segment.name)
-        {
-            self.calls.push(segment.name.clone());
-            let mut words = vec![text];
-            words.extend(segment.args.iter().cloned());
-            self.run_text(&Word::joined(&words), source);
+            if let Some(body) = self.env.functions.get(&segment.name).cloned() {
+                let outer = self.env.positional.replace(segment.args.clone());
+                stream = self.node(&body, segment.stdin.clone());
+                self.env.positional = outer;
+            }
+            if let Some(text) = self.env.aliases.get(&segment.name) {
+                let text = Word::joined(&[std::slice::from_ref(text), &segment.args].concat());
+                self.run_text(&text, source);
+            }
             self.calls.pop();
         }
         self.apply_bindings(&segment);
