@@ -95,19 +95,16 @@ impl Permit {
 
     /// Consumes the permit and returns the job to the environment that runs it.
     pub fn redeem(self, place: &PlaceId, session: &SessionKey) -> Result<Job, PermitMismatch> {
+        let mismatch = |what, wanted: &str, given: &str| PermitMismatch {
+            what,
+            wanted: wanted.to_owned(),
+            given: given.to_owned(),
+        };
         if self.place != *place {
-            return Err(PermitMismatch {
-                what: "place",
-                wanted: self.place.as_str().to_owned(),
-                given: place.as_str().to_owned(),
-            });
+            return Err(mismatch("place", self.place.as_str(), place.as_str()));
         }
         if self.session != *session {
-            return Err(PermitMismatch {
-                what: "session",
-                wanted: self.session.as_str().to_owned(),
-                given: session.as_str().to_owned(),
-            });
+            return Err(mismatch("session", self.session.as_str(), session.as_str()));
         }
         Ok(self.job)
     }

@@ -93,9 +93,22 @@ const fn program(names: &'static [&'static str]) -> ProgramSpec {
     }
 }
 
+macro_rules! setters {
+    ($($field:ident: $kind:ty,)*) => {
+        $(const fn $field(self, $field: $kind) -> Self {
+            Self { $field, ..self }
+        })*
+    };
+}
+
 impl ProgramSpec {
-    const fn valued(self, valued: &'static [&'static str]) -> Self {
-        Self { valued, ..self }
+    setters! {
+        valued: &'static [&'static str],
+        key_options: &'static [&'static str],
+        directory: &'static [&'static str],
+        files: &'static [DeclaredFiles],
+        runs: &'static [Runs],
+        asks: &'static [Ask],
     }
 
     const fn names_files(self) -> Self {
@@ -108,10 +121,6 @@ impl ProgramSpec {
 
     const fn reads_outside(self) -> Self {
         Self { arguments: ArgumentUse::ReadOutside, ..self }
-    }
-
-    const fn key_options(self, key_options: &'static [&'static str]) -> Self {
-        Self { key_options, ..self }
     }
 
     const fn searches(self) -> Self {
@@ -128,22 +137,6 @@ impl ProgramSpec {
 
     const fn fetches(self) -> Self {
         Self { fetches: true, ..self }
-    }
-
-    const fn files(self, files: &'static [DeclaredFiles]) -> Self {
-        Self { files, ..self }
-    }
-
-    const fn runs(self, runs: &'static [Runs]) -> Self {
-        Self { runs, ..self }
-    }
-
-    const fn directory(self, directory: &'static [&'static str]) -> Self {
-        Self { directory, ..self }
-    }
-
-    const fn asks(self, asks: &'static [Ask]) -> Self {
-        Self { asks, ..self }
     }
 
     fn interprets(&self) -> bool {

@@ -76,20 +76,11 @@ impl std::str::FromStr for CommandPattern {
         {
             return Err(bad());
         }
-        let text = text.trim().to_owned();
-        let mut pattern = Self { text, program, options: Vec::new(), operands: Vec::new(), any_rest: false };
-        for word in segment.args.iter().map(Word::show) {
-            if word.starts_with('-') && word.len() > 1 {
-                pattern.options.push(word)
-            } else {
-                pattern.operands.push(word)
-            }
-        }
-        if pattern.operands.last().is_some_and(|last| last == "*") {
-            pattern.operands.pop();
-            pattern.any_rest = true;
-        }
-        Ok(pattern)
+        let is_option = |word: &String| word.starts_with('-') && word.len() > 1;
+        let (options, mut operands): (Vec<_>, Vec<_>) =
+            segment.args.iter().map(Word::show).partition(is_option);
+        let any_rest = operands.pop_if(|last| last == "*").is_some();
+        Ok(Self { text: text.trim().to_owned(), program, options, operands, any_rest })
     }
 }
 

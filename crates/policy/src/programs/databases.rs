@@ -143,28 +143,18 @@ fn empties_redis(call: &Invocation<'_>) -> bool {
         || call.segment.via.iter().any(|via| via == "xargs")
 }
 
-/// Tasks of frameworks that start over with an empty database.
+/// Tasks of frameworks that start over with an empty database, in one or two words.
 const RESETS: &[&str] = &[
     "migrate:fresh", "migrate:reset", "migrate:refresh", "db:wipe", "db:drop", "db:drop:all", "db:reset",
     "ecto.drop", "ecto.reset", "drop-all", "dropAll", "schema:drop", "reset_db", "sqlflush",
-    "db:migrate:undo:all", "migrate:rollback",
-];
-
-/// Two words in a row that do the same.
-const RESET_PAIRS: &[(&str, &str)] = &[
-    ("database", "drop"),
-    ("database", "reset"),
-    ("db", "drop"),
-    ("db", "reset"),
-    ("manage.py", "flush"),
-    ("./manage.py", "flush"),
-    ("migrate", "reset"),
+    "db:migrate:undo:all", "migrate:rollback", "database drop", "database reset", "db drop", "db reset",
+    "manage.py flush", "./manage.py flush", "migrate reset",
 ];
 
 fn resets_schema(call: &Invocation<'_>) -> bool {
     let words: Vec<&str> = call.args.iter().map(Word::prefix).collect();
-    words.iter().any(|word| RESETS.contains(word))
-        || words.windows(2).any(|pair| matches!(pair, [a, b] if RESET_PAIRS.contains(&(a, b))))
+    let line = format!(" {} ", words.join(" "));
+    RESETS.iter().any(|task| line.contains(&format!(" {task} ")))
 }
 
 fn changes_file(call: &Invocation<'_>) -> bool {

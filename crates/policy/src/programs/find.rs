@@ -58,17 +58,12 @@ fn deleted(call: &Invocation<'_>) -> Vec<Word> {
 
 /// A word that stands for the paths below a directory that `find` passes to a command.
 fn found_path(start: &Word, name: Option<&Word>) -> Word {
-    let mut pieces = start.pieces().to_vec();
-    pieces.push(WordPiece::Text("/".to_owned()));
-    match name {
-        Some(name) => {
-            pieces.push(WordPiece::Unknown(Unknown::Input));
-            pieces.push(WordPiece::Text("/".to_owned()));
-            pieces.extend(name.pieces().iter().cloned());
-        }
-        None => pieces.push(WordPiece::Glob("**".to_owned())),
-    }
-    Word::from_pieces(pieces)
+    let slash = Word::literal("/");
+    let below = match name {
+        Some(name) => Word::unknown(Unknown::Input).followed_by(&slash).followed_by(name),
+        None => Word::from_pieces([WordPiece::Glob("**".to_owned())]),
+    };
+    start.followed_by(&slash).followed_by(&below)
 }
 
 fn find(call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -130,18 +125,10 @@ fn xargs(call: &Invocation<'_>, found: &mut Vec<Nested>) {
 
 /// A word in which a marker stands for the input.
 fn filled(text: &str, marker: &str, input: &[Word]) -> Word {
-    let value = match input {
-        [only] => only.pieces().to_vec(),
-        _ => vec![WordPiece::Unknown(Unknown::Input)],
-    };
-    let mut pieces = Vec::new();
-    for (index, part) in text.split(marker).enumerate() {
-        if index > 0 {
-            pieces.extend(value.iter().cloned());
-        }
-        pieces.push(WordPiece::Text(part.to_owned()));
-    }
-    Word::from_pieces(pieces)
+    let value = if let [only] = input { only.clone() } else { Word::unknown(Unknown::Input) };
+    let mut parts = text.split(marker);
+    let first = Word::literal(parts.next().unwrap_or_default());
+    parts.fold(first, |word, part| word.followed_by(&value).followed_by(&Word::literal(part)))
 }
 
 fn parallel(call: &Invocation<'_>, found: &mut Vec<Nested>) {

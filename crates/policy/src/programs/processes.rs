@@ -14,8 +14,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         ask(
             "mass-kill",
             Any(&[
-                Test(sends_kill),
-                Test(matches_any_name),
+                SENDS_KILL,
+                Test(|call| call.args.iter().any(|word| matches!(word.prefix(), "." | ".*" | ""))),
                 Flag(&["-u", "-U", "-P", "-g", "-t", "-v", "--inverse", "--euid"]),
             ]),
         ),
@@ -23,7 +23,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["pgrep"]).names_files(),
     program(&["killall"]).asks(&[
         KILLS_HERMES,
-        ask("mass-kill", Any(&[Test(sends_kill), Flag(&["-r", "-u", "--regexp", "--user", "-g"])])),
+        ask("mass-kill", Any(&[SENDS_KILL, Flag(&["-r", "-u", "--regexp", "--user", "-g"])])),
     ]),
     program(&["killall5"]).asks(&[always("kill-everything"), KILLS_HERMES]),
     program(&["skill"]).asks(&[
@@ -39,6 +39,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .asks(&[ask("attach", Flag(&["-p", "--pid"]))]),
     program(&["gcore", "reptyr", "dtrace", "bpftrace", "jmap"]).asks(&[always("attach")]),
 ];
+
+const SENDS_KILL: When = Arg(&[
+    "-9", "-KILL", "-kill", "-SIGKILL", "9", "KILL", "SIGKILL", "*signal=9", "*signal=KILL",
+    "*signal=SIGKILL",
+]);
 
 const KILLS_HERMES: Ask = ask("kill-hermes", All(&[Test(targets_hermes), Not(&Test(signals_nothing))]));
 
@@ -89,19 +94,6 @@ fn targets_hermes(call: &Invocation<'_>) -> bool {
         && call.segment.source.to_lowercase().contains("hermes")
         && call.args.iter().any(Word::has_unknown);
     parent || by_name || by_search
-}
-
-fn sends_kill(call: &Invocation<'_>) -> bool {
-    call.args.iter().any(|word| {
-        let signal = word.prefix().trim_start_matches('-').trim_start_matches("SIG");
-        matches!(signal, "9" | "KILL" | "kill")
-            || signal.ends_with("signal=9")
-            || signal.ends_with("signal=KILL")
-    })
-}
-
-fn matches_any_name(call: &Invocation<'_>) -> bool {
-    call.args.iter().any(|word| matches!(word.prefix(), "." | ".*" | ""))
 }
 
 /// Whether a `kill` ends a group, or processes that another program finds.

@@ -15,10 +15,7 @@ impl Walker<'_> {
 
     fn set_directory(&mut self, directory: Option<String>) {
         for (name, path) in [("OLDPWD", &self.env.cwd.clone()), ("PWD", &directory)] {
-            match path {
-                Some(path) => self.env.set(name, Word::literal(path), true),
-                None => self.env.forget(name),
-            }
+            self.env.set_or_forget(name, path.as_ref().map(Word::literal), true);
         }
         self.env.cwd = directory;
     }
@@ -70,10 +67,7 @@ impl Walker<'_> {
                     && let Some(name) = name.known()
                 {
                     let value = output::printed(segment.args.get(2..).unwrap_or_default());
-                    match value {
-                        Some(value) => self.env.set(name, value, self.conditional == 0),
-                        None => self.env.forget(name),
-                    }
+                    self.env.set_or_forget(name, value, self.conditional == 0);
                 }
             }
             "set" if segment.args.first().and_then(Word::known) == Some("--") => {

@@ -76,6 +76,13 @@ impl ShellEnv {
         self.variables.insert(name.to_owned(), value);
     }
 
+    pub(super) fn set_or_forget(&mut self, name: &str, value: Option<Word>, certain: bool) {
+        match value {
+            Some(value) => self.set(name, value, certain),
+            None => self.forget(name),
+        }
+    }
+
     pub(super) fn forget(&mut self, name: &str) {
         self.set(name, Word::unknown(Unknown::Variable(name.to_owned())), true);
     }

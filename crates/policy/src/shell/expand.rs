@@ -184,10 +184,6 @@ impl Walker<'_> {
                     if let Some(WordPiece::Text(text) | WordPiece::Glob(text)) = pieces.last_mut() {
                         text.pop();
                     }
-                    if matches!(pieces.last(), Some(WordPiece::Text(text) | WordPiece::Glob(text)) if text.is_empty())
-                    {
-                        pieces.pop();
-                    }
                     pieces.push(WordPiece::Glob("*".to_owned()));
                     let rest = atoms.get(index..).unwrap_or_default();
                     let length = rest

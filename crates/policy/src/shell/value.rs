@@ -80,7 +80,7 @@ impl Word {
     }
 
     pub fn literal(text: impl Into<String>) -> Self {
-        Self::from_pieces(vec![WordPiece::Text(text.into())])
+        Self::from_pieces([WordPiece::Text(text.into())])
     }
 
     pub(crate) fn unknown(why: Unknown) -> Self {

@@ -285,19 +285,14 @@ impl<'a> Walker<'a> {
         self.conditional += 1;
         self.repeated += 1;
         let mut stream = PipeData::default();
-        let follow = items.len() <= MAX_ITEMS && !items.is_empty() && items.iter().all(|item| !item.splits);
-        if follow {
-            for item in items {
-                self.env.set(&name, item.clone(), true);
-                stream = self.lists(&compound.lists);
-            }
-            stream.text = None;
-        } else {
-            // Each known item is followed, and the body once more for all unknown ones.
-            for item in items.iter().filter(|item| !item.splits).take(MAX_ITEMS) {
-                self.env.set(&name, item.clone(), true);
-                self.lists(&compound.lists);
-            }
+        let all_known =
+            items.len() <= MAX_ITEMS && !items.is_empty() && items.iter().all(|item| !item.splits);
+        for item in items.iter().filter(|item| !item.splits).take(MAX_ITEMS) {
+            self.env.set(&name, item.clone(), true);
+            stream = PipeData { text: None, ..self.lists(&compound.lists) };
+        }
+        // The body is followed once more for all unknown items.
+        if !all_known {
             self.env.forget(&name);
             stream = self.lists(&compound.lists);
         }
