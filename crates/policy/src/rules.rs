@@ -120,17 +120,15 @@ pub(crate) enum Harms {
 const BY_OWNER: &str = "owner-rule";
 
 impl Match {
+    /// A match of a part of the command, not of one of its segments.
+    fn new(id: &'static str, tier: Tier, reason: &'static str, segment: String, source: &str) -> Self {
+        let what = format!("{id}:{segment}");
+        Self { id, tier, reason, segment, source: source.to_owned(), what, at: None, harms: Harms::Owner }
+    }
+
     pub(crate) fn by_owner(segment: &Segment) -> Self {
-        Self {
-            id: BY_OWNER,
-            tier: Tier::Ask,
-            reason: "the owner wants to be asked about this command",
-            segment: segment.show(),
-            source: segment.source.clone(),
-            what: format!("{BY_OWNER}:{}", segment.show()),
-            at: None,
-            harms: Harms::Owner,
-        }
+        let reason = "the owner wants to be asked about this command";
+        Self::new(BY_OWNER, Tier::Ask, reason, segment.show(), &segment.source)
     }
 
     pub(crate) fn is_by_owner(&self) -> bool {
@@ -250,20 +248,12 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
             if found.iter().any(|known: &Match| known.id == rule.id && known.segment == shown) {
                 continue;
             }
-            let what = match rule.trigger {
-                Trigger::Files(_) => format!("{}:{}", rule.id, paths_of(&effects)),
-                Trigger::Programs | Trigger::Every(_) => format!("{}:{shown}", rule.id),
-            };
-            found.push(Match {
-                id: rule.id,
-                tier: if inside { Tier::Ask } else { rule.tier },
-                reason: rule.reason,
-                segment: shown,
-                source: segment.source.clone(),
-                what,
-                at: Some(at),
-                harms: harms(rule, &context),
-            });
+            let tier = if inside { Tier::Ask } else { rule.tier };
+            let mut matched = Match::new(rule.id, tier, rule.reason, shown, &segment.source);
+            if let Trigger::Files(_) = rule.trigger {
+                matched.what = format!("{}:{}", rule.id, paths_of(&effects));
+            }
+            found.push(Match { at: Some(at), harms: harms(rule, &context), ..matched });
             if found.len() >= MAX_MATCHES {
                 return found;
             }

@@ -40,7 +40,7 @@ pub struct Surroundings<'a> {
 }
 
 /// A simple command as it will run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segment {
     /// As written.
     pub program: Word,

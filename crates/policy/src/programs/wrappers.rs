@@ -13,15 +13,14 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .runs(&[Custom(sudo)])
         .directory(&["-D", "--chdir"])
         .asks(&[ELEVATES]),
-    program(&["doas"]).valued(&["-u", "-C", "-a"]).runs(BEHIND).asks(&[ELEVATES]),
-    program(&["pkexec"]).valued(&["--user"]).runs(BEHIND).asks(&[ELEVATES]),
-    program(&["run0"])
-        .valued(&[
-            "-u", "-g", "-D", "--user", "--group", "--chdir", "--unit", "--property", "--setenv", "--slice",
-        ])
-        .runs(BEHIND)
-        .directory(&["-D", "--chdir"])
-        .asks(&[ELEVATES]),
+    wrapper(&["doas"], &["-u", "-C", "-a"]).asks(&[ELEVATES]),
+    wrapper(&["pkexec"], &["--user"]).asks(&[ELEVATES]),
+    wrapper(
+        &["run0"],
+        &["-u", "-g", "-D", "--user", "--group", "--chdir", "--unit", "--property", "--setenv", "--slice"],
+    )
+    .directory(&["-D", "--chdir"])
+    .asks(&[ELEVATES]),
     program(&["runuser"])
         .valued(&[
             "-u", "-g", "-G", "-c", "-s", "--user", "--group", "--command", "--shell", "--session-command",
@@ -32,14 +31,12 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .runs(&[Text(&["-c", "--command", "--session-command"]), Custom(user_shell)])
         .asks(&[ELEVATES]),
     program(&["gosu", "su-exec"]).runs(&[Behind(1)]).asks(&[ELEVATES]),
-    program(&["setpriv"])
-        .valued(&["--reuid", "--regid", "--groups", "--inh-caps", "--bounding-set", "--securebits"])
-        .runs(BEHIND)
-        .asks(&[ELEVATES]),
-    program(&["chpst"])
-        .valued(&["-u", "-U", "-b", "-e", "-d", "-o", "-p", "-f", "-c"])
-        .runs(BEHIND)
-        .asks(&[ELEVATES]),
+    wrapper(
+        &["setpriv"],
+        &["--reuid", "--regid", "--groups", "--inh-caps", "--bounding-set", "--securebits"],
+    )
+    .asks(&[ELEVATES]),
+    wrapper(&["chpst"], &["-u", "-U", "-b", "-e", "-d", "-o", "-p", "-f", "-c"]).asks(&[ELEVATES]),
     program(&["sg"]).runs(&[Text(&["-c"])]).asks(&[ELEVATES]),
     program(&["machinectl"]).runs(&[After("shell", &["-M", "--uid", "-E"], 1)]).asks(&[ELEVATES]),
     program(&["sudoedit"]).valued(&["-f"]).files(&[writes(Operands)]).asks(&[ELEVATES]),
@@ -51,28 +48,22 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .directory(&["-C", "--chdir"])
         .asks(&[super::builtins::DUMPS]),
     program(&["nohup"]).reads_files().runs(BEHIND),
-    program(&["nice"]).valued(&["-n", "--adjustment"]).runs(BEHIND),
-    program(&["ionice"]).valued(&["-c", "-n", "-p", "-P", "-u", "--class", "--classdata"]).runs(BEHIND),
+    wrapper(&["nice"], &["-n", "--adjustment"]),
+    wrapper(&["ionice"], &["-c", "-n", "-p", "-P", "-u", "--class", "--classdata"]),
     program(&["timeout"]).valued(&["-s", "-k", "--signal", "--kill-after"]).reads_files().runs(&[Behind(1)]),
     program(&["gtimeout"]).valued(&["-s", "-k", "--signal", "--kill-after"]).runs(&[Behind(1)]),
     program(&["time"]).valued(&["-f", "-o", "--format", "--output"]).reads_files().runs(BEHIND),
-    program(&["stdbuf"]).valued(&["-i", "-o", "-e", "--input", "--output", "--error"]).runs(BEHIND),
+    wrapper(&["stdbuf"], &["-i", "-o", "-e", "--input", "--output", "--error"]),
     program(&["chroot"]).valued(&["--userspec", "--groups"]).runs(&[Behind(1)]).asks(&[always("mount")]),
-    program(&["unshare"])
-        .valued(&["-R", "-w", "-S", "-G", "--root", "--wd", "--setuid", "--setgid", "--propagation"])
-        .runs(BEHIND)
-        .asks(&[always("mount")]),
-    program(&["nsenter"])
-        .valued(&["-t", "-S", "-G", "--target", "--setuid", "--setgid"])
-        .runs(BEHIND)
-        .asks(&[always("attach")]),
-    program(&["strace"])
-        .valued(&["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-I", "-O", "-S", "-a", "-b"])
-        .runs(BEHIND)
+    wrapper(
+        &["unshare"],
+        &["-R", "-w", "-S", "-G", "--root", "--wd", "--setuid", "--setgid", "--propagation"],
+    )
+    .asks(&[always("mount")]),
+    wrapper(&["nsenter"], &["-t", "-S", "-G", "--target", "--setuid", "--setgid"]).asks(&[always("attach")]),
+    wrapper(&["strace"], &["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-I", "-O", "-S", "-a", "-b"])
         .asks(&[ask("attach", Flag(&["-p", "--pid"]))]),
-    program(&["ltrace"])
-        .valued(&["-e", "-o", "-p", "-s", "-u", "-a", "-l", "-n", "-x"])
-        .runs(BEHIND)
+    wrapper(&["ltrace"], &["-e", "-o", "-p", "-s", "-u", "-a", "-l", "-n", "-x"])
         .asks(&[ask("attach", Flag(&["-p", "--pid"]))]),
     program(&["perf"]).runs(&[
         After("stat", &["-e", "-o", "-p", "-r"], 0),
@@ -80,42 +71,43 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ]),
     program(&["taskset", "setarch"]).runs(&[Behind(1)]),
     program(&["chrt"]).valued(&["-T", "-P", "-D"]).runs(&[Behind(1)]),
-    program(&["numactl"]).valued(&["-N", "-m", "-C", "-i", "-p"]).runs(BEHIND),
-    program(&["caffeinate"]).valued(&["-t", "-w"]).runs(BEHIND),
-    program(&["proxychains", "proxychains4"]).valued(&["-f"]).runs(BEHIND),
-    program(&["dbus-run-session"]).valued(&["--config-file"]).runs(BEHIND),
-    program(&["xvfb-run"])
-        .valued(&["-n", "-s", "-e", "-f", "-w", "--server-args", "--server-num"])
-        .runs(BEHIND),
-    program(&["rlwrap"]).valued(&["-f", "-H", "-s"]).runs(BEHIND),
-    program(&["cgexec"]).valued(&["-g"]).runs(BEHIND),
-    program(&["systemd-run"])
-        .valued(&[
+    wrapper(&["numactl"], &["-N", "-m", "-C", "-i", "-p"]),
+    wrapper(&["caffeinate"], &["-t", "-w"]),
+    wrapper(&["proxychains", "proxychains4"], &["-f"]),
+    wrapper(&["dbus-run-session"], &["--config-file"]),
+    wrapper(&["xvfb-run"], &["-n", "-s", "-e", "-f", "-w", "--server-args", "--server-num"]),
+    wrapper(&["rlwrap"], &["-f", "-H", "-s"]),
+    wrapper(&["cgexec"], &["-g"]),
+    wrapper(
+        &["systemd-run"],
+        &[
             "-p", "-u", "-E", "-M", "-H", "--unit", "--property", "--setenv", "--slice", "--on-active",
             "--on-calendar",
-        ])
-        .runs(BEHIND)
-        .asks(&[always("schedule")]),
-    program(&["systemd-inhibit"]).valued(&["--what", "--who", "--why", "--mode"]).runs(BEHIND),
-    program(&["dotenv"]).valued(&["-f", "-e"]).runs(BEHIND),
-    program(&["tini"]).valued(&["-p", "-e"]).runs(BEHIND),
-    program(&["sshpass"]).valued(&["-p", "-f", "-d", "-P"]).runs(BEHIND),
-    program(&["ssh-agent"]).valued(&["-a", "-t"]).runs(BEHIND),
+        ],
+    )
+    .asks(&[always("schedule")]),
+    wrapper(&["systemd-inhibit"], &["--what", "--who", "--why", "--mode"]),
+    wrapper(&["dotenv"], &["-f", "-e"]),
+    wrapper(&["tini"], &["-p", "-e"]),
+    wrapper(&["sshpass"], &["-p", "-f", "-d", "-P"]),
+    wrapper(&["ssh-agent"], &["-a", "-t"]),
     program(&["flock"])
         .valued(&["-w", "-E", "--timeout", "--conflict-exit-code"])
         .runs(&[Text(&["-c", "--command"]), Behind(1)]),
-    program(&["watchexec"])
-        .valued(&["-w", "-e", "-f", "-i", "-s", "--watch", "--exts", "--filter", "--ignore", "--signal"])
-        .runs(BEHIND),
-    program(&["screen"]).valued(&["-S", "-c", "-e", "-h", "-p", "-s", "-t", "-T"]).runs(BEHIND),
+    wrapper(
+        &["watchexec"],
+        &["-w", "-e", "-f", "-i", "-s", "--watch", "--exts", "--filter", "--ignore", "--signal"],
+    ),
+    wrapper(&["screen"], &["-S", "-c", "-e", "-h", "-p", "-s", "-t", "-T"]),
     program(&[
         "setsid", "firejail", "torsocks", "torify", "unbuffer", "catchsegv", "valgrind", "fakeroot",
         "busybox", "toybox", "dumb-init", "entr",
     ])
     .runs(BEHIND),
-    program(&["ld-linux*", "ld-musl*", "ld.so"])
-        .valued(&["--library-path", "--preload", "--audit", "--argv0", "--inhibit-rpath"])
-        .runs(BEHIND),
+    wrapper(
+        &["ld-linux*", "ld-musl*", "ld.so"],
+        &["--library-path", "--preload", "--audit", "--argv0", "--inhibit-rpath"],
+    ),
     program(&["watch"]).valued(&["-n", "--interval", "-q", "--equexit"]).runs(&[Line]),
     program(&["hyperfine"])
         .valued(&[
@@ -150,6 +142,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["tmux"]).valued(&["-L", "-S", "-f"]).runs(&[Custom(tmux)]).asks(&[ENDS_SESSIONS]),
     program(&["zellij"]).asks(&[ENDS_SESSIONS]),
 ];
+
+/// A program that runs the words behind its own options.
+const fn wrapper(names: &'static [&'static str], valued: &'static [&'static str]) -> ProgramSpec {
+    program(names).valued(valued).runs(BEHIND)
+}
 
 const BEHIND: &[Runs] = &[Behind(0)];
 

@@ -42,29 +42,13 @@ impl ScanDecision {
 #[derive(Clone, Copy)]
 pub(super) enum SecretTail {
     /// This many, then possibly the last characters of a base64 text.
-    Known {
-        left: usize,
-        tail: u8,
-        padding: u8,
-    },
+    Known { left: usize, tail: u8, padding: u8 },
     /// All bytes of a class, after a prefix of any bytes.
-    While {
-        prefix: usize,
-        class: fn(u8) -> bool,
-    },
+    While { prefix: usize, class: fn(u8) -> bool },
     /// All bytes up to this one, a backslash before it, or the end of the line.
     Until(u8),
     /// A private key block: at most `left` more bytes, up to and including its last line.
-    Key {
-        left: usize,
-        matched: usize,
-    },
-    /// The last line of a key block, after its marker.
-    KeyEnd {
-        left: usize,
-        dashes: u8,
-    },
-    Done,
+    Key { left: usize, matched: usize },
 }
 
 const KEY_END: &[u8] = b"-----END ";
@@ -83,15 +67,6 @@ impl SecretTail {
             Self::While { class, .. } => class(byte).then_some(self),
             Self::Until(quote) => (!matches!(byte, b'\n' | b'\r' | b'\\') && byte != quote).then_some(self),
             Self::Key { left, matched } => Self::step_key(left, matched, byte),
-            Self::KeyEnd { left, dashes } => match byte {
-                b'-' if dashes == 4 => Some(Self::Done),
-                b'-' => Some(Self::KeyEnd { left: left.checked_sub(1)?, dashes: dashes + 1 }),
-                b'A'..=b'Z' | b'0'..=b'9' | b' ' => {
-                    Some(Self::KeyEnd { left: left.checked_sub(1)?, dashes: 0 })
-                }
-                _ => None,
-            },
-            Self::Done => None,
         }
     }
 
@@ -106,7 +81,9 @@ impl SecretTail {
             0
         };
         if matched == KEY_END.len() {
-            return Some(Self::KeyEnd { left: 48, dashes: 0 });
+            let class =
+                |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b" -".contains(&byte);
+            return Some(Self::While { prefix: 0, class });
         }
         let body = byte.is_ascii_alphanumeric()
             || byte.is_ascii_whitespace()

@@ -1,6 +1,6 @@
 //! Doubts: parts of a command that cannot be known, each asked about with its reason.
 
-use super::{Harms, Match, Tier};
+use super::{Match, Tier};
 use crate::programs::find;
 use crate::shell::{Doubt, DoubtKind};
 
@@ -37,14 +37,6 @@ pub(super) fn doubt_match(doubt: &Doubt) -> Match {
         }
         DoubtKind::EndlessSpawn => ("endless-spawn", "an endless loop starts processes without waiting"),
     };
-    Match {
-        id,
-        tier: if doubt.kind == DoubtKind::ForkBomb { Tier::Floor } else { Tier::Ask },
-        reason,
-        segment: doubt.source.clone(),
-        source: doubt.source.clone(),
-        what: format!("{id}:{}", doubt.source),
-        at: None,
-        harms: Harms::Owner,
-    }
+    let tier = if doubt.kind == DoubtKind::ForkBomb { Tier::Floor } else { Tier::Ask };
+    Match::new(id, tier, reason, doubt.source.clone(), &doubt.source)
 }

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use super::DoubtKind;
+
 pub(super) const MAX_BYTES: usize = 256 * 1024;
 /// Nested commands, substitutions and scripts.
 pub(super) const MAX_DEPTH: usize = 48;
@@ -9,13 +11,6 @@ pub(super) const MAX_SEGMENTS: usize = 2_000;
 pub(super) const MAX_WORDS: usize = 2_048;
 pub(super) const MAX_REDIRECTS: usize = 256;
 pub(super) const MAX_BRACE_WORDS: usize = 64;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ParseError {
-    Syntax(&'static str),
-    TooDeep,
-    TooMuch,
-}
 
 /// The work left for one job. The parser can backtrack and scripts can contain scripts, so only a
 /// limit on the total is safe.
@@ -29,16 +24,9 @@ impl Budget {
         Self { steps: Cell::new(text.len().saturating_mul(8).saturating_add(100_000)) }
     }
 
-    pub(super) fn spend(&self, steps: usize) -> Result<(), ParseError> {
-        match self.steps.get().checked_sub(steps) {
-            Some(left) => {
-                self.steps.set(left);
-                Ok(())
-            }
-            None => {
-                self.steps.set(0);
-                Err(ParseError::TooMuch)
-            }
-        }
+    pub(super) fn spend(&self, steps: usize) -> Result<(), DoubtKind> {
+        let left = self.steps.get().checked_sub(steps);
+        self.steps.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or(DoubtKind::TooMuch)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::budget::ParseError;
+use super::DoubtKind;
 use super::output::unescape;
 use super::parse::{Parser, is_name_byte, parse};
 use super::syntax::{List, Parameter, ParameterForm, RawWord, WordPart};
@@ -24,7 +24,7 @@ pub(super) fn all_positional() -> WordPart {
 
 impl Parser<'_> {
     /// One word, up to a blank or an operator.
-    pub(super) fn word(&mut self) -> Result<RawWord, ParseError> {
+    pub(super) fn word(&mut self) -> Result<RawWord, DoubtKind> {
         self.budget.spend(1)?;
         let mut parts = Vec::new();
         loop {
@@ -56,16 +56,16 @@ impl Parser<'_> {
         Ok(RawWord { parts })
     }
 
-    fn closed_list(&mut self) -> Result<List, ParseError> {
+    fn closed_list(&mut self) -> Result<List, DoubtKind> {
         let list = self.list()?;
-        if self.eat(")") { Ok(list) } else { Err(ParseError::Syntax("a substitution is not closed")) }
+        if self.eat(")") { Ok(list) } else { Err(DoubtKind::Syntax("a substitution is not closed")) }
     }
 
-    pub(super) fn parts_until(&mut self, end: u8, quoting: Quoting) -> Result<Vec<WordPart>, ParseError> {
+    pub(super) fn parts_until(&mut self, end: u8, quoting: Quoting) -> Result<Vec<WordPart>, DoubtKind> {
         let mut parts = Vec::new();
         loop {
             match self.peek() {
-                None => return Err(ParseError::Syntax("a quote or bracket is not closed")),
+                None => return Err(DoubtKind::Syntax("a quote or bracket is not closed")),
                 Some(byte) if byte == end => {
                     self.at += 1;
                     return Ok(parts);
@@ -75,7 +75,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn parts_to_end(&mut self, quoting: Quoting) -> Result<Vec<WordPart>, ParseError> {
+    pub(super) fn parts_to_end(&mut self, quoting: Quoting) -> Result<Vec<WordPart>, DoubtKind> {
         let mut parts = Vec::new();
         while self.peek().is_some() {
             self.part(quoting, &mut parts, &[])?;
@@ -84,7 +84,7 @@ impl Parser<'_> {
     }
 
     /// One part. At least one byte is consumed.
-    fn part(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>, stops: &[u8]) -> Result<(), ParseError> {
+    fn part(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>, stops: &[u8]) -> Result<(), DoubtKind> {
         self.budget.spend(1)?;
         let bare = quoting == Quoting::Bare;
         match self.peek() {
@@ -95,7 +95,7 @@ impl Parser<'_> {
                 let length = rest
                     .iter()
                     .position(|byte| *byte == b'\'')
-                    .ok_or(ParseError::Syntax("a quote is not closed"))?;
+                    .ok_or(DoubtKind::Syntax("a quote is not closed"))?;
                 self.budget.spend(length / 8)?;
                 parts.push(WordPart::Quoted(self.slice(start, start + length).to_owned()));
                 self.at = start + length + 1;
@@ -124,7 +124,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn double_quoted(&mut self, parts: &mut Vec<WordPart>) -> Result<(), ParseError> {
+    fn double_quoted(&mut self, parts: &mut Vec<WordPart>) -> Result<(), DoubtKind> {
         let inner = self.nested(|parser| parser.parts_until(b'"', Quoting::Double))?;
         // Even `""` is a word.
         parts.push(WordPart::Quoted(String::new()));
@@ -151,14 +151,14 @@ impl Parser<'_> {
         parts.push(WordPart::Quoted(text));
     }
 
-    fn backquoted(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), ParseError> {
+    fn backquoted(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), DoubtKind> {
         self.at += 1;
         let mut inner = String::new();
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let mut chars = rest.chars();
             let Some(char) = chars.next() else {
-                return Err(ParseError::Syntax("a backquote is not closed"));
+                return Err(DoubtKind::Syntax("a backquote is not closed"));
             };
             self.budget.spend(1)?;
             self.at += char.len_utf8();
@@ -184,7 +184,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn dollar(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), ParseError> {
+    fn dollar(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), DoubtKind> {
         let quoted = quoting != Quoting::Bare;
         match self.peek_at(1) {
             Some(b'(') => {
@@ -237,12 +237,12 @@ impl Parser<'_> {
     }
 
     /// The inside of `${…}`, after the opening brace.
-    fn braced(&mut self, quoted: bool) -> Result<WordPart, ParseError> {
+    fn braced(&mut self, quoted: bool) -> Result<WordPart, DoubtKind> {
         if matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'|')) {
             self.eat("|");
             let list = self.list()?;
             if !self.eat("}") {
-                return Err(ParseError::Syntax("a substitution is not closed"));
+                return Err(DoubtKind::Syntax("a substitution is not closed"));
             }
             return Ok(WordPart::Command { list: Rc::new(list), quoted });
         }
@@ -282,7 +282,7 @@ impl Parser<'_> {
 
     /// An arithmetic expression after an opening of this length, or `None` if the brackets are
     /// subshells.
-    pub(super) fn attempt_arithmetic(&mut self, opening: usize) -> Result<Option<Vec<WordPart>>, ParseError> {
+    pub(super) fn attempt_arithmetic(&mut self, opening: usize) -> Result<Option<Vec<WordPart>>, DoubtKind> {
         let start = self.at;
         self.at += opening;
         let mut depth = 0_usize;
@@ -306,7 +306,7 @@ impl Parser<'_> {
                 None | Some(b')') => break,
                 Some(_) => match self.part(Quoting::Bare, &mut parts, b"()") {
                     Ok(()) => {}
-                    Err(ParseError::Syntax(_)) => break,
+                    Err(DoubtKind::Syntax(_)) => break,
                     Err(other) => return Err(other),
                 },
             }
@@ -316,7 +316,7 @@ impl Parser<'_> {
     }
 
     /// The inside of `$'…'`, decoded.
-    fn ansi_c(&mut self) -> Result<String, ParseError> {
+    fn ansi_c(&mut self) -> Result<String, DoubtKind> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let mut escaped = false;
         let end = rest.bytes().position(|byte| {
@@ -324,7 +324,7 @@ impl Parser<'_> {
             escaped = byte == b'\\' && !escaped;
             ends
         });
-        let end = end.ok_or(ParseError::Syntax("a quote is not closed"))?;
+        let end = end.ok_or(DoubtKind::Syntax("a quote is not closed"))?;
         self.budget.spend(end)?;
         let text = unescape(rest.get(..end).unwrap_or_default(), |byte| matches!(byte, b'\'' | b'"' | b'?'));
         self.at += end + 1;

@@ -190,29 +190,26 @@ fn shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     for file in call.values(&["--rcfile", "--init-file"]) {
         found.push(Nested::File(Language::Shell, file));
     }
-    let mut index = 0;
-    let mut takes_text = false;
-    let mut reads_input = false;
-    while let Some(word) = call.args.get(index) {
+    let mut rest = call.args;
+    let (mut takes_text, mut reads_input) = (false, false);
+    while let Some((word, tail)) = rest.split_first()
+        && word.prefix().starts_with(['-', '+'])
+    {
+        rest = tail;
         let text = word.prefix();
-        if text == "--" || text == "-" {
-            index += 1;
+        if matches!(text, "-" | "--") {
             break;
         }
-        if !text.starts_with(['-', '+']) {
-            break;
-        }
-        if let Some(long) = text.strip_prefix("--") {
-            takes_text |= long == "command";
-            index += 1 + usize::from(call.valued().contains(&text));
-            continue;
-        }
-        takes_text |= text.starts_with('-') && text.contains('c');
-        reads_input |= text.starts_with('-') && text.contains('s');
-        let with_value = text.ends_with(['o', 'O']) && text.len() <= 3;
-        index += 1 + usize::from(with_value);
+        let is_long = text.starts_with("--");
+        takes_text |= text == "--command" || (!is_long && text.starts_with('-') && text.contains('c'));
+        reads_input |= !is_long && text.starts_with('-') && text.contains('s');
+        let has_value = if is_long {
+            call.valued().contains(&text)
+        } else {
+            text.ends_with(['o', 'O']) && text.len() <= 3
+        };
+        rest = rest.get(usize::from(has_value)..).unwrap_or_default();
     }
-    let rest = call.args.get(index..).unwrap_or_default();
     match rest.first() {
         Some(text) if takes_text => {
             found.push(Nested::Script(text.clone(), rest.iter().skip(2).cloned().collect()));

@@ -7,7 +7,8 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::budget::{Budget, MAX_DEPTH, ParseError};
+use super::DoubtKind;
+use super::budget::{Budget, MAX_DEPTH};
 use super::syntax::{
     Assign, AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, RawRedirect, RawWord,
     RedirectOperator, RedirectTarget, Simple, SyntaxNode, WordPart,
@@ -32,12 +33,12 @@ pub(super) struct Parser<'b> {
     pending: Vec<PendingHereDoc>,
 }
 
-pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, ParseError> {
+pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, DoubtKind> {
     let mut parser = Parser::new(text, budget, depth);
     let list = parser.list()?;
     parser.documents()?;
     if parser.peek().is_some() {
-        return Err(ParseError::Syntax("a closing word or bracket with nothing to close"));
+        return Err(DoubtKind::Syntax("a closing word or bracket with nothing to close"));
     }
     Ok(list)
 }
@@ -74,10 +75,10 @@ impl<'b> Parser<'b> {
     /// Runs `read` one level deeper, or fails if the script nests too deeply.
     pub(super) fn nested<T>(
         &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, ParseError>,
-    ) -> Result<T, ParseError> {
+        read: impl FnOnce(&mut Self) -> Result<T, DoubtKind>,
+    ) -> Result<T, DoubtKind> {
         if self.depth >= MAX_DEPTH {
-            return Err(ParseError::TooDeep);
+            return Err(DoubtKind::TooDeep);
         }
         self.depth += 1;
         let result = read(self);
@@ -108,7 +109,7 @@ impl<'b> Parser<'b> {
     }
 
     /// Skips blanks and newlines, and reads the here-documents that follow a newline.
-    pub(super) fn lines(&mut self) -> Result<(), ParseError> {
+    pub(super) fn lines(&mut self) -> Result<(), DoubtKind> {
         loop {
             self.blanks();
             if self.peek() != Some(b'\n') {
@@ -151,14 +152,14 @@ impl<'b> Parser<'b> {
     }
 
     /// A list up to a closing word or bracket, which is not consumed.
-    pub(super) fn list(&mut self) -> Result<List, ParseError> {
+    pub(super) fn list(&mut self) -> Result<List, DoubtKind> {
         let mut items = Vec::new();
         let mut conditional = false;
         loop {
             self.lines()?;
             if self.at_closer() {
                 if conditional {
-                    return Err(ParseError::Syntax("no command after `&&` or `||`"));
+                    return Err(DoubtKind::Syntax("no command after `&&` or `||`"));
                 }
                 return Ok(List(items));
             }
@@ -174,13 +175,13 @@ impl<'b> Parser<'b> {
                 self.at += 1;
                 item.background = true;
             } else if !matches!(self.peek(), None | Some(b'\n' | b')' | b';')) {
-                return Err(ParseError::Syntax("unexpected text after a command"));
+                return Err(DoubtKind::Syntax("unexpected text after a command"));
             }
             items.push(item);
         }
     }
 
-    fn pipeline(&mut self) -> Result<Vec<SyntaxNode>, ParseError> {
+    fn pipeline(&mut self) -> Result<Vec<SyntaxNode>, DoubtKind> {
         loop {
             self.blanks();
             match self.bare_word() {
@@ -227,7 +228,7 @@ impl<'b> Parser<'b> {
         }
     }
 
-    pub(super) fn command(&mut self) -> Result<SyntaxNode, ParseError> {
+    pub(super) fn command(&mut self) -> Result<SyntaxNode, DoubtKind> {
         self.budget.spend(4)?;
         self.nested(|parser| {
             let start = parser.at;
@@ -246,7 +247,7 @@ impl<'b> Parser<'b> {
     }
 
     /// A compound command, if one starts at this position.
-    fn compound(&mut self) -> Result<Option<CommandNode>, ParseError> {
+    fn compound(&mut self) -> Result<Option<CommandNode>, DoubtKind> {
         if self.starts("((")
             && let Some(parts) = self.attempt_arithmetic(2)?
         {
@@ -281,20 +282,20 @@ impl<'b> Parser<'b> {
         Ok(Some(command))
     }
 
-    fn expect(&mut self, text: &str) -> Result<(), ParseError> {
-        if self.eat(text) { Ok(()) } else { Err(ParseError::Syntax("a bracket is not closed")) }
+    fn expect(&mut self, text: &str) -> Result<(), DoubtKind> {
+        if self.eat(text) { Ok(()) } else { Err(DoubtKind::Syntax("a bracket is not closed")) }
     }
 
-    fn expect_word(&mut self, word: &str) -> Result<(), ParseError> {
+    fn expect_word(&mut self, word: &str) -> Result<(), DoubtKind> {
         self.lines()?;
         if self.eat_word(word) {
             Ok(())
         } else {
-            Err(ParseError::Syntax("a compound command is not complete"))
+            Err(DoubtKind::Syntax("a compound command is not complete"))
         }
     }
 
-    fn do_group(&mut self) -> Result<List, ParseError> {
+    fn do_group(&mut self) -> Result<List, DoubtKind> {
         self.lines()?;
         let end = if self.eat_word("{") { "}" } else { "done" };
         if end == "done" {
@@ -305,7 +306,7 @@ impl<'b> Parser<'b> {
         Ok(list)
     }
 
-    fn if_clause(&mut self) -> Result<CommandNode, ParseError> {
+    fn if_clause(&mut self) -> Result<CommandNode, DoubtKind> {
         self.at += "if".len();
         let mut lists = vec![self.list()?];
         self.expect_word("then")?;
@@ -324,12 +325,12 @@ impl<'b> Parser<'b> {
         Ok(compound(CompoundKind::If, Vec::new(), lists))
     }
 
-    fn for_clause(&mut self, word: &str) -> Result<CommandNode, ParseError> {
+    fn for_clause(&mut self, word: &str) -> Result<CommandNode, DoubtKind> {
         self.at += word.len();
         self.blanks();
         if self.starts("((") {
             let parts =
-                self.attempt_arithmetic(2)?.ok_or(ParseError::Syntax("an arithmetic loop is not closed"))?;
+                self.attempt_arithmetic(2)?.ok_or(DoubtKind::Syntax("an arithmetic loop is not closed"))?;
             self.blanks();
             self.eat(";");
             let body = self.do_group()?;
@@ -350,7 +351,7 @@ impl<'b> Parser<'b> {
                 let before = self.at;
                 words.push(self.word()?);
                 if self.at == before {
-                    return Err(ParseError::Syntax("unexpected bracket"));
+                    return Err(DoubtKind::Syntax("unexpected bracket"));
                 }
             }
         } else {
@@ -367,7 +368,7 @@ impl<'b> Parser<'b> {
         }))
     }
 
-    fn case_clause(&mut self) -> Result<CommandNode, ParseError> {
+    fn case_clause(&mut self) -> Result<CommandNode, DoubtKind> {
         self.at += "case".len();
         self.blanks();
         let mut words = vec![self.word()?];
@@ -394,13 +395,13 @@ impl<'b> Parser<'b> {
     }
 
     /// `[[ … ]]`: only the expansions inside matter.
-    fn test(&mut self) -> Result<CommandNode, ParseError> {
+    fn test(&mut self) -> Result<CommandNode, DoubtKind> {
         self.at += "[[".len();
         let mut words = Vec::new();
         loop {
             self.lines()?;
             match self.peek() {
-                None => return Err(ParseError::Syntax("a test is not closed")),
+                None => return Err(DoubtKind::Syntax("a test is not closed")),
                 Some(b'(' | b')' | b'|' | b'&' | b';') => self.at += 1,
                 Some(b'<' | b'>') if self.peek_at(1) != Some(b'(') => self.at += 1,
                 _ if self.eat_word("]]") => {
@@ -411,7 +412,7 @@ impl<'b> Parser<'b> {
         }
     }
 
-    fn function_clause(&mut self) -> Result<CommandNode, ParseError> {
+    fn function_clause(&mut self) -> Result<CommandNode, DoubtKind> {
         self.at += "function".len();
         self.blanks();
         let start = self.at;
@@ -425,13 +426,13 @@ impl<'b> Parser<'b> {
         self.function_body(name)
     }
 
-    fn function_body(&mut self, name: String) -> Result<CommandNode, ParseError> {
+    fn function_body(&mut self, name: String) -> Result<CommandNode, DoubtKind> {
         self.lines()?;
         let body = Rc::new(self.command()?);
         Ok(CommandNode::Function { name, body })
     }
 
-    fn simple(&mut self, redirects: &mut Vec<RawRedirect>) -> Result<CommandNode, ParseError> {
+    fn simple(&mut self, redirects: &mut Vec<RawRedirect>) -> Result<CommandNode, DoubtKind> {
         let start = self.at;
         let mut simple = Simple::default();
         loop {
@@ -448,7 +449,7 @@ impl<'b> Parser<'b> {
                     self.expect(")")?;
                     return self.function_body(name);
                 }
-                Some(b'(') => return Err(ParseError::Syntax("unexpected bracket")),
+                Some(b'(') => return Err(DoubtKind::Syntax("unexpected bracket")),
                 None | Some(b'\n' | b';' | b'&' | b'|' | b')') => break,
                 _ => {}
             }
@@ -469,13 +470,13 @@ impl<'b> Parser<'b> {
             simple.words.push(word);
         }
         if simple.words.is_empty() && simple.assigns.is_empty() && redirects.is_empty() {
-            return Err(ParseError::Syntax("a command is missing"));
+            return Err(DoubtKind::Syntax("a command is missing"));
         }
         Ok(CommandNode::Simple(simple))
     }
 
     /// `name=`, `name+=` or `name[index]=` before a command.
-    fn assignment(&mut self) -> Result<Option<Assign>, ParseError> {
+    fn assignment(&mut self) -> Result<Option<Assign>, DoubtKind> {
         let start = self.at;
         let length = self.name_len();
         if length == 0 || self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
@@ -501,7 +502,7 @@ impl<'b> Parser<'b> {
         Ok(Some(Assign { name, append, index, value }))
     }
 
-    fn array(&mut self) -> Result<Vec<RawWord>, ParseError> {
+    fn array(&mut self) -> Result<Vec<RawWord>, DoubtKind> {
         self.expect("(")?;
         let mut words = Vec::new();
         loop {
@@ -512,13 +513,13 @@ impl<'b> Parser<'b> {
             let before = self.at;
             words.push(self.word()?);
             if self.at == before {
-                return Err(ParseError::Syntax("an array is not closed"));
+                return Err(DoubtKind::Syntax("an array is not closed"));
             }
         }
     }
 
     /// A redirection, if there is one behind the blanks.
-    fn redirect(&mut self, into: &mut Vec<RawRedirect>) -> Result<bool, ParseError> {
+    fn redirect(&mut self, into: &mut Vec<RawRedirect>) -> Result<bool, DoubtKind> {
         self.blanks();
         let start = self.at;
         let descriptor = self.descriptor();
@@ -552,7 +553,7 @@ impl<'b> Parser<'b> {
             let target_start = self.at;
             let word = self.word()?;
             if self.at == target_start {
-                return Err(ParseError::Syntax("a redirection without a target"));
+                return Err(DoubtKind::Syntax("a redirection without a target"));
             }
             let target = self.slice(target_start, self.at);
             let to_descriptor = target.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
@@ -581,18 +582,18 @@ impl<'b> Parser<'b> {
     }
 
     /// Reads the delimiter of a here-document and registers its body.
-    fn document(&mut self, strip_tabs: bool) -> Result<Rc<OnceCell<RawWord>>, ParseError> {
+    fn document(&mut self, strip_tabs: bool) -> Result<Rc<OnceCell<RawWord>>, DoubtKind> {
         let start = self.at;
         let word = self.word()?;
         if self.at == start {
-            return Err(ParseError::Syntax("a here-document without a delimiter"));
+            return Err(DoubtKind::Syntax("a here-document without a delimiter"));
         }
         let literal = word.parts.iter().any(|part| matches!(part, WordPart::Quoted(_)));
         let mut delimiter = String::new();
         for part in &word.parts {
             match part {
                 WordPart::Text(text) | WordPart::Quoted(text) => delimiter.push_str(text),
-                _ => return Err(ParseError::Syntax("a here-document delimiter that is expanded")),
+                _ => return Err(DoubtKind::Syntax("a here-document delimiter that is expanded")),
             }
         }
         let body = Rc::new(OnceCell::new());
@@ -601,7 +602,7 @@ impl<'b> Parser<'b> {
     }
 
     /// Reads the bodies of the here-documents opened on the line that just ended.
-    fn documents(&mut self) -> Result<(), ParseError> {
+    fn documents(&mut self) -> Result<(), DoubtKind> {
         for pending in std::mem::take(&mut self.pending) {
             let mut body = String::new();
             while self.at < self.text.len() {

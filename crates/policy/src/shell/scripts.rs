@@ -2,7 +2,7 @@
 
 use hermes_types::FileAccess;
 
-use super::budget::{MAX_DEPTH, MAX_SEGMENTS, ParseError};
+use super::budget::{MAX_DEPTH, MAX_SEGMENTS};
 use super::interpreters::{CodeEffect, code_effects};
 use super::nested::{self, Nested, nested_commands};
 use super::syntax::RedirectOperator;
@@ -13,23 +13,16 @@ use crate::programs::{self, Language};
 
 impl Walker<'_> {
     /// Records one command, then follows everything it runs in turn.
-    pub(super) fn run(
-        &mut self,
-        argv: Vec<Word>,
-        assignments: Vec<(String, Word)>,
-        redirects: Vec<Redirect>,
-        stdin: PipeData,
-        source: &str,
-    ) -> PipeData {
+    pub(super) fn run(&mut self, segment: Segment, source: &str) -> PipeData {
         if self.depth >= MAX_DEPTH || self.script.segments.len() >= MAX_SEGMENTS {
-            self.report_error(ParseError::TooDeep, source);
+            self.doubt(DoubtKind::TooDeep, source);
             return PipeData::default();
         }
         if self.spent {
             return PipeData::default();
         }
         let process_text = self.process_text.take();
-        let segment = self.emit(argv, assignments, redirects, stdin, source);
+        let segment = self.emit(segment, source);
         let runs = !segment.program.pieces().is_empty();
         if runs && program_unknown(&segment) {
             self.doubt(DoubtKind::Program, source);
@@ -75,7 +68,9 @@ impl Walker<'_> {
                 if let Some(directory) = directory {
                     self.change_directory(&directory);
                 }
-                let stream = self.run(words, assignments, Vec::new(), segment.stdin.clone(), &segment.source);
+                let stdin = segment.stdin.clone();
+                let command = Segment { args: words, assignments, stdin, ..Segment::default() };
+                let stream = self.run(command, &segment.source);
                 self.env.cwd = outer;
                 stream
             }
@@ -136,7 +131,7 @@ impl Walker<'_> {
         }
         let readable = text.render(|_| "${__unknown__}".to_owned());
         if self.depth >= MAX_DEPTH {
-            self.report_error(ParseError::TooDeep, source);
+            self.doubt(DoubtKind::TooDeep, source);
             return PipeData::default();
         }
         self.charge(64 + readable.len() * 2);
@@ -158,12 +153,12 @@ impl Walker<'_> {
 
     fn touch(&mut self, operator: RedirectOperator, path: Option<String>, source: &str) {
         let redirect = Redirect { descriptor: None, operator, target: self.path_word(path) };
-        self.emit(Vec::new(), Vec::new(), vec![redirect], PipeData::default(), source);
+        self.emit(Segment { redirects: vec![redirect], ..Segment::default() }, source);
     }
 
     fn delete(&mut self, path: Option<String>, flag: &str, source: &str) {
-        let argv = vec![Word::literal("rm"), Word::literal(flag), self.path_word(path)];
-        self.emit(argv, Vec::new(), Vec::new(), PipeData::default(), source);
+        let args = vec![Word::literal("rm"), Word::literal(flag), self.path_word(path)];
+        self.emit(Segment { args, ..Segment::default() }, source);
     }
 
     /// A program text in another language.
@@ -182,8 +177,8 @@ impl Walker<'_> {
                     self.run_text(&Word::literal(text), source);
                 }
                 CodeEffect::Argv(words) => {
-                    let argv = words.into_iter().map(Word::literal).collect();
-                    self.run(argv, Vec::new(), Vec::new(), PipeData::default(), source);
+                    let args = words.into_iter().map(Word::literal).collect();
+                    self.run(Segment { args, ..Segment::default() }, source);
                 }
                 CodeEffect::Touch(operator, path) => self.touch(operator, path, source),
                 CodeEffect::Delete { path, tree } => {

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS, ParseError};
+use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS};
 use super::env::ShellEnv;
 use super::syntax::{
     AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, RawWord, RedirectOperator,
@@ -68,17 +68,8 @@ impl<'a> Walker<'a> {
     pub(super) fn charge(&mut self, steps: usize) {
         if self.budget.spend(steps).is_err() {
             self.spent = true;
-            self.report_error(ParseError::TooMuch, "");
+            self.doubt(DoubtKind::TooMuch, "");
         }
-    }
-
-    pub(super) fn report_error(&mut self, trouble: ParseError, source: &str) {
-        let kind = match trouble {
-            ParseError::Syntax(what) => DoubtKind::Syntax(what),
-            ParseError::TooDeep => DoubtKind::TooDeep,
-            ParseError::TooMuch => DoubtKind::TooMuch,
-        };
-        self.doubt(kind, source);
     }
 
     /// Parses and walks a script.
@@ -86,7 +77,7 @@ impl<'a> Walker<'a> {
         match parse::parse(text, self.budget, self.depth) {
             Ok(list) => self.list(&list),
             Err(trouble) => {
-                self.report_error(trouble, text);
+                self.doubt(trouble, text);
                 PipeData::default()
             }
         }
@@ -98,7 +89,7 @@ impl<'a> Walker<'a> {
 
     fn list(&mut self, list: &List) -> PipeData {
         if self.depth >= MAX_DEPTH {
-            self.report_error(ParseError::TooDeep, "");
+            self.doubt(DoubtKind::TooDeep, "");
             return PipeData::default();
         }
         self.depth += 1;
@@ -108,7 +99,7 @@ impl<'a> Walker<'a> {
                 break;
             }
             if self.script.segments.len() >= MAX_SEGMENTS {
-                self.report_error(ParseError::TooMuch, "");
+                self.doubt(DoubtKind::TooMuch, "");
                 break;
             }
             streams.push(self.item(item));
@@ -166,7 +157,7 @@ impl<'a> Walker<'a> {
         let source = node.text.get(node.span.clone()).unwrap_or_default().trim_end();
         let mut redirects = Vec::with_capacity(node.redirects.len());
         if node.redirects.len() > MAX_REDIRECTS {
-            self.report_error(ParseError::TooMuch, "");
+            self.doubt(DoubtKind::TooMuch, "");
         }
         for redirect in node.redirects.iter().take(MAX_REDIRECTS) {
             let target = match &redirect.target {
@@ -183,10 +174,13 @@ impl<'a> Walker<'a> {
         }
         self.take_stdin(&redirects, &mut stdin);
         match &node.command {
-            CommandNode::Simple(simple) => self.simple(simple, redirects, stdin, source),
+            CommandNode::Simple(simple) => {
+                self.simple(simple, Segment { redirects, stdin, ..Segment::default() }, source)
+            }
             CommandNode::Compound(compound) => {
                 if !redirects.is_empty() {
-                    self.emit(Vec::new(), Vec::new(), redirects, stdin.clone(), source);
+                    let stdin = stdin.clone();
+                    self.emit(Segment { redirects, stdin, ..Segment::default() }, source);
                 }
                 let outer = std::mem::replace(&mut self.stdin, stdin);
                 let stream = self.compound(compound, source);
@@ -301,14 +295,8 @@ impl<'a> Walker<'a> {
         stream
     }
 
-    fn simple(
-        &mut self,
-        simple: &Simple,
-        redirects: Vec<Redirect>,
-        stdin: PipeData,
-        source: &str,
-    ) -> PipeData {
-        let mut assignments = Vec::new();
+    /// Expands a simple command and runs it with the redirections and the input of `segment`.
+    fn simple(&mut self, simple: &Simple, mut segment: Segment, source: &str) -> PipeData {
         for assign in &simple.assigns {
             self.expand(&RawWord { parts: assign.index.clone() });
             let value = match &assign.value {
@@ -324,42 +312,29 @@ impl<'a> Walker<'a> {
                 let whole = before.unwrap_or_default().followed_by(&value);
                 self.env.set(&assign.name, whole, self.conditional == 0);
             }
-            assignments.push((assign.name.clone(), value));
+            segment.assignments.push((assign.name.clone(), value));
         }
-        let mut argv = Vec::new();
         for word in &simple.words {
-            argv.extend(self.expand(word));
-            if argv.len() > MAX_WORDS {
-                argv.truncate(MAX_WORDS);
-                self.report_error(ParseError::TooMuch, "");
+            segment.args.extend(self.expand(word));
+            if segment.args.len() > MAX_WORDS {
+                segment.args.truncate(MAX_WORDS);
+                self.doubt(DoubtKind::TooMuch, "");
                 break;
             }
         }
-        self.run(argv, assignments, redirects, stdin, source)
+        self.run(segment, source)
     }
 
-    pub(super) fn emit(
-        &mut self,
-        argv: Vec<Word>,
-        assignments: Vec<(String, Word)>,
-        redirects: Vec<Redirect>,
-        stdin: PipeData,
-        source: &str,
-    ) -> Segment {
-        let mut argv = argv.into_iter();
-        let program = argv.next().unwrap_or_default();
-        let segment = Segment {
-            name: super::program_name(&program),
-            program,
-            args: argv.collect(),
-            assignments,
-            redirects,
-            stdin,
-            cwd: self.env.cwd.clone(),
-            via: self.via.clone(),
-            repeated: self.repeated > 0,
-            source: source.to_owned(),
-        };
+    /// Records a command whose program is the first of its words.
+    pub(super) fn emit(&mut self, mut segment: Segment, source: &str) -> Segment {
+        if !segment.args.is_empty() {
+            segment.program = segment.args.remove(0);
+        }
+        segment.name = super::program_name(&segment.program);
+        segment.cwd = self.env.cwd.clone();
+        segment.via = self.via.clone();
+        segment.repeated = self.repeated > 0;
+        segment.source = source.to_owned();
         self.charge(16 + 48 * (segment.args.len() + segment.redirects.len()));
         self.script.segments.push(segment.clone());
         segment
