@@ -43,7 +43,7 @@ pub use loop_guard::{LoopGuardConfig, RepeatLimits};
 pub use prompt::{SystemPrompt, SystemPromptInput};
 pub use tool::execute_code::{CodeExecutionConfig, CodeMode};
 pub use tool::{CallContext, Effects, Tool, ToolResult, TurnRef};
-pub use tool_context::{PullAuth, SessionConfig, ToolContext, ToolLimits};
+pub use tool_context::{SessionConfig, ToolContext, ToolLimits};
 pub use tool_support::transfer::{ExportPolicy, IMPORT_DIR};
 
 /// Locks a mutex whose data stays valid when a holder panics.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hermes_exec::backend::docker::pull::{PullOptions, PullProgress};
+use hermes_exec::backend::docker::pull::{PullEvent, PullSettings};
 use hermes_exec::{Error, OpenPlace, ResolvedPlace};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Gate, Permit};
@@ -14,7 +14,7 @@ use hermes_types::{Attendance, EntryPoint, Job, Origin, Person, SessionKey};
 use tokio::sync::OnceCell;
 
 use crate::approvals::{Approvals, Denied};
-use crate::approver::{Approver, BoxFuture};
+use crate::approver::Approver;
 use crate::conversation::{TurnEvent, TurnObserver};
 use crate::http::WebClient;
 use crate::process_events::ProcessEvents;
@@ -41,9 +41,6 @@ pub struct ToolLimits {
     pub code_execution: CodeExecutionConfig,
 }
 
-/// Finds the credentials and the timeout for pulling an image, when a pull is needed.
-pub type PullAuth = Arc<dyn Fn(String) -> BoxFuture<'static, PullOptions> + Send + Sync>;
-
 /// Everything a [`ToolContext`] is made of. The entry point that opens a session decides all of it.
 #[derive(Clone)]
 pub struct SessionConfig {
@@ -65,7 +62,9 @@ pub struct SessionConfig {
     pub tools: Vec<Tool>,
     /// Keeps questions and grants.
     pub store: Store,
-    pub pull_auth: PullAuth,
+    pub pull: PullSettings,
+    /// Shows a warning to the owner.
+    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
     pub web: Arc<WebClient>,
 }
 
@@ -134,16 +133,18 @@ impl ToolContext {
 
     /// Opens the environment. A missing image is pulled first, and `observer` sees the progress.
     pub async fn open_place(&self, observer: TurnObserver<'_>) -> Result<&OpenPlace, Error> {
-        let place = &self.config.place;
-        let open = || async {
-            match place.open().await {
-                Err(Error::ImageMissing { image }) => {
-                    let auth = (self.config.pull_auth)(image.clone()).await;
-                    pull_image(image, observer, |on_progress| place.pull_image(&auth, on_progress)).await?;
-                    place.open().await
+        let SessionConfig { place, pull, warn, .. } = &self.config;
+        let open = || {
+            let mut started = Instant::now();
+            place.open_with_pull(pull, move |image, event| {
+                if let PullEvent::Started = event {
+                    started = Instant::now();
                 }
-                opened => opened,
-            }
+                match event {
+                    PullEvent::CredentialsUnavailable(error) => warn(&error.warning()),
+                    event => observer(turn_event(image, event, started.elapsed())),
+                }
+            })
         };
         self.place.get_or_try_init(open).await
     }
@@ -154,61 +155,42 @@ impl ToolContext {
     }
 }
 
-/// Pulls an image and reports its start, its progress and its end.
-async fn pull_image<'a, P: Future<Output = Result<(), Error>>>(
-    image: String,
-    observer: TurnObserver<'a>,
-    pull: impl FnOnce(Box<dyn FnMut(&PullProgress) + Send + 'a>) -> P,
-) -> Result<(), Error> {
-    let started = Instant::now();
-    let report = {
-        let image = image.clone();
-        move |bytes, total| observer(TurnEvent::Pulling { image: image.clone(), bytes, total })
+/// The event of a turn that reports an event of a pull.
+fn turn_event(image: &str, event: PullEvent<'_>, elapsed: Duration) -> TurnEvent {
+    let image = image.to_owned();
+    let (bytes, total) = match event {
+        PullEvent::Finished { is_pulled } => {
+            return TurnEvent::Pulled { image, succeeded: is_pulled, elapsed };
+        }
+        PullEvent::Progress(progress) => (progress.downloaded_bytes(), progress.total_bytes()),
+        PullEvent::Started | PullEvent::CredentialsUnavailable(_) => (0, 0),
     };
-    report(0, 0);
-    let result =
-        pull(Box::new(move |progress| report(progress.downloaded_bytes(), progress.total_bytes()))).await;
-    observer(TurnEvent::Pulled { image, succeeded: result.is_ok(), elapsed: started.elapsed() });
-    result
+    TurnEvent::Pulling { image, bytes, total }
 }
 
 #[cfg(test)]
 mod tests {
-    use hermes_exec::backend::docker::pull::{LayerStep, PullError, PullLayer};
+    use hermes_exec::backend::docker::pull::{LayerStep, PullLayer, PullProgress};
 
     use super::*;
-    use crate::lock;
 
-    #[tokio::test]
-    async fn a_pull_reports_its_start_its_progress_and_its_end() {
-        let progress = |bytes| PullProgress {
-            layers: vec![PullLayer {
-                id: "1".to_owned(),
-                step: LayerStep::Downloading,
-                bytes,
-                total: Some(10),
-            }],
-        };
-        for succeeds in [true, false] {
-            let reported = Mutex::new(Vec::new());
-            let observer = |event: TurnEvent| match event {
-                TurnEvent::Pulling { image, bytes, total } => {
-                    lock(&reported).push(format!("{image} {bytes}/{total}"))
-                }
-                TurnEvent::Pulled { image, succeeded, .. } => {
-                    lock(&reported).push(format!("{image} {succeeded}"))
-                }
-                other => panic!("{other:?}"),
-            };
-            let pull = |mut on_progress: Box<dyn FnMut(&PullProgress) + Send>| async move {
-                on_progress(&progress(3));
-                on_progress(&progress(10));
-                let error = Error::Pull { image: "i".to_owned(), error: PullError::NotFound };
-                if succeeds { Ok(()) } else { Err(error) }
-            };
-            assert_eq!(pull_image("i:1".to_owned(), &observer, pull).await.is_ok(), succeeds);
-            let last = format!("i:1 {succeeds}");
-            assert_eq!(*lock(&reported), ["i:1 0/0", "i:1 3/10", "i:1 10/10", last.as_str()]);
+    #[test]
+    fn a_pull_reports_its_start_its_progress_and_its_end() {
+        let layer = PullLayer { id: "1".to_owned(), step: LayerStep::Downloading, bytes: 3, total: Some(10) };
+        let progress = PullProgress { layers: vec![layer] };
+        let event = |event| turn_event("i:1", event, Duration::from_secs(7));
+        let image = || "i:1".to_owned();
+        assert_eq!(event(PullEvent::Started), TurnEvent::Pulling { image: image(), bytes: 0, total: 0 });
+        assert_eq!(
+            event(PullEvent::Progress(&progress)),
+            TurnEvent::Pulling { image: image(), bytes: 3, total: 10 }
+        );
+        for succeeded in [true, false] {
+            let elapsed = Duration::from_secs(7);
+            assert_eq!(
+                event(PullEvent::Finished { is_pulled: succeeded }),
+                TurnEvent::Pulled { image: image(), succeeded, elapsed }
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use hermes_agent::ToolContext;
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::layers::Source;
-use hermes_config::resolve::image::{credentials_warning, pull_settings};
+use hermes_config::resolve::image::pull_settings;
 use hermes_config::resolve::{self, PlaceRequest, ResolveMode, Retention, SessionChoice};
 use hermes_exec::backend::docker::NO_DISK_LIMIT;
 use hermes_exec::backend::docker::pull::PullEvent;
@@ -22,13 +22,13 @@ use crate::progress::{PullOutput, PullView};
 async fn open(context: &Context, config: &Config, resolved: &ResolvedPlace) -> Result<OpenPlace, Failure> {
     let mut view: Option<PullView> = None;
     let settings = pull_settings(context, config);
-    let opened = resolved.open_with_pull(&settings, |event| match event {
-        PullEvent::Started { image } => {
+    let opened = resolved.open_with_pull(&settings, |image, event| match event {
+        PullEvent::Started => {
             tracing::info!(image, "pulling");
             view = Some(PullView::new(image, PullOutput::Start));
         }
-        PullEvent::CredentialsUnavailable(error) => context.screen.warn(&credentials_warning(error)),
-        PullEvent::Progress { progress, .. } => view.iter_mut().for_each(|view| view.show(progress)),
+        PullEvent::CredentialsUnavailable(error) => context.screen.warn(&error.warning()),
+        PullEvent::Progress(progress) => view.iter_mut().for_each(|view| view.show(progress)),
         PullEvent::Finished { .. } => view.take().into_iter().for_each(PullView::finish),
     });
     Ok(opened.await?)

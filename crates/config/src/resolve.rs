@@ -18,12 +18,11 @@ use hermes_exec::backend::docker::pull::PullError;
 use hermes_exec::backend::sandbox::{HOME_DIR, WORKSPACE_DIR};
 use hermes_exec::{
     Audience, Backend, BindMount, Installation, LocalBackend, Places, ResolvedPlace, SandboxBackend, Spec,
-    Writable,
 };
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{Gate, RuleScope, UserRule, UserVerdict};
 use hermes_sandbox::JailLimits;
-use hermes_types::{BackendName, MountAccess, Network, Place, PlaceId, Reach, SessionKey, Volume};
+use hermes_types::{BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::ConfigContext;
 use crate::failure::Failure;
@@ -378,8 +377,7 @@ fn binds(volumes: &[Volume], home: &str) -> Result<Vec<BindMount>, Failure> {
     let base = current_dir()?;
     let bind = |volume: &Volume| {
         let source = volume.source.resolve(Path::new(home), &base)?;
-        let writable = if volume.access == MountAccess::ReadWrite { Writable::Yes } else { Writable::No };
-        Some(BindMount { source, target: PathBuf::from(&volume.target), writable })
+        Some(BindMount { source, target: PathBuf::from(&volume.target), access: volume.access })
     };
     Ok(volumes.iter().filter_map(bind).collect())
 }

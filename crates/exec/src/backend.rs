@@ -15,7 +15,7 @@ use crate::registry::{EngineAccess, PlaceDir, PlaceRecord};
 use crate::{Error, ResolvedPlace};
 use docker::container::Container;
 
-pub use bind::{BindMount, Writable};
+pub use bind::BindMount;
 pub use docker::DockerBackend;
 pub use local::LocalBackend;
 pub use sandbox::{Audience, SandboxBackend};

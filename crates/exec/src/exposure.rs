@@ -4,10 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use hermes_policy::escape::escape;
-use hermes_types::{Network, Reach};
+use hermes_types::{MountAccess, Network, Reach};
 use serde::{Deserialize, Serialize};
 
-use crate::backend::Writable;
 use crate::{Backend, PlaceRecord, Spec};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +15,7 @@ pub enum Exposure {
     /// The host, or so much of it that no narrower limit can be guaranteed.
     Host,
     /// A host path or a volume of the engine.
-    Mount { source: String, target: String, access: ExposureAccess },
+    Mount { source: String, target: String, access: MountAccess },
     /// More network than a loopback interface.
     Network { network: String },
     /// An option of `docker run`.
@@ -25,14 +24,6 @@ pub enum Exposure {
     Variable { name: String, present: bool },
     /// The record of the place does not tell, so anything may be exposed.
     Unknown { reason: String },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ExposureAccess {
-    #[serde(rename = "read-write")]
-    ReadWrite,
-    #[serde(rename = "read-only")]
-    ReadOnly,
 }
 
 impl Spec {
@@ -47,15 +38,15 @@ impl Spec {
             Backend::Local(_) => (None, Vec::new(), Vec::new()),
             Backend::Sandbox(sandbox) => {
                 let binds = sandbox.binds.iter();
-                let mounts = binds.map(|bind| Exposure::mount(&bind.source, &bind.target, bind.writable));
+                let mounts = binds.map(|bind| Exposure::mount(&bind.source, &bind.target, bind.access));
                 (Some(sandbox.network), mounts.collect(), Vec::new())
             }
             Backend::Docker(docker) => {
                 let binds = docker.binds.iter();
-                let binds = binds.map(|bind| Exposure::mount(&bind.source, &bind.target, bind.writable));
+                let binds = binds.map(|bind| Exposure::mount(&bind.source, &bind.target, bind.access));
                 let volumes = docker.volumes.iter();
                 let volumes = volumes
-                    .map(|volume| Exposure::mount(volume.source.as_ref(), &volume.target, volume.writable));
+                    .map(|volume| Exposure::mount(volume.source.as_ref(), &volume.target, volume.access));
                 (Some(docker.network), binds.chain(volumes).collect(), docker.run_args.exposures())
             }
         };
@@ -82,15 +73,8 @@ impl PlaceRecord {
 }
 
 impl Exposure {
-    fn mount(source: &Path, target: &Path, writable: Writable) -> Self {
-        Self::Mount {
-            source: source.display().to_string(),
-            target: target.display().to_string(),
-            access: match writable {
-                Writable::Yes => ExposureAccess::ReadWrite,
-                Writable::No => ExposureAccess::ReadOnly,
-            },
-        }
+    fn mount(source: &Path, target: &Path, access: MountAccess) -> Self {
+        Self::Mount { source: source.display().to_string(), target: target.display().to_string(), access }
     }
 }
 
@@ -100,8 +84,8 @@ impl fmt::Display for Exposure {
             Self::Host => write!(f, "this machine, so the gate asks"),
             Self::Mount { source, target, access } => {
                 let access = match access {
-                    ExposureAccess::ReadWrite => "read-write",
-                    ExposureAccess::ReadOnly => "read-only",
+                    MountAccess::ReadWrite => "read-write",
+                    MountAccess::ReadOnly => "read-only",
                 };
                 write!(f, "mount of {} at {}, {access}", escape(source), escape(target))
             }
@@ -171,11 +155,11 @@ mod tests {
         })
     }
 
-    fn bind(source: &str, writable: Writable) -> BindMount {
-        BindMount { source: source.into(), target: "/in".into(), writable }
+    fn bind(source: &str, access: MountAccess) -> BindMount {
+        BindMount { source: source.into(), target: "/in".into(), access }
     }
 
-    fn mount(source: &str, target: &str, access: ExposureAccess) -> Exposure {
+    fn mount(source: &str, target: &str, access: MountAccess) -> Exposure {
         Exposure::Mount { source: source.to_owned(), target: target.to_owned(), access }
     }
 
@@ -190,12 +174,13 @@ mod tests {
 
     #[test]
     fn every_exposure_of_a_jail_is_listed() {
-        let binds = vec![bind("/nowhere/a", Writable::Yes), bind("/nowhere/b", Writable::No)];
+        let binds =
+            vec![bind("/nowhere/a", MountAccess::ReadWrite), bind("/nowhere/b", MountAccess::ReadOnly)];
         let mut expected = vec![
             Exposure::Host,
             full(),
-            mount("/nowhere/a", "/in", ExposureAccess::ReadWrite),
-            mount("/nowhere/b", "/in", ExposureAccess::ReadOnly),
+            mount("/nowhere/a", "/in", MountAccess::ReadWrite),
+            mount("/nowhere/b", "/in", MountAccess::ReadOnly),
         ];
         expected.extend(variables());
         let found = spec(sandbox(Network::Full, binds)).exposures();
@@ -208,13 +193,12 @@ mod tests {
     fn every_exposure_of_a_container_is_listed() {
         let options = ["--cap-add SYS_ADMIN", "--device /dev/fuse", "--pid host", "--publish 8080:80/tcp"];
         let option = |option: &str| Exposure::Option { option: option.to_owned() };
-        let mut expected =
-            vec![Exposure::Host, full(), mount("/nowhere/a", "/in", ExposureAccess::ReadWrite)];
+        let mut expected = vec![Exposure::Host, full(), mount("/nowhere/a", "/in", MountAccess::ReadWrite)];
         expected.extend(
             ["--pid host", "--device /dev/fuse", "--cap-add SYS_ADMIN", "--publish 8080:80/tcp"].map(option),
         );
         expected.extend(variables());
-        let data = vec![bind("/nowhere/a", Writable::Yes)];
+        let data = vec![bind("/nowhere/a", MountAccess::ReadWrite)];
         assert_eq!(spec(container(&options, data, Vec::new())).exposures(), expected);
         let [token, blank] = variables();
         assert_eq!(spec(container(&[], Vec::new(), Vec::new())).exposures(), [full(), token, blank]);
@@ -222,20 +206,22 @@ mod tests {
 
     #[test]
     fn volumes_of_the_engine_are_exposures_and_count_for_the_reach() {
-        let volume = |source: &str, target: &str, writable, options: &[&str]| EngineVolume {
+        let volume = |source: &str, target: &str, access, options: &[&str]| EngineVolume {
             source: source.to_owned(),
             target: target.into(),
-            writable,
+            access,
             options: options.iter().map(|option| (*option).to_owned()).collect(),
         };
         // As from `data:/data` and `/srv:/srv:z,ro`.
-        let volumes =
-            vec![volume("data", "/data", Writable::Yes, &[]), volume("/srv", "/srv", Writable::No, &["z"])];
+        let volumes = vec![
+            volume("data", "/data", MountAccess::ReadWrite, &[]),
+            volume("/srv", "/srv", MountAccess::ReadOnly, &["z"]),
+        ];
         let spec = spec(container(&[], Vec::new(), volumes));
         let mut expected = vec![
             full(),
-            mount("data", "/data", ExposureAccess::ReadWrite),
-            mount("/srv", "/srv", ExposureAccess::ReadOnly),
+            mount("data", "/data", MountAccess::ReadWrite),
+            mount("/srv", "/srv", MountAccess::ReadOnly),
         ];
         expected.extend(variables());
         assert_eq!(spec.exposures(), expected);

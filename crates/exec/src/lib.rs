@@ -32,12 +32,10 @@ mod registry;
 mod resolved_place;
 mod warm_pool;
 
-pub use backend::{
-    Audience, Backend, BindMount, CreateRequest, DockerBackend, LocalBackend, SandboxBackend, Writable,
-};
+pub use backend::{Audience, Backend, BindMount, CreateRequest, DockerBackend, LocalBackend, SandboxBackend};
 pub use command::{CommandEvent, EndReason, Outcome, RunningCommand, Terminal, TerminalEvent};
 pub use error::Error;
-pub use exposure::{Exposure, ExposureAccess};
+pub use exposure::Exposure;
 pub use files::GuestFiles;
 pub use hermes_guest::protocol::message::{
     ExitCause, ExitNotice, ProcessId, ProcessView, Stats, TerminalSize, TreeStatus,

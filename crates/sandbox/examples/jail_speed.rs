@@ -14,7 +14,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_sandbox::{BindAccess, Jail, JailLimits, JailNetwork, JailStreams, Launcher, Lifetime};
+use hermes_sandbox::{Jail, JailLimits, JailNetwork, JailStreams, Launcher, Lifetime};
+use hermes_types::MountAccess;
 
 const ROUNDS: usize = 300;
 
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn jail(work: &Path) -> Jail {
-    let mut jail = Jail::new("/bin/bash", Path::new("/root")).bind(work, BindAccess::ReadWrite);
+    let mut jail = Jail::new("/bin/bash", Path::new("/root")).bind(work, MountAccess::ReadWrite);
     jail.arguments = vec!["-c".into(), "true".into()];
     jail
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use hermes_types::MountAccess;
 use serde::{Deserialize, Serialize};
 
 use crate::mask;
@@ -10,7 +11,7 @@ use crate::mask;
 /// A jail and the program that runs in it as process 1.
 ///
 /// The program inherits nothing: its environment is exactly `environment`. It can write only to a
-/// [`JailMount`] with [`BindAccess::ReadWrite`] and to the private `/tmp`, `/var/tmp` and
+/// [`JailMount`] with [`MountAccess::ReadWrite`] and to the private `/tmp`, `/var/tmp` and
 /// `/dev/shm`. It can read the rest of the host's file tree, except `masked` paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jail {
@@ -49,13 +50,7 @@ pub struct JailMount {
     /// not exist in the root, or it is below a masked or private directory: there it is created.
     #[serde(with = "lossless")]
     pub target: PathBuf,
-    pub access: BindAccess,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum BindAccess {
-    ReadOnly,
-    ReadWrite,
+    pub access: MountAccess,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +111,7 @@ impl Jail {
 
     /// Adds a bind mount of `path` at the same path.
     #[must_use]
-    pub fn bind(mut self, path: impl AsRef<Path>, access: BindAccess) -> Self {
+    pub fn bind(mut self, path: impl AsRef<Path>, access: MountAccess) -> Self {
         let path = path.as_ref();
         self.binds.push(JailMount { source: path.to_path_buf(), target: path.to_path_buf(), access });
         self
@@ -163,7 +158,7 @@ mod tests {
     #[test]
     fn a_jail_with_non_utf8_paths_is_serialized_losslessly() {
         let odd = PathBuf::from(OsString::from_vec(b"/data/\xff\xfe\n".to_vec()));
-        let mut jail = Jail::new(&odd, Path::new("/root")).bind(&odd, BindAccess::ReadWrite);
+        let mut jail = Jail::new(&odd, Path::new("/root")).bind(&odd, MountAccess::ReadWrite);
         jail.masked.push(odd.clone());
         jail.arguments.push(odd.into_os_string());
         let bytes = postcard::to_stdvec(&jail).unwrap();

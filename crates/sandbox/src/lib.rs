@@ -42,7 +42,7 @@ mod sys;
 pub use cgroup::remove_stale_cgroups;
 pub use error::{Error, MissingSupport, SetupError, SetupStep};
 pub use ipc::JailExit;
-pub use jail::{BindAccess, Jail, JailLimits, JailMount, JailNetwork, Lifetime};
+pub use jail::{Jail, JailLimits, JailMount, JailNetwork, Lifetime};
 pub use launcher::{JailStreams, Launcher, PreparedLauncher, RunningJail};
 pub use limit_report::{LimitReport, LimitStatus};
 pub use supervisor::helper_main;

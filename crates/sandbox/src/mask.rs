@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::jail::{BindAccess, JailMount};
+use hermes_types::MountAccess;
+
+use crate::jail::JailMount;
 
 /// System secrets, and data and sockets of engines that grant access to the whole machine. All of
 /// `/run` is masked: it contains sockets of engines, buses, agents and user sessions.
@@ -46,7 +48,7 @@ pub(crate) fn default_masks(home: &Path) -> (Vec<PathBuf>, Vec<JailMount>) {
         masked.push(homes.to_path_buf());
         if home.starts_with(homes) && home.exists() {
             let (source, target) = (home.to_path_buf(), home.to_path_buf());
-            shown.push(JailMount { source, target, access: BindAccess::ReadOnly });
+            shown.push(JailMount { source, target, access: MountAccess::ReadOnly });
         }
     }
     masked.extend(HOME_CREDENTIALS.iter().map(|name| home.join(name)));

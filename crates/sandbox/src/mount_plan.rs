@@ -8,7 +8,9 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::error::{SetupError, SetupStep};
-use crate::jail::{BindAccess, Jail, JailNetwork};
+use hermes_types::MountAccess;
+
+use crate::jail::{Jail, JailNetwork};
 
 /// The mounts, parents first.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub(crate) enum MountKind {
     Private(&'static str),
     Dev,
     Proc,
-    Bind(BindAccess, PathBuf),
+    Bind(MountAccess, PathBuf),
 }
 
 /// The only part of `/sys` that ordinary programs need: the number of processors.
@@ -49,7 +51,7 @@ impl MountPlan {
         }
         let masks = resolve_masks(jail, &binds)?;
         if let Some(names) = hidden_resolv_conf(jail.network, &masks) {
-            binds.push((names.clone(), names, BindAccess::ReadOnly));
+            binds.push((names.clone(), names, MountAccess::ReadOnly));
         }
         for (source, target, access) in binds {
             let is_directory = fs::metadata(&source)
@@ -96,7 +98,7 @@ impl MountPlan {
     /// The paths that the jail may write.
     pub(crate) fn writable(&self) -> Vec<PathBuf> {
         let writable = |mount: &&PlannedMount| {
-            matches!(mount.kind, MountKind::Private(_) | MountKind::Bind(BindAccess::ReadWrite, _))
+            matches!(mount.kind, MountKind::Private(_) | MountKind::Bind(MountAccess::ReadWrite, _))
         };
         let shared_memory = std::iter::once(PathBuf::from("/dev/shm"));
         self.mounts.iter().filter(writable).map(|mount| mount.target.clone()).chain(shared_memory).collect()
@@ -127,7 +129,7 @@ fn base_mounts() -> Vec<PlannedMount> {
     if Path::new(CPU_INFO_DIR).is_dir() {
         mounts.push(directory(
             CPU_INFO_DIR,
-            MountKind::Bind(BindAccess::ReadOnly, PathBuf::from(CPU_INFO_DIR)),
+            MountKind::Bind(MountAccess::ReadOnly, PathBuf::from(CPU_INFO_DIR)),
         ));
     }
     mounts
@@ -136,7 +138,7 @@ fn base_mounts() -> Vec<PlannedMount> {
 /// The masked paths that exist, at every path where the jail would see them.
 fn resolve_masks(
     jail: &Jail,
-    binds: &[(PathBuf, PathBuf, BindAccess)],
+    binds: &[(PathBuf, PathBuf, MountAccess)],
 ) -> Result<Vec<(PathBuf, bool)>, SetupError> {
     let mut masks = Vec::new();
     for path in &jail.masked {
@@ -249,12 +251,12 @@ mod tests {
         fs::create_dir_all(home.join("keys")).unwrap();
         fs::create_dir_all(home.join("work")).unwrap();
         let mut jail =
-            Jail::new("/bin/true", Path::new("/root")).bind(home.join("work"), BindAccess::ReadWrite);
+            Jail::new("/bin/true", Path::new("/root")).bind(home.join("work"), MountAccess::ReadWrite);
         jail.masked = vec![home.clone(), home.join("keys"), home.join("missing")];
         jail.binds.push(JailMount {
             source: home.clone(),
             target: "/shown".into(),
-            access: BindAccess::ReadOnly,
+            access: MountAccess::ReadOnly,
         });
         let plan = MountPlan::new(&jail).unwrap();
         let visible: Vec<(PathBuf, bool)> = plan
@@ -283,7 +285,7 @@ mod tests {
         assert!(!plan.mounts.iter().any(|mount| mount.target.starts_with(&top)), "{:?}", plan.mounts);
         // If a bind mount makes it visible, it is masked.
         jail.binds =
-            vec![JailMount { source: top.clone(), target: top.clone(), access: BindAccess::ReadOnly }];
+            vec![JailMount { source: top.clone(), target: top.clone(), access: MountAccess::ReadOnly }];
         let plan = MountPlan::new(&jail).unwrap();
         assert!(
             plan.mounts

@@ -19,7 +19,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::jail::{BindAccess, Jail, JailMount};
+use hermes_types::MountAccess;
+
+use crate::jail::{Jail, JailMount};
 use crate::launcher::{JailStreams, Launcher};
 use crate::limit_report::{LimitReport, LimitStatus};
 use crate::sys;
@@ -172,7 +174,7 @@ impl ProbeFixture {
         let bind = |source: &Path, target: &str| JailMount {
             source: source.to_path_buf(),
             target: PathBuf::from(target),
-            access: BindAccess::ReadOnly,
+            access: MountAccess::ReadOnly,
         };
         jail.binds.extend([bind(program, PROBE_PROGRAM), bind(&self.directory, PROBE_DIR)]);
         jail.masked.push(self.directory.join("masked"));

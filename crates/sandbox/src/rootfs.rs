@@ -19,7 +19,9 @@ use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
 use crate::error::{SetupError, SetupStep, WithStep};
-use crate::jail::{BindAccess, Jail};
+use hermes_types::MountAccess;
+
+use crate::jail::Jail;
 use crate::mount_plan::{MountKind, MountPlan, PlannedMount};
 use crate::sys;
 
@@ -85,7 +87,7 @@ pub(crate) fn enter_rootfs(jail: &Jail) -> Result<Vec<PathBuf>, SetupError> {
                 mask_proc(&covers)?;
             }
             (MountKind::Bind(access, _), Some(source)) => {
-                let flags = if *access == BindAccess::ReadOnly { READ_ONLY_FLAGS } else { INERT_FLAGS };
+                let flags = if *access == MountAccess::ReadOnly { READ_ONLY_FLAGS } else { INERT_FLAGS };
                 sys::restrict_mount(source.as_fd(), flags).with_step(SetupStep::Mount)?;
                 attach_mount(&source, target)?;
             }

@@ -10,14 +10,16 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::jail::{BindAccess, Jail};
+use hermes_types::MountAccess;
+
+use crate::jail::Jail;
 
 /// The sockets in the file system of this network namespace, except those in writable bind mounts,
 /// which are meant for the jail.
 pub(crate) fn host_sockets(jail: &Jail) -> Vec<PathBuf> {
     let listed = fs::read("/proc/net/unix").unwrap_or_default();
     let is_meant_for_jail = |path: &Path| {
-        jail.binds.iter().any(|bind| bind.access == BindAccess::ReadWrite && path.starts_with(&bind.source))
+        jail.binds.iter().any(|bind| bind.access == MountAccess::ReadWrite && path.starts_with(&bind.source))
     };
     let mut paths = parse_socket_paths(&String::from_utf8_lossy(&listed));
     // A path of another mount namespace may be a different file here.

@@ -10,6 +10,7 @@ use hermes_agent::{
     ToolContext, ToolLimits, ToolResult, WebClient,
 };
 use hermes_exec::backend::docker::engine::EngineAddress;
+use hermes_exec::backend::docker::pull::PullSettings;
 use hermes_exec::backend::docker::{self, RunAs};
 use hermes_exec::{
     Backend, DockerBackend, Installation, LocalBackend, ResolvedPlace, SandboxBackend, Spec, backend,
@@ -228,7 +229,8 @@ impl TestEnv {
             },
             tools: self.tools.clone(),
             store,
-            pull_auth: Arc::new(|image| panic!("no test pulls {image}")),
+            pull: PullSettings { docker_config: PathBuf::new(), timeout: Duration::ZERO },
+            warn: Arc::new(|message| panic!("{message}")),
             web: self.web.clone(),
         }
     }

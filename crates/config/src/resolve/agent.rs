@@ -16,7 +16,7 @@ use hermes_policy::redact::Redactor;
 use hermes_store::Store;
 use hermes_types::{Attendance, EntryPoint, Person, Secret, Timestamp};
 
-use super::image::{pull_options, pull_settings};
+use super::image::pull_settings;
 use crate::keys::Config;
 use crate::secrets::secrets;
 use crate::{ConfigContext, Warn};
@@ -62,7 +62,6 @@ pub fn session_config(
     store: Store,
 ) -> SessionConfig {
     let Actor { person, entry_point, attendance, approver } = actor;
-    let (pulls, warn) = (shared.pulls.clone(), Arc::clone(&shared.warn));
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     SessionConfig {
         session: place.session().clone(),
@@ -88,10 +87,8 @@ pub fn session_config(
         },
         tools: Tool::ALL.to_vec(),
         store,
-        pull_auth: Arc::new(move |image| {
-            let (pulls, warn) = (pulls.clone(), Arc::clone(&warn));
-            Box::pin(async move { pull_options(&pulls, &image, |message| warn(message)).await })
-        }),
+        pull: shared.pulls.clone(),
+        warn: Arc::clone(&shared.warn),
         web: Arc::clone(&shared.web),
     }
 }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_exec::backend::docker::credentials::CredentialsError;
 use hermes_exec::backend::docker::pull::{self, PullError, PullOptions, PullSettings};
 
 use super::local;
@@ -22,14 +21,9 @@ pub fn pull_settings(context: &ConfigContext, config: &Config) -> PullSettings {
 pub async fn pull_options(settings: &PullSettings, image: &str, warn: impl Fn(&str)) -> PullOptions {
     let (options, warning) = settings.options_for(image).await;
     if let Some(error) = warning {
-        warn(&credentials_warning(&error));
+        warn(&error.warning());
     }
     options
-}
-
-/// The warning about a pull without credentials.
-pub fn credentials_warning(error: &CredentialsError) -> String {
-    format!("pulling without registry credentials: {error}")
 }
 
 /// Adds hints about an image that is missing, or whose pull failed.

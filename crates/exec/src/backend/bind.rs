@@ -4,21 +4,24 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use hermes_types::Reach;
-use serde::Serialize;
+use hermes_types::{MountAccess, Reach};
+use serde::{Serialize, Serializer};
 
 /// A host directory or file mounted into a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BindMount {
     pub source: PathBuf,
     pub target: PathBuf,
-    pub writable: Writable,
+    #[serde(rename = "writable", serialize_with = "serialize_access")]
+    pub access: MountAccess,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Writable {
-    Yes,
-    No,
+/// The form in the records of places.
+pub(crate) fn serialize_access<S: Serializer>(
+    access: &MountAccess,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if *access == MountAccess::ReadWrite { "Yes" } else { "No" })
 }
 
 /// Directories that hold sockets, devices or kernel controls.
@@ -31,7 +34,7 @@ pub fn binds_reach(binds: &[BindMount]) -> Reach {
     if binds.iter().any(|bind| controls_host(&bind.source)) {
         return Reach::Host;
     }
-    let writable = binds.iter().filter(|bind| bind.writable == Writable::Yes);
+    let writable = binds.iter().filter(|bind| bind.access == MountAccess::ReadWrite);
     let targets: Vec<String> = writable.map(|bind| bind.target.display().to_string()).collect();
     if targets.is_empty() { Reach::Nothing } else { Reach::Directories(targets) }
 }
@@ -60,16 +63,16 @@ mod tests {
         let there = |path: &Path| path.to_str().unwrap().to_owned();
         let mine = || Reach::Directories(vec!["/x".to_owned()]);
         let cases = [
-            (plain.to_owned(), Writable::No, Reach::Nothing),
-            (plain.to_owned(), Writable::Yes, mine()),
-            (there(&socket), Writable::No, Reach::Host),
-            (there(&link), Writable::No, Reach::Host),
-            ("/nowhere/docker.sock".to_owned(), Writable::No, Reach::Host),
-            ("/".to_owned(), Writable::No, Reach::Host),
-            ("/run/".to_owned(), Writable::Yes, Reach::Host),
+            (plain.to_owned(), MountAccess::ReadOnly, Reach::Nothing),
+            (plain.to_owned(), MountAccess::ReadWrite, mine()),
+            (there(&socket), MountAccess::ReadOnly, Reach::Host),
+            (there(&link), MountAccess::ReadOnly, Reach::Host),
+            ("/nowhere/docker.sock".to_owned(), MountAccess::ReadOnly, Reach::Host),
+            ("/".to_owned(), MountAccess::ReadOnly, Reach::Host),
+            ("/run/".to_owned(), MountAccess::ReadWrite, Reach::Host),
         ];
-        for (source, writable, expected) in cases {
-            let bind = BindMount { source: source.clone().into(), target: "/x".into(), writable };
+        for (source, access, expected) in cases {
+            let bind = BindMount { source: source.clone().into(), target: "/x".into(), access };
             assert_eq!(binds_reach(&[bind]), expected, "{source}");
         }
         assert_eq!(binds_reach(&[]), Reach::Nothing);

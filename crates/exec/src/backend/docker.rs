@@ -28,11 +28,11 @@ use std::time::{Duration, Instant};
 
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
 use bollard::query_parameters::CreateContainerOptionsBuilder;
-use hermes_types::{BackendName, Network, Reach};
+use hermes_types::{BackendName, MountAccess, Network, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
 
-use super::bind::{self, BindMount, Writable};
+use super::bind::{self, BindMount};
 use super::{CreateRequest, CreatedPlace};
 use crate::registry::{PlaceDir, PlaceRecord, run_blocking};
 use crate::{Error, ResolvedPlace, embed};
@@ -86,7 +86,8 @@ pub struct EngineVolume {
     /// A volume name or a host path.
     pub source: String,
     pub target: PathBuf,
-    pub writable: Writable,
+    #[serde(rename = "writable", serialize_with = "bind::serialize_access")]
+    pub access: MountAccess,
     pub options: Vec<String>,
 }
 
@@ -122,7 +123,7 @@ impl DockerBackend {
         let volumes = self.volumes.iter().map(|volume| BindMount {
             source: PathBuf::from(&volume.source),
             target: volume.target.clone(),
-            writable: volume.writable,
+            access: volume.access,
         });
         bind::binds_reach(&self.binds.iter().cloned().chain(volumes).collect::<Vec<_>>())
     }

@@ -13,16 +13,14 @@ use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hermes_sandbox::{
-    BindAccess, Jail, JailLimits, JailStreams, Launcher, Lifetime, PreparedLauncher, RunningJail,
-};
-use hermes_types::{BackendName, Network, Reach};
+use hermes_sandbox::{Jail, JailLimits, JailStreams, Launcher, Lifetime, PreparedLauncher, RunningJail};
+use hermes_types::{BackendName, MountAccess, Network, Reach};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::bind::{self, BindMount, Writable};
+use super::bind::{self, BindMount};
 use crate::registry::{PlaceDir, SOCKET_NAME, run_blocking};
 use crate::{Error, ResolvedPlace, embed};
 
@@ -135,16 +133,12 @@ impl SandboxBackend {
         let mut show = |source: PathBuf, target: PathBuf, access| {
             jail.binds.push(hermes_sandbox::JailMount { source, target, access });
         };
-        show(guest.to_owned(), GUEST_PATH.into(), BindAccess::ReadOnly);
-        show(run, RUN_DIR.into(), BindAccess::ReadWrite);
-        show(files.join("workspace"), WORKSPACE_DIR.into(), BindAccess::ReadWrite);
-        show(files.join("home"), HOME_DIR.into(), BindAccess::ReadWrite);
+        show(guest.to_owned(), GUEST_PATH.into(), MountAccess::ReadOnly);
+        show(run, RUN_DIR.into(), MountAccess::ReadWrite);
+        show(files.join("workspace"), WORKSPACE_DIR.into(), MountAccess::ReadWrite);
+        show(files.join("home"), HOME_DIR.into(), MountAccess::ReadWrite);
         for bind in &self.binds {
-            let access = match bind.writable {
-                Writable::Yes => BindAccess::ReadWrite,
-                Writable::No => BindAccess::ReadOnly,
-            };
-            show(bind.source.clone(), bind.target.clone(), access);
+            show(bind.source.clone(), bind.target.clone(), bind.access);
         }
         let words = ["serve", "--foreground", "--socket"].map(OsString::from);
         jail.arguments.extend(words);

@@ -11,10 +11,8 @@ use bollard::query_parameters::{
 };
 use hermes_exec::backend::docker::run_args::RunArgs;
 use hermes_exec::backend::docker::{ContainerLimits, RunAs};
-use hermes_exec::{
-    Backend, BindMount, DockerBackend, Error, OpenPlace, ResolvedPlace, Spec, StateLoss, Writable,
-};
-use hermes_types::SessionKey;
+use hermes_exec::{Backend, BindMount, DockerBackend, Error, OpenPlace, ResolvedPlace, Spec, StateLoss};
+use hermes_types::{MountAccess, SessionKey};
 
 use crate::fixture::{Fixture, Peer};
 use crate::private::{Disk, Kind, Private};
@@ -135,8 +133,11 @@ pub(crate) async fn a_failed_creation_leaves_nothing_and_gives_the_reason(test_e
     let missing = test_env.folder.join("missing").display().to_string();
     let file = test_env.folder.join("file");
     fs::write(&file, "").unwrap();
-    let bind =
-        |target: &str| BindMount { source: file.clone(), target: target.into(), writable: Writable::No };
+    let bind = |target: &str| BindMount {
+        source: file.clone(),
+        target: target.into(),
+        access: MountAccess::ReadOnly,
+    };
     type Change<'a> = Box<dyn Fn(&mut DockerBackend) + 'a>;
     let cases: [(&str, Change<'_>); 3] = [
         (
@@ -242,7 +243,7 @@ pub(crate) async fn every_user_can_write_to_home_and_workspace(test_env: &TestEn
                     docker.files = docker.files.take().filter(|_| is_kept);
                     if is_mounted {
                         let (source, target) = (mounted.clone(), "/workspace".into());
-                        docker.binds = vec![BindMount { source, target, writable: Writable::Yes }];
+                        docker.binds = vec![BindMount { source, target, access: MountAccess::ReadWrite }];
                     }
                 });
                 let sandbox = plan.open().await.unwrap_or_else(|error| panic!("{case}: {error}"));

@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use hermes_exec::backend::docker::RunAs;
 use hermes_exec::backend::docker::engine_error::EngineError;
 use hermes_exec::backend::docker::run_args::RunArgs;
-use hermes_exec::{BindMount, Error, StateLoss, Writable};
+use hermes_exec::{BindMount, Error, StateLoss};
+use hermes_types::MountAccess;
 
 use crate::peers;
 use crate::private::{Kind, Private};
@@ -45,7 +46,7 @@ async fn a_mount_keeps_its_owner_on_an_engine_with_remapped_users() {
     let open = test_env.folder.join("work");
     fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::write(open.join("file"), "shown").unwrap();
-    let bind = BindMount { source: open.clone(), target: "/data".into(), writable: Writable::Yes };
+    let bind = BindMount { source: open.clone(), target: "/data".into(), access: MountAccess::ReadWrite };
     let s = test_env.open_with("s", |docker| docker.binds = vec![bind]).await;
     assert_eq!(s.out("cat /data/file; stat -c %u /data/file").await, "shown65534\n");
     assert_ne!(s.run("echo x >/data/new").await.code, 0);

@@ -7,7 +7,8 @@ use bollard::query_parameters::ListVolumesOptions;
 use hermes_exec::backend::docker::EngineVolume;
 use hermes_exec::backend::docker::engine::EngineAddress;
 use hermes_exec::backend::docker::run_args::RunArgs;
-use hermes_exec::{BindMount, Error, StateLoss, Writable};
+use hermes_exec::{BindMount, Error, StateLoss};
+use hermes_types::MountAccess;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::task::JoinHandle;
@@ -99,9 +100,9 @@ pub(crate) async fn host_mounts_on_a_remote_engine_are_refused(test_env: &TestEn
     let remote = TcpEngine::new(test_env.peer.clone().unwrap().socket).await;
     let source = test_env.folder.join("work");
     let (path, target) = (source.display().to_string(), PathBuf::from("/x"));
-    let bind = BindMount { source: source.clone(), target: target.clone(), writable: Writable::No };
+    let bind = BindMount { source: source.clone(), target: target.clone(), access: MountAccess::ReadOnly };
     let options = vec!["z".to_owned()];
-    let volume = EngineVolume { source: path.clone(), target, writable: Writable::No, options };
+    let volume = EngineVolume { source: path.clone(), target, access: MountAccess::ReadOnly, options };
     for (binds, volumes) in [(vec![bind], Vec::new()), (Vec::new(), vec![volume])] {
         let plan = test_env.plan_with("s", |docker| {
             docker.engine = remote.address.clone();

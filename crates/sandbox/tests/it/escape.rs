@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
-use hermes_sandbox::{BindAccess, Jail, JailMount, JailNetwork};
+use hermes_sandbox::{Jail, JailMount, JailNetwork};
 use hermes_testkit::prerequisite::require_root;
+use hermes_types::MountAccess;
 
 use crate::attack::{Control, Victim, shell, testbed};
 use crate::fixture::{REFUSED, SECRET, TestUser, copy, test_users};
@@ -103,7 +104,7 @@ fn a_bind_at_another_path_does_not_show_what_is_masked() {
         .control_script(|user| grep_secret(&user.path_str("home/.ssh/id")))
         .jail(|user, jail| {
             let (source, target) = (user.path("home"), PathBuf::from("/shown"));
-            jail.binds.push(JailMount { source, target, access: BindAccess::ReadWrite });
+            jail.binds.push(JailMount { source, target, access: MountAccess::ReadWrite });
         })
         .assert_refused();
 }
@@ -112,7 +113,7 @@ fn a_bind_at_another_path_does_not_show_what_is_masked() {
 fn a_home_that_is_the_workspace_still_hides_its_keys() {
     shell(|user| grep_secret(&user.path_str("home/.ssh/id")))
         .jail(|user, jail| {
-            *jail = jail.clone().bind(user.path("home"), BindAccess::ReadWrite);
+            *jail = jail.clone().bind(user.path("home"), MountAccess::ReadWrite);
         })
         .assert_refused();
 }
@@ -159,7 +160,7 @@ fn nothing_is_created_outside_the_workspace() {
 /// Adds a bind mount at a root entry that the host does not have.
 fn add_root_entry(user: &TestUser, jail: &mut Jail) {
     let (source, target) = (user.path("work"), PathBuf::from("/another/root"));
-    jail.binds.push(JailMount { source, target, access: BindAccess::ReadWrite });
+    jail.binds.push(JailMount { source, target, access: MountAccess::ReadWrite });
 }
 
 #[test]

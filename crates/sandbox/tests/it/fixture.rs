@@ -7,7 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use hermes_sandbox::{BindAccess, Jail};
+use hermes_sandbox::Jail;
+use hermes_types::MountAccess;
 use tempfile::TempDir;
 
 /// The content of every secret.
@@ -88,8 +89,8 @@ impl TestUser {
     /// A jail with write access to the workspace only.
     pub(crate) fn jail<A: AsRef<OsStr>>(&self, program: impl Into<PathBuf>, arguments: &[A]) -> Jail {
         let mut jail = Jail::new(program, &self.path("home"))
-            .bind(self.path("work"), BindAccess::ReadWrite)
-            .bind(self.program(), BindAccess::ReadOnly);
+            .bind(self.path("work"), MountAccess::ReadWrite)
+            .bind(self.program(), MountAccess::ReadOnly);
         jail.arguments = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
         jail.directory = self.path("work");
         jail.environment = environment(self);

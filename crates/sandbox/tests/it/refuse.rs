@@ -1,6 +1,7 @@
 //! A jail that cannot be complete is not created, and the error gives the reason.
 
-use hermes_sandbox::{BindAccess, JailMount};
+use hermes_sandbox::JailMount;
+use hermes_types::MountAccess;
 
 use crate::fixture::{CommandOutput, TestUser, test_users};
 
@@ -32,7 +33,7 @@ fn a_missing_source_is_named() {
     for user in test_users() {
         let mut jail = marking_jail(&user);
         let (source, target) = (user.path("missing"), "/tmp/x".into());
-        jail.binds.push(JailMount { source, target, access: BindAccess::ReadOnly });
+        jail.binds.push(JailMount { source, target, access: MountAccess::ReadOnly });
         assert_no_jail(&user, &user.run_confined(&jail), "cannot open the mount source");
     }
 }
@@ -42,7 +43,7 @@ fn a_missing_mount_point_is_named() {
     for user in test_users() {
         let mut jail = marking_jail(&user);
         let (source, target) = (user.path("outside"), "/usr/no/such/place".into());
-        jail.binds.push(JailMount { source, target, access: BindAccess::ReadOnly });
+        jail.binds.push(JailMount { source, target, access: MountAccess::ReadOnly });
         assert_no_jail(&user, &user.run_confined(&jail), "/usr/no/such/place");
     }
 }
@@ -92,7 +93,7 @@ fn a_jail_in_a_jail_is_refused_because_of_the_filter() {
     for user in test_users() {
         let mut outer = user
             .jail(user.program(), &["run".into(), user.write_spec(&marking_jail(&user)).into_os_string()]);
-        outer = outer.bind(user.path("spec"), BindAccess::ReadOnly);
+        outer = outer.bind(user.path("spec"), MountAccess::ReadOnly);
         assert_no_jail(&user, &user.run_confined(&outer), "a seccomp filter forbids new namespaces");
     }
 }

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use hermes_sandbox::{BindAccess, JailMount};
+use hermes_sandbox::JailMount;
 use hermes_testkit::prerequisite::require_root;
+use hermes_types::MountAccess;
 
 use crate::fixture::{CommandOutput, test_users};
 
@@ -178,7 +179,7 @@ fn directories_appear_at_their_targets() {
         );
         for target in ["/new/deep", "/tmp/in"] {
             let (source, target) = (user.path("outside"), target.into());
-            jail.binds.push(JailMount { source, target, access: BindAccess::ReadOnly });
+            jail.binds.push(JailMount { source, target, access: MountAccess::ReadOnly });
         }
         let output = user.run_confined(&jail);
         let twice = crate::fixture::SECRET.repeat(2);
@@ -207,8 +208,8 @@ fn only_the_workspace_in_a_home_and_a_directory_in_run_are_visible() {
             run.path().display()
         );
         let mut jail = hermes_sandbox::Jail::new("/bin/bash", home.path())
-            .bind(home.path().join("work"), BindAccess::ReadWrite)
-            .bind(run.path(), BindAccess::ReadWrite);
+            .bind(home.path().join("work"), MountAccess::ReadWrite)
+            .bind(run.path(), MountAccess::ReadWrite);
         jail.arguments = vec!["-c".into(), script.into()];
         jail.environment = vec![("PATH".into(), "/usr/bin:/bin".into())];
         let stdout = ".:\n.ssh\nwork\n\n.ssh:\nwork1 1\n".to_owned();

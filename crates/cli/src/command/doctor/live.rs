@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use hermes_exec::{
     Backend, BindMount, CommandInput, OpenPlace, Outcome, OutputMode, ResolvedPlace, RunOptions,
-    WorkingDirectory, Writable,
+    WorkingDirectory,
 };
-use hermes_types::{BackendName, Job, Network};
+use hermes_types::{BackendName, Job, MountAccess, Network};
 
 use script::{MANY_PROCESSES, SUCCEEDED};
 
@@ -219,7 +219,7 @@ impl LiveCheck<'_> {
     async fn write_outside(&self, confinement: &Confinement) -> DoctorFinding {
         let home = self.context.variable("HOME").map(PathBuf::from);
         let is_mounted = |path: &Path| {
-            let mut writable = confinement.binds.iter().filter(|bind| bind.writable == Writable::Yes);
+            let mut writable = confinement.binds.iter().filter(|bind| bind.access == MountAccess::ReadWrite);
             writable.any(|bind| path.starts_with(&bind.source))
         };
         let name = format!(".hermes-doctor-{}", std::process::id());

@@ -32,6 +32,13 @@ pub enum CredentialsError {
     Helper { program: String, problem: String },
 }
 
+impl CredentialsError {
+    /// The warning about a pull without credentials.
+    pub fn warning(&self) -> String {
+        format!("pulling without registry credentials: {self}")
+    }
+}
+
 /// Finds the credentials for a registry in Docker's settings directory.
 pub async fn find_credentials(
     directory: &Path,

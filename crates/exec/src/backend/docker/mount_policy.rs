@@ -12,7 +12,7 @@ use hermes_types::{MountAccess, Volume, VolumeSource};
 use thiserror::Error;
 
 use super::{EngineVolume, HOME_DIR, WORKSPACE_DIR};
-use crate::backend::{BindMount, Writable};
+use crate::backend::BindMount;
 
 /// The directory of Hermes inside the container.
 const RESERVED_DIR: &str = "/.hermes";
@@ -144,7 +144,7 @@ impl MountPolicy {
         {
             let source = self.check(source, "terminal.docker_mount_cwd_to_workspace")?;
             let target = PathBuf::from(WORKSPACE_DIR);
-            mounts.binds.push(BindMount { source, target, writable: Writable::Yes });
+            mounts.binds.push(BindMount { source, target, access: MountAccess::ReadWrite });
         }
         if let Some(files) = &settings.home_files {
             let shown = self.shown(files, &mut mounts.warnings)?;
@@ -166,10 +166,7 @@ impl MountPolicy {
             if target.starts_with(RESERVED_DIR) {
                 return Err(MountError::Reserved { key });
             }
-            let writable = match volume.access {
-                MountAccess::ReadWrite => Writable::Yes,
-                MountAccess::ReadOnly => Writable::No,
-            };
+            let access = volume.access;
             let mut options = volume.options.clone();
             let source = match &volume.source {
                 VolumeSource::Named(name) => name.clone(),
@@ -179,7 +176,7 @@ impl MountPolicy {
                     let source = self.check(&path, &key)?;
                     options.retain(|option| !IGNORED_OPTIONS.contains(&option.as_str()));
                     if options.is_empty() {
-                        mounts.binds.push(BindMount { source, target, writable });
+                        mounts.binds.push(BindMount { source, target, access });
                         continue;
                     }
                     match source.to_str() {
@@ -188,7 +185,7 @@ impl MountPolicy {
                     }
                 }
             };
-            mounts.volumes.push(EngineVolume { source, target, writable, options });
+            mounts.volumes.push(EngineVolume { source, target, access, options });
         }
         Ok(mounts)
     }
@@ -355,7 +352,7 @@ impl ResolvedMounts {
 }
 
 fn shown(source: PathBuf, name: &str) -> BindMount {
-    BindMount { source, target: inside(name), writable: Writable::No }
+    BindMount { source, target: inside(name), access: MountAccess::ReadOnly }
 }
 
 fn hidden(tree: &Path, link: &Path) -> String {

@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use hermes_types::BackendName;
+use hermes_types::{BackendName, MountAccess};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
 use super::{DockerBackend, HOME_DIR, WORKSPACE_DIR};
-use crate::backend::bind::{BindMount, Writable};
+use crate::backend::bind::BindMount;
 use crate::{Error, ResolvedPlace};
 
 impl DockerBackend {
@@ -32,8 +32,11 @@ impl DockerBackend {
     /// would create them as root.
     pub(super) fn prepare_mount_points(&self, place: &ResolvedPlace) -> Result<(), Error> {
         let kept = self.kept_mounts(place).into_iter();
-        let kept =
-            kept.map(|(source, target)| BindMount { source, target: target.into(), writable: Writable::Yes });
+        let kept = kept.map(|(source, target)| BindMount {
+            source,
+            target: target.into(),
+            access: MountAccess::ReadWrite,
+        });
         let hosts: Vec<BindMount> = kept.chain(self.binds.iter().cloned()).collect();
         let named = self.volumes.iter().map(|volume| (PathBuf::from(&volume.source), &volume.target));
         let mut wanted: Vec<_> = self.binds.iter().map(|bind| (bind.source.clone(), &bind.target)).collect();
@@ -79,7 +82,7 @@ fn prepare_mount_point(host: &BindMount, below: &Path, kind: MountPointKind) -> 
         let next = openat(&at, part, flags, Mode::empty());
         at = match next {
             Ok(next) => next,
-            Err(Errno::NOENT) if host.writable == Writable::No => return false,
+            Err(Errno::NOENT) if host.access == MountAccess::ReadOnly => return false,
             Err(Errno::NOENT) => {
                 let last = parts.peek().is_none();
                 match create_mount_point(&at, part, if last { kind } else { MountPointKind::Directory }) {

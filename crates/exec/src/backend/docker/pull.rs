@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
 use bollard::auth::DockerCredentials;
 use bollard::errors::Error as ApiError;
 use bollard::models::CreateImageInfo;
@@ -124,47 +126,42 @@ impl PullSettings {
 /// Events of a pull that [`ResolvedPlace::open_with_pull`] reports.
 #[derive(Debug)]
 pub enum PullEvent<'a> {
-    Started {
-        image: &'a str,
-    },
+    Started,
     /// The pull continues without credentials.
     CredentialsUnavailable(&'a CredentialsError),
-    Progress {
-        image: &'a str,
-        progress: &'a PullProgress,
-    },
+    Progress(&'a PullProgress),
     /// The pull ended, for better or worse.
     Finished {
-        image: &'a str,
         is_pulled: bool,
     },
 }
 
 impl ResolvedPlace {
-    /// Opens the place; an image that the engine does not have is pulled first.
+    /// Opens the place; an image that the engine does not have is pulled first. `on_event` gets the
+    /// name of the image and the event.
     pub async fn open_with_pull(
         &self,
         settings: &PullSettings,
-        mut on_event: impl FnMut(PullEvent<'_>),
+        mut on_event: impl FnMut(&str, PullEvent<'_>),
     ) -> Result<OpenPlace, Error> {
         let image = match self.open().await {
             Err(Error::ImageMissing { image }) => image,
             opened => return opened,
         };
-        on_event(PullEvent::Started { image: &image });
+        on_event(&image, PullEvent::Started);
         let (options, warning) = settings.options_for(&image).await;
         if let Some(error) = &warning {
-            on_event(PullEvent::CredentialsUnavailable(error));
+            on_event(&image, PullEvent::CredentialsUnavailable(error));
         }
-        let progress = |progress: &PullProgress| on_event(PullEvent::Progress { image: &image, progress });
+        let progress = |progress: &PullProgress| on_event(&image, PullEvent::Progress(progress));
         let pulled = self.pull_image(&options, progress).await;
-        on_event(PullEvent::Finished { image: &image, is_pulled: pulled.is_ok() });
+        on_event(&image, PullEvent::Finished { is_pulled: pulled.is_ok() });
         pulled?;
         self.open().await
     }
 
     /// Pulls the image of the place unless the engine has it. Concurrent callers wait for one pull.
-    pub async fn pull_image(
+    async fn pull_image(
         &self,
         pull_options: &PullOptions,
         on_progress: impl FnMut(&PullProgress),
@@ -298,30 +295,17 @@ fn full_reference(image: &str) -> Result<String, Error> {
 }
 
 fn auth_header(who: &RegistryCredentials, server: &str) -> Result<DockerCredentials, PullError> {
-    let mut on_progress = DockerCredentials { serveraddress: Some(server.to_owned()), ..Default::default() };
+    let mut header = DockerCredentials { serveraddress: Some(server.to_owned()), ..Default::default() };
     match who {
         RegistryCredentials::Password { user, password } => {
-            on_progress.username = Some(user.clone());
-            on_progress.password = Some(password.expose().to_owned());
+            header.username = Some(user.clone());
+            header.password = Some(password.expose().to_owned());
         }
-        RegistryCredentials::Token(token) => on_progress.identitytoken = Some(token.expose().to_owned()),
+        RegistryCredentials::Token(token) => header.identitytoken = Some(token.expose().to_owned()),
     }
-    let text = serde_json::to_string(&on_progress).map_err(|error| PullError::Other(error.to_string()))?;
+    let text = serde_json::to_string(&header).map_err(|error| PullError::Other(error.to_string()))?;
     // Bollard encodes with the URL-safe alphabet, whose last two characters engines do not decode.
-    if sextets(text.as_bytes()).any(|sextet| sextet >= 62) {
-        Err(PullError::UnsendableSecret)
-    } else {
-        Ok(on_progress)
-    }
-}
-
-/// The six-bit groups that Base64 encodes.
-fn sextets(bytes: &[u8]) -> impl Iterator<Item = u8> {
-    bytes.chunks(3).flat_map(|chunk| {
-        let byte = |number: usize| u32::from(chunk.get(number).copied().unwrap_or_default());
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        [18, 12, 6, 0].map(|shift| u8::try_from(bits >> shift & 63).unwrap_or_default())
-    })
+    if URL_SAFE.encode(text).contains(['-', '_']) { Err(PullError::UnsendableSecret) } else { Ok(header) }
 }
 
 impl PullProgress {
@@ -386,33 +370,38 @@ impl PullError {
             other => return Self::Other(other.to_string()),
         };
         let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
-        if mentions(&["invalid reference format", "must be lowercase"]) {
-            Self::InvalidName
-        } else if mentions(&["no space left on device"]) {
-            Self::DiskFull
-        } else if mentions(&[
-            "no matching manifest for", "no image found in manifest list for",
-            "no image found in image index for",
-        ]) {
-            Self::WrongPlatform
-        } else if mentions(&[
-            "pull access denied", "no basic auth credentials", "authentication required",
-            "access to the resource is denied",
-        ]) {
-            Self::Denied
-        } else if mentions(&["manifest unknown", "name unknown", "repository name not known to registry"]) {
-            Self::NotFound
-        } else if mentions(&[
+        if let Some((error, _)) = ENGINE_MESSAGES.iter().find(|(_, words)| mentions(words)) {
+            return error.clone();
+        }
+        let is_unreachable = mentions(&[
             "connection refused", "no such host", "network is unreachable", "no route to host",
             "i/o timeout", "TLS handshake timeout", "Client.Timeout exceeded", "context deadline exceeded",
             "server misbehaving", "emporary failure in name resolution", "x509:",
-        ]) {
-            Self::Unreachable(message.clone())
-        } else {
-            Self::Other(message.clone())
-        }
+        ]);
+        if is_unreachable { Self::Unreachable(message.clone()) } else { Self::Other(message.clone()) }
     }
 }
+
+/// Errors, and words in the messages of engines that stand for them.
+const ENGINE_MESSAGES: [(PullError, &[&str]); 5] = [
+    (PullError::InvalidName, &["invalid reference format", "must be lowercase"]),
+    (PullError::DiskFull, &["no space left on device"]),
+    (
+        PullError::WrongPlatform,
+        &[
+            "no matching manifest for", "no image found in manifest list for",
+            "no image found in image index for",
+        ],
+    ),
+    (
+        PullError::Denied,
+        &[
+            "pull access denied", "no basic auth credentials", "authentication required",
+            "access to the resource is denied",
+        ],
+    ),
+    (PullError::NotFound, &["manifest unknown", "name unknown", "repository name not known to registry"]),
+];
 
 #[cfg(test)]
 mod tests {

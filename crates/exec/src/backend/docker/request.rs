@@ -7,12 +7,11 @@ use bollard::models::{
     ContainerCreateBody, HostConfig, Mount, MountBindOptions, MountType, MountVolumeOptions,
     MountVolumeOptionsDriverConfig,
 };
-use hermes_types::{Network, Timestamp};
+use hermes_types::{MountAccess, Network, Timestamp};
 
 use super::engine::{EngineFacts, EngineKind};
 use super::transport::{FileOwner, GuestTransport};
 use super::{ContainerUser, DockerBackend, EngineVolume, HOME_DIR, RunAs, WORKSPACE_DIR};
-use crate::backend::bind::Writable;
 use crate::registry::{PlaceDir, SOCKET_NAME};
 use crate::{Error, ResolvedPlace};
 
@@ -144,13 +143,15 @@ impl DockerBackend {
         if GuestTransport::for_address(&self.engine) == GuestTransport::EngineExec {
             return self.remote_mounts(place);
         }
-        let mut mounts =
-            vec![bind_mount(guest, GUEST_PATH, Writable::No), bind_mount(inside, RUN_DIR, Writable::Yes)];
+        let mut mounts = vec![
+            bind_mount(guest, GUEST_PATH, MountAccess::ReadOnly),
+            bind_mount(inside, RUN_DIR, MountAccess::ReadWrite),
+        ];
         for (source, target) in self.kept_mounts(place) {
-            mounts.push(bind_mount(&source, target, Writable::Yes));
+            mounts.push(bind_mount(&source, target, MountAccess::ReadWrite));
         }
         for bind in &self.binds {
-            mounts.push(bind_mount(&bind.source, &bind.target.to_string_lossy(), bind.writable));
+            mounts.push(bind_mount(&bind.source, &bind.target.to_string_lossy(), bind.access));
         }
         // Parents are mounted before their children.
         let depth = |mount: &Mount| mount.target.as_deref().map_or(0, |target| target.split('/').count());
@@ -239,12 +240,12 @@ impl DockerBackend {
     }
 }
 
-fn bind_mount(source: &Path, target: &str, writable: Writable) -> Mount {
+fn bind_mount(source: &Path, target: &str, access: MountAccess) -> Mount {
     Mount {
         target: Some(target.to_owned()),
         source: Some(source.to_string_lossy().into_owned()),
         typ: Some(MountType::BIND),
-        read_only: Some(writable == Writable::No),
+        read_only: Some(access == MountAccess::ReadOnly),
         bind_options: Some(MountBindOptions::default()),
         ..Mount::default()
     }
@@ -252,7 +253,7 @@ fn bind_mount(source: &Path, target: &str, writable: Writable) -> Mount {
 
 /// A mount in the syntax of `docker run --volume`.
 fn bind_string(volume: &EngineVolume) -> String {
-    let access = if volume.writable == Writable::No { "ro" } else { "rw" };
+    let access = if volume.access == MountAccess::ReadOnly { "ro" } else { "rw" };
     let options: Vec<&str> = [access].into_iter().chain(volume.options.iter().map(String::as_str)).collect();
     format!("{}:{}:{}", volume.source, volume.target.display(), options.join(","))
 }
@@ -267,8 +268,8 @@ pub(super) fn cleaner_request(
     let rights = ["DAC_OVERRIDE", "FOWNER"];
     let host_config = HostConfig {
         mounts: Some(vec![
-            bind_mount(guest, GUEST_PATH, Writable::No),
-            bind_mount(directory, RUN_DIR, Writable::Yes),
+            bind_mount(guest, GUEST_PATH, MountAccess::ReadOnly),
+            bind_mount(directory, RUN_DIR, MountAccess::ReadWrite),
         ]),
         cap_drop: Some(vec!["ALL".to_owned()]),
         cap_add: Some(rights.map(str::to_owned).to_vec()),
@@ -441,7 +442,7 @@ mod tests {
         for path in ["/workspace", "/tmp"] {
             expected.as_object_mut().unwrap().remove(path);
             let (source, target) = ("/srv".into(), path.into());
-            docker.binds.push(crate::BindMount { source, target, writable: Writable::Yes });
+            docker.binds.push(crate::BindMount { source, target, access: MountAccess::ReadWrite });
         }
         assert_eq!(of(&docker), expected);
         docker.files = Some("/kept".into());
