@@ -100,7 +100,7 @@ impl ChatHost {
         let HostServices { context, config, request, .. } = &self.services;
         let choice = SessionChoice { key: SessionKey::new("chats"), keep: Retention::All };
         let place = resolve::resolve_place(context, config, request, &choice, ResolveMode::Create)?;
-        Ok(resolve::places(context, config).start_reaper(place.engine_access()))
+        Ok(resolve::places(context, config).start_reaper(place.backend().engine_access()))
     }
 }
 

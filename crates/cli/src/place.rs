@@ -70,7 +70,7 @@ pub(crate) async fn with_place<T>(
     work: impl AsyncFnOnce(&ResolvedPlace, &OpenPlace) -> (Result<T, Failure>, Survivors),
 ) -> Result<T, Failure> {
     let resolved = resolve::resolve_place(context, config, request, session, ResolveMode::Create)?;
-    let reaper = resolve::places(context, config).start_reaper(resolved.engine_access());
+    let reaper = resolve::places(context, config).start_reaper(resolved.backend().engine_access());
     let place = open(context, config, &resolved).await?;
     warn_of_limits(context, &place).await;
     if let Err(error) = fill_pool::start(context, request, &resolved) {

@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 use crate::registry::{EngineAccess, PlaceDir, PlaceRecord};
 use crate::{Error, ResolvedPlace};
 use docker::container::Container;
+use sandbox::LauncherTask;
 
 pub use bind::BindMount;
 pub use docker::DockerBackend;
@@ -89,18 +90,30 @@ impl Backend {
         }
     }
 
-    /// Starts the slow part of creating a place that leaves nothing behind when it is dropped.
-    pub(crate) fn start_creation(&self) -> PlaceCreation<'_> {
+    /// Starts the slow part of creating a sandbox, which leaves nothing behind when it is dropped.
+    pub(crate) fn start_launcher(&self) -> Option<LauncherTask> {
         match self {
-            Self::Local(local) => PlaceCreation::Local(local),
-            Self::Sandbox(sandboxed) => PlaceCreation::Sandbox(sandboxed, sandboxed.start_launcher()),
-            Self::Docker(docker) => PlaceCreation::Docker(docker),
+            Self::Sandbox(sandboxed) => Some(sandboxed.start_launcher()),
+            Self::Local(_) | Self::Docker(_) => None,
         }
     }
 
-    pub(crate) async fn connect_guest(&self, dir: &PlaceDir) -> std::io::Result<UnixStream> {
+    /// Creates the place, starts its guest and connects to it. Anything that would survive a crash
+    /// of this process is recorded first.
+    pub(crate) async fn create(
+        &self,
+        launcher: Option<LauncherTask>,
+        place: &ResolvedPlace,
+        dir: &PlaceDir,
+        record: &PlaceRecord,
+    ) -> Result<CreatedPlace, Error> {
         match self {
-            Self::Local(_) | Self::Sandbox(_) | Self::Docker(_) => dir.connect().await,
+            Self::Local(local) => local.create(place, dir).await.map(CreatedPlace::from),
+            Self::Sandbox(sandboxed) => {
+                let launcher = launcher.unwrap_or_else(|| sandboxed.start_launcher());
+                sandboxed.create(place, dir, launcher).await.map(CreatedPlace::from)
+            }
+            Self::Docker(docker) => docker.create(place, dir, record).await,
         }
     }
 
@@ -132,32 +145,6 @@ impl Backend {
         match self {
             Self::Local(_) | Self::Sandbox(_) => None,
             Self::Docker(docker) => Some(docker.container(place)),
-        }
-    }
-}
-
-/// A creation in progress.
-pub(crate) enum PlaceCreation<'a> {
-    Local(&'a LocalBackend),
-    Sandbox(&'a SandboxBackend, sandbox::LauncherTask),
-    Docker(&'a DockerBackend),
-}
-
-impl PlaceCreation<'_> {
-    /// Creates the place, starts its guest and connects to it. Anything that would survive a crash
-    /// of this process is recorded first.
-    pub(crate) async fn create(
-        self,
-        place: &ResolvedPlace,
-        dir: &PlaceDir,
-        record: &PlaceRecord,
-    ) -> Result<CreatedPlace, Error> {
-        match self {
-            Self::Local(local) => local.create(place, dir).await.map(CreatedPlace::from),
-            Self::Sandbox(sandboxed, preparing) => {
-                sandboxed.create(place, dir, preparing).await.map(CreatedPlace::from)
-            }
-            Self::Docker(docker) => docker.create(place, dir, record).await,
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::{Error, StateLoss};
 
 /// The end of a command. A failure of the command is an outcome, not an error.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The exit code as a shell reports it: 124 timeout, 126 bad directory, 130 interrupt, 128+n
     /// signal.
@@ -24,6 +24,8 @@ pub struct Outcome {
     /// The file with the full output, if some was omitted: a path inside the place, kept as long as
     /// the command is remembered.
     pub spool_path: Option<String>,
+    /// The start of the standard error of a Python program, which is not part of its output.
+    pub stderr: Vec<u8>,
     pub duration: Duration,
     /// The working directory of the session afterwards.
     pub cwd: String,
@@ -33,9 +35,10 @@ pub struct Outcome {
     pub leftover: Option<ProcessId>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EndReason {
     /// By itself, or by a signal from elsewhere.
+    #[default]
     Exited,
     TimedOut,
     Interrupted,
@@ -54,11 +57,11 @@ pub enum CommandEvent {
 /// A running command. Dropping it kills its whole process tree, unless it is in the background.
 #[derive(Debug)]
 pub struct RunningCommand {
-    running: RunHandle,
-    started: Instant,
-    cwd: String,
-    state_loss: StateLoss,
-    mode: CommandMode,
+    pub(crate) running: RunHandle,
+    pub(crate) started: Instant,
+    pub(crate) cwd: String,
+    pub(crate) state_loss: StateLoss,
+    pub(crate) mode: CommandMode,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,10 +72,6 @@ pub(crate) enum CommandMode {
 }
 
 impl RunningCommand {
-    pub(crate) fn new(running: RunHandle, cwd: String, reset: StateLoss, kind: CommandMode) -> Self {
-        Self { running, started: Instant::now(), cwd, state_loss: reset, mode: kind }
-    }
-
     /// Waits for the next event. Cancel safe.
     pub async fn next_event(&mut self) -> Result<CommandEvent, Error> {
         if self.mode == CommandMode::Background
@@ -118,6 +117,7 @@ impl RunningCommand {
             omitted_bytes: omitted,
             total_bytes: ended.output_bytes,
             spool_path: ended.spool_path.map(|path| String::from_utf8_lossy(&path).into_owned()),
+            stderr: ended.stderr.into_vec(),
             duration: self.started.elapsed(),
             cwd: String::from_utf8_lossy(&ended.cwd).into_owned(),
             state_loss: self.state_loss,
@@ -127,17 +127,12 @@ impl RunningCommand {
 
     fn background_outcome(&self, id: ProcessId) -> Outcome {
         Outcome {
-            code: 0,
             end_reason: EndReason::Background(id),
-            output: Vec::new(),
-            head_len: 0,
-            omitted_bytes: 0,
-            total_bytes: 0,
-            spool_path: None,
             duration: self.started.elapsed(),
             cwd: self.cwd.clone(),
             state_loss: self.state_loss,
             leftover: Some(id),
+            ..Outcome::default()
         }
     }
 }
@@ -145,7 +140,7 @@ impl RunningCommand {
 /// An interactive terminal in a place. Dropping it kills its processes.
 #[derive(Debug)]
 pub struct Terminal {
-    running: RunHandle,
+    pub(crate) running: RunHandle,
 }
 
 #[derive(Debug)]
@@ -155,10 +150,6 @@ pub enum TerminalEvent {
 }
 
 impl Terminal {
-    pub(crate) fn new(running: RunHandle) -> Self {
-        Self { running }
-    }
-
     /// Waits for the next event. Cancel safe.
     pub async fn next_event(&mut self) -> Result<TerminalEvent, Error> {
         Ok(match self.running.next_event().await? {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use hermes_guest::client;
 use hermes_guest::protocol::file::FileError;
+use hermes_guest::protocol::message::Rejection;
 use hermes_types::{BackendName, FileAccess};
 use thiserror::Error;
 
@@ -20,7 +21,7 @@ pub enum Error {
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
     #[error("guest error: {0}")]
-    Guest(#[from] client::Error),
+    Guest(client::Error),
     /// Nothing ran.
     #[error("{0}")]
     Permit(#[from] hermes_policy::permit::PermitMismatch),
@@ -75,7 +76,7 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
     /// Nothing was done.
-    #[error("the permit does not allow to {} a file", access_word(.0))]
+    #[error("the permit does not allow to {} a file", _0.as_str())]
     WrongFileAccess(FileAccess),
     /// Nothing was done; the caller asks the gate again with this path.
     #[error("nothing was done: the path resolves to {0}, which was not judged")]
@@ -92,11 +93,23 @@ pub enum Error {
     ReadContent(io::Error),
 }
 
-fn access_word(access: &FileAccess) -> &'static str {
-    match access {
-        FileAccess::Read => "read",
-        FileAccess::Write => "write",
-        FileAccess::Delete => "delete",
+/// Separates errors about a file or a session from errors of the guest.
+impl From<client::Error> for Error {
+    fn from(error: client::Error) -> Self {
+        match error {
+            client::Error::Rejected(Rejection::SessionMoved) => Self::SessionMoved,
+            client::Error::Rejected(Rejection::File(FileError::ResolvesElsewhere { real })) => {
+                match String::from_utf8(real.into_vec()) {
+                    Ok(real) if real.starts_with('/') => Self::PathElsewhere(real),
+                    Ok(_relative) => {
+                        Self::Guest(client::Error::Protocol(client::ProtocolViolation::Unexpected))
+                    }
+                    Err(_) => Self::PathNotUtf8,
+                }
+            }
+            client::Error::Rejected(Rejection::File(error)) => Self::FileFailed(error),
+            other => Self::Guest(other),
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //! The gate judges text. A path that resolves to a name that is not UTF-8 is not touched; such
 //! names are still listed and found.
 
-use hermes_guest::client::{self, Client, FileReader};
+use hermes_guest::client::{Client, FileReader};
 pub use hermes_guest::client::{FileChunk, ResultPage};
 use hermes_guest::protocol::file::JudgedPath;
 pub use hermes_guest::protocol::file::{
@@ -18,7 +18,7 @@ pub use hermes_guest::protocol::file::{
     WriteEffect, WriteOptions, WriteResult,
 };
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::{Rejection, ShellSessionKey as GuestSession};
+use hermes_guest::protocol::message::ShellSessionKey as GuestSession;
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, PlaceId, SessionKey, Work};
 use serde_bytes::ByteBuf;
@@ -38,7 +38,7 @@ impl GuestFiles {
     pub async fn read(&self, permit: Permit, part: FileRange) -> Result<PlaceFileReader, Error> {
         let mut reader = self.client.read_file(self.redeem(permit, FileAccess::Read)?, part).await?;
         // Errors arrive with the first piece.
-        let first = reader.next_chunk().await.map_err(map_file_error)?;
+        let first = reader.next_chunk().await?;
         Ok(PlaceFileReader { reader, first: Some(first) })
     }
 
@@ -55,9 +55,9 @@ impl GuestFiles {
         loop {
             let count = content.read(&mut buffer).await.map_err(Error::ReadContent)?;
             if count == 0 {
-                return writer.finish().await.map_err(map_file_error);
+                return Ok(writer.finish().await?);
             }
-            writer.write(buffer.split_at(count).0).await.map_err(map_file_error)?;
+            writer.write(buffer.split_at(count).0).await?;
         }
     }
 
@@ -67,17 +67,17 @@ impl GuestFiles {
         permit: Permit,
         edits: Vec<FileEdit>,
     ) -> Result<(Vec<u64>, WriteResult), Error> {
-        self.client.patch_file(self.redeem(permit, FileAccess::Write)?, edits).await.map_err(map_file_error)
+        Ok(self.client.patch_file(self.redeem(permit, FileAccess::Write)?, edits).await?)
     }
 
     /// Describes a file. A symbolic link at the end of the path is not followed.
     pub async fn stat(&self, permit: Permit) -> Result<FileStat, Error> {
-        self.client.stat_file(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
+        Ok(self.client.stat_file(self.redeem(permit, FileAccess::Read)?).await?)
     }
 
     /// Lists a directory sorted by name, with the total number of entries.
     pub async fn list(&self, permit: Permit) -> Result<ResultPage<DirEntry, u64>, Error> {
-        self.client.list_dir(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
+        Ok(self.client.list_dir(self.redeem(permit, FileAccess::Read)?).await?)
     }
 
     pub async fn search(
@@ -85,12 +85,12 @@ impl GuestFiles {
         permit: Permit,
         search: FileSearch,
     ) -> Result<ResultPage<SearchHit, SearchSummary>, Error> {
-        self.client.search_files(self.redeem(permit, FileAccess::Read)?, search).await.map_err(map_file_error)
+        Ok(self.client.search_files(self.redeem(permit, FileAccess::Read)?, search).await?)
     }
 
     /// Removes a file, an empty directory, or a symbolic link itself.
     pub async fn remove(&self, permit: Permit) -> Result<(), Error> {
-        self.client.remove_file(self.redeem(permit, FileAccess::Delete)?).await.map_err(map_file_error)
+        Ok(self.client.remove_file(self.redeem(permit, FileAccess::Delete)?).await?)
     }
 
     /// Checks that the permit is for this use of a file.
@@ -116,7 +116,7 @@ impl PlaceFileReader {
     pub async fn next(&mut self) -> Result<FileChunk, Error> {
         match self.first.take() {
             Some(piece) => Ok(piece),
-            None => self.reader.next_chunk().await.map_err(map_file_error),
+            None => Ok(self.reader.next_chunk().await?),
         }
     }
 
@@ -155,30 +155,18 @@ pub fn resolve_lexically(path: &str, cwd: &str, home: &str) -> String {
     format!("/{}", real.join("/"))
 }
 
-/// Separates errors about the file from errors of the guest.
-fn map_file_error(error: client::Error) -> Error {
-    match error {
-        client::Error::Rejected(Rejection::File(FileError::ResolvesElsewhere { real })) => {
-            match String::from_utf8(real.into_vec()) {
-                Ok(real) if real.starts_with('/') => Error::PathElsewhere(real),
-                Ok(_nowhere) => Error::Guest(client::Error::Protocol(client::ProtocolViolation::Unexpected)),
-                Err(_) => Error::PathNotUtf8,
-            }
-        }
-        client::Error::Rejected(Rejection::File(fault)) => Error::FileFailed(fault),
-        other => Error::Guest(other),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use hermes_guest::client;
+    use hermes_guest::protocol::message::Rejection;
+
     use super::*;
 
     #[test]
     fn a_resolved_path_is_accepted_only_if_it_can_be_judged() {
         let mapped = |real: &[u8]| {
             let real = ByteBuf::from(real);
-            map_file_error(client::Error::Rejected(Rejection::File(FileError::ResolvesElsewhere { real })))
+            Error::from(client::Error::Rejected(Rejection::File(FileError::ResolvesElsewhere { real })))
         };
         assert!(matches!(mapped(b"/a"), Error::PathElsewhere(real) if real == "/a"));
         assert!(matches!(mapped(b"/\xff"), Error::PathNotUtf8));

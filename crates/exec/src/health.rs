@@ -48,7 +48,7 @@ pub struct Confinement {
 #[derive(Debug, Clone, Serialize)]
 pub struct Guarantee {
     pub state: GuaranteeState,
-    pub reason: Option<String>,
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -118,9 +118,23 @@ impl From<Error> for BackendProblem {
     }
 }
 
+impl Guarantee {
+    fn new(state: GuaranteeState, reason: impl Into<String>) -> Self {
+        Self { state, reason: reason.into() }
+    }
+
+    fn held(reason: impl Into<String>) -> Self {
+        Self::new(GuaranteeState::Held, reason)
+    }
+
+    fn not_held(reason: impl Into<String>) -> Self {
+        Self::new(GuaranteeState::NotHeld, reason)
+    }
+}
+
 impl Confinement {
     fn all(state: GuaranteeState, reason: &str) -> Self {
-        let guarantee = Guarantee { state, reason: Some(reason.to_owned()) };
+        let guarantee = Guarantee::new(state, reason);
         Self {
             files: guarantee.clone(),
             network: guarantee.clone(),

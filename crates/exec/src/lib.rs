@@ -40,9 +40,7 @@ pub use files::GuestFiles;
 pub use hermes_guest::protocol::message::{
     ExitCause, ExitNotice, ProcessId, ProcessView, Stats, TerminalSize, TreeStatus,
 };
-pub use place::script::{
-    PythonConnections, RunningScript, ScriptDirectory, ScriptOptions, ScriptOutcome, Tunnel,
-};
+pub use place::script::{PythonConnections, ScriptDirectory, ScriptOptions, Tunnel};
 pub use place::{CommandInput, OpenPlace, OutputMode, RunOptions, StateLoss, WorkingDirectory};
 pub use places::{ListedPlace, PlaceState, Places, Reaper};
 pub use process::{ProcessHandle, Processes};

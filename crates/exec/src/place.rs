@@ -7,16 +7,18 @@ use std::time::Duration;
 use hermes_guest::client::{self, Client};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    ExitNotice, OpenSession, OutputDelivery, Program, Rejection, RunMode, RunRequest, SessionOrigin,
-    ShellSessionKey, StatePolicy, Stdin, WorkingDir,
+    ExitNotice, OpenSession, OutputDelivery, Program, RunMode, RunRequest, SessionOrigin, ShellSessionKey,
+    StatePolicy, Stdin, WorkingDir,
 };
 use hermes_policy::Permit;
 use hermes_policy::secret_env::SECRET_FAMILIES;
 use hermes_types::{Network, Timestamp, Work};
 use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use crate::backend::{CreatedPlace, PlaceCreation};
+use crate::backend::CreatedPlace;
+use crate::backend::sandbox::LauncherTask;
 use crate::command::{CommandMode, RunningCommand, Terminal};
 use crate::pidfd::ProcessRef;
 use crate::proxy::{self, ProxyTask};
@@ -77,8 +79,9 @@ pub enum WorkingDirectory {
 }
 
 /// Whether the place was recreated and lost its state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StateLoss {
+    #[default]
     No,
     Yes,
 }
@@ -91,16 +94,10 @@ pub struct OpenPlace {
     connection: Mutex<GuestConnection>,
 }
 
-pub(crate) struct FoundGuest {
-    pub(crate) client: Client,
-    pub(crate) settings: SettingsMatch,
-}
-
-/// Whether a running place has the requested settings.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SettingsMatch {
-    Same,
-    Different,
+/// The guest of a place that runs with the requested settings, or with others.
+pub(crate) enum FoundGuest {
+    Same(Client),
+    Different(Client),
 }
 
 pub(crate) struct AcquiredGuest {
@@ -192,18 +189,18 @@ impl ResolvedPlace {
         let dir = PlaceDir::for_place(self);
         let found =
             |client| AcquiredGuest { client, state_loss: StateLoss::No, unenforced_limits: Vec::new() };
-        if let Some(FoundGuest { client, settings: SettingsMatch::Same }) = self.find_guest(&dir).await {
+        if let Some(FoundGuest::Same(client)) = self.find_guest(&dir).await {
             return Ok(found(client));
         }
-        let creation = self.spec.backend.start_creation();
+        let launcher = self.spec.backend.start_launcher();
         let _lock = dir.lock().await?;
         let before = dir.record();
         // Another process may have created it before we got the lock.
         match self.find_guest(&dir).await {
-            Some(FoundGuest { client, settings: SettingsMatch::Same }) => return Ok(found(client)),
+            Some(FoundGuest::Same(client)) => return Ok(found(client)),
             // The gate did not judge this place, so nothing may run in it; and its processes are
             // not ours to end.
-            Some(FoundGuest { client, settings: SettingsMatch::Different })
+            Some(FoundGuest::Different(client))
                 if client.stats().await.is_ok_and(|stats| stats.running > 0) =>
             {
                 return Err(Error::SettingsChanged { name: self.name() });
@@ -230,7 +227,7 @@ impl ResolvedPlace {
             run_blocking(move || remove_stale_if_due(&run, engines)).await?;
         }
         capacity::reserve(&self.installation, &dir, engines).await?;
-        let created = self.create_place(creation, &dir).await;
+        let created = self.create_place(launcher, &dir).await;
         if created.is_err() {
             // If this fails, the record lets the reaper retry.
             drop(dir.end_place().await);
@@ -241,25 +238,24 @@ impl ResolvedPlace {
     }
 
     pub(crate) async fn find_guest(&self, dir: &PlaceDir) -> Option<FoundGuest> {
-        let stream = self.spec.backend.connect_guest(dir).await.ok()?;
+        let stream = dir.connect().await.ok()?;
         // A guest without a record is unknown: its creator was killed, or has not written the
         // record yet.
-        let settings =
-            if dir.record()?.place == *self.id() { SettingsMatch::Same } else { SettingsMatch::Different };
+        let found = if dir.record()?.place == *self.id() { FoundGuest::Same } else { FoundGuest::Different };
         tokio::select! {
-            client = Client::connect(stream) => Some(FoundGuest { client: client.ok()?, settings }),
+            client = Client::connect(stream) => Some(found(client.ok()?)),
             () = self.until_unresponsive() => None,
         }
     }
 
     async fn create_place(
         &self,
-        creation: PlaceCreation<'_>,
+        launcher: Option<LauncherTask>,
         dir: &PlaceDir,
     ) -> Result<(Client, Vec<String>), Error> {
         let mut record = self.new_record();
         let CreatedPlace { stream, request, unenforced_limits: unenforced } =
-            creation.create(self, dir, &record).await?;
+            self.spec.backend.create(launcher, self, dir, &record).await?;
         record.request = request;
         record.unenforced.clone_from(&unenforced);
         // The peer of a container socket may be any process of this host.
@@ -280,7 +276,7 @@ impl ResolvedPlace {
             place: self.id().clone(),
             name: self.name(),
             backend: self.backend_name().as_str().to_owned(),
-            session: self.owner_key().as_str().to_owned(),
+            session: self.owner_key.as_str().to_owned(),
             created: Timestamp::now().seconds(),
             lifetime: self.spec.lifetime.as_secs(),
             reach: self.spec.reach(),
@@ -421,8 +417,8 @@ impl OpenPlace {
             ..self.redeem(permit, options.directory, mode)?
         };
         let (client, state_loss) = self.client_for_command().await?;
-        let running = client.run(run).await.map_err(map_moved_error)?;
-        Ok(RunningCommand::new(running, cwd, state_loss, kind))
+        let running = client.run(run).await?;
+        Ok(RunningCommand { running, started: Instant::now(), cwd, state_loss, mode: kind })
     }
 
     /// Opens a terminal that runs the job of the permit. Text typed there is not judged again.
@@ -440,7 +436,7 @@ impl OpenPlace {
             ..self.redeem(permit, WorkingDirectory::Session, mode)?
         };
         let (client, _reset) = self.client_for_command().await?;
-        Ok(Terminal::new(client.run(run).await.map_err(map_moved_error)?))
+        Ok(Terminal { running: client.run(run).await? })
     }
 
     /// Turns a permit into a run request with default options.
@@ -494,14 +490,6 @@ impl OpenPlace {
             }
         }
         Ok(connection)
-    }
-}
-
-/// A session that moved is not a failure of the guest: the caller asks again.
-fn map_moved_error(error: client::Error) -> Error {
-    match error {
-        client::Error::Rejected(Rejection::SessionMoved) => Error::SessionMoved,
-        other => Error::Guest(other),
     }
 }
 

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use hermes_guest::client::Client;
 use hermes_guest::protocol::message::Stats;
 use hermes_types::SessionKey;
 use tokio::sync::Notify;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::pidfd::ProcessRef;
@@ -46,7 +47,8 @@ pub struct ListedPlace {
 pub struct Reaper {
     run_dir: PathBuf,
     engine_access: EngineAccess,
-    task: JoinHandle<()>,
+    /// Holds one task, which ends with this value.
+    task: JoinSet<()>,
     done: Arc<Notify>,
 }
 
@@ -56,14 +58,8 @@ impl Reaper {
         let (run, engines) = (self.run_dir.clone(), self.engine_access);
         self.done.notify_one();
         // An engine that does not answer must not block the exit.
-        drop(timeout(REMOVAL_TIMEOUT, &mut self.task).await);
+        drop(timeout(REMOVAL_TIMEOUT, self.task.join_next()).await);
         run_blocking(move || remove_stale_if_due(&run, engines)).await
-    }
-}
-
-impl Drop for Reaper {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -81,21 +77,11 @@ pub enum PlaceState {
 impl Places {
     /// All places, sorted by name.
     pub async fn list(&self) -> Result<Vec<ListedPlace>, Error> {
-        let mut pending = JoinSet::new();
-        let mut found = Vec::new();
-        for dir in place_dirs(&self.run_dir)? {
-            if pending.len() >= MAX_CONCURRENT
-                && let Some(Ok(one)) = pending.join_next().await
-            {
-                found.extend(one);
-            }
-            pending.spawn(inspect(dir));
-        }
-        while let Some(one) = pending.join_next().await {
-            found.extend(one.ok().flatten());
-        }
+        let inspected = stream::iter(place_dirs(&self.run_dir)?).map(inspect);
+        let inspected: Vec<_> = inspected.buffer_unordered(MAX_CONCURRENT).collect().await;
+        let mut found: Vec<ListedPlace> = inspected.into_iter().flatten().collect();
         found.extend(self.list_stopped(&found)?);
-        found.sort_by(|one: &ListedPlace, other| one.record.name.cmp(&other.record.name));
+        found.sort_by(|one, other| one.record.name.cmp(&other.record.name));
         Ok(found)
     }
 
@@ -125,7 +111,8 @@ impl Places {
         let run = self.run_dir.clone();
         let done = Arc::new(Notify::new());
         let ended = done.clone();
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let mut clock = tokio::time::interval(REAP_INTERVAL);
             loop {
                 tokio::select! {
@@ -142,26 +129,12 @@ impl Places {
 
     /// Ends these places concurrently and returns the failures.
     pub async fn end_all(&self, places: Vec<ListedPlace>) -> Vec<(ListedPlace, Error)> {
-        let mut ending = JoinSet::new();
-        let mut failed = Vec::new();
-        let mut note = |done: Option<Result<(ListedPlace, Result<(), Error>), _>>| {
-            if let Some(Ok((found, Err(error)))) = done {
-                failed.push((found, error));
-            }
-        };
-        for found in places {
-            if ending.len() >= MAX_CONCURRENT {
-                note(ending.join_next().await);
-            }
-            ending.spawn(async move {
-                let ended = found.end().await;
-                (found, ended)
-            });
-        }
-        while !ending.is_empty() {
-            note(ending.join_next().await);
-        }
-        failed
+        let ending = stream::iter(places).map(async |found| {
+            let ended = found.end().await;
+            ended.err().map(|error| (found, error))
+        });
+        let failed: Vec<_> = ending.buffer_unordered(MAX_CONCURRENT).collect().await;
+        failed.into_iter().flatten().collect()
     }
 
     /// Places of which only the files exist.

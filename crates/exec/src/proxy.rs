@@ -31,7 +31,7 @@ use hermes_guest::client::{Client, TunnelListener};
 use hermes_guest::protocol::limit;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Error;
@@ -60,21 +60,14 @@ pub fn proxy_env() -> Vec<(String, String)> {
 }
 
 /// A proxy that serves a place. Dropping it closes every connection.
-#[derive(Debug)]
-pub struct ProxyTask {
-    task: JoinHandle<()>,
-}
-
-impl Drop for ProxyTask {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
+pub type ProxyTask = JoinSet<()>;
 
 /// Serves the place of this client. Several processes may serve one place.
 pub async fn attach(client: &Client) -> Result<ProxyTask, Error> {
     let listener = client.listen(PORT).await?;
-    Ok(ProxyTask { task: tokio::spawn(accept_connections(listener)) })
+    let mut task = ProxyTask::new();
+    task.spawn(accept_connections(listener));
+    Ok(task)
 }
 
 /// Serves a place for as long as a process runs in it, after the command that started it has

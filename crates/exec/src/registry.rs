@@ -165,8 +165,7 @@ impl PlaceDir {
         if let Some(container) = self.remote_container() {
             return container.connect_through_engine().await;
         }
-        let door = self.open_socket()?;
-        UnixStream::connect(descriptor_path(&door)).await
+        UnixStream::connect(descriptor_path(&self.open_socket()?)).await
     }
 
     /// The container of a place whose engine shares no directory with this host.
@@ -190,17 +189,13 @@ impl PlaceDir {
             return Handle::current().block_on(container.is_running()).unwrap_or(true);
         }
         match self.record().and_then(|record| record.process) {
-            Some(anchor) => anchor.is_alive() && self.socket().exists(),
-            None => self.accepts_connections(),
+            Some(process) => process.is_alive() && self.socket().exists(),
+            None => self.connect_blocking().is_ok(),
         }
     }
 
     pub(crate) fn connect_blocking(&self) -> io::Result<net::UnixStream> {
         net::UnixStream::connect(descriptor_path(&self.open_socket()?))
-    }
-
-    pub(crate) fn accepts_connections(&self) -> bool {
-        self.connect_blocking().is_ok()
     }
 
     pub(crate) fn create(&self) -> Result<(), Error> {
@@ -221,16 +216,12 @@ impl PlaceDir {
             return self.remove();
         }
         let written = record.and_then(|record| record.process);
-        if let Some(anchor) = written.or_else(|| self.listener_process()) {
-            anchor.terminate().map_err(Error::EndPlace)?;
+        // Without a record, the process that listens on the socket is the guest.
+        let listener = || ProcessRef::of_peer(self.connect_blocking().ok()?);
+        if let Some(process) = written.or_else(listener) {
+            process.terminate().map_err(Error::EndPlace)?;
         }
         self.remove()
-    }
-
-    /// The process that listens on the socket of a place without a record.
-    fn listener_process(&self) -> Option<ProcessRef> {
-        let door = self.open_socket().ok()?;
-        ProcessRef::of_peer(std::os::unix::net::UnixStream::connect(descriptor_path(&door)).ok()?)
     }
 
     /// Removes the directory. The record goes last, since it tells how to remove the rest.
@@ -282,7 +273,7 @@ fn open_socket_file(socket: &Path) -> io::Result<OwnedFd> {
 }
 
 pub(crate) fn accepts_connections(socket: &Path) -> bool {
-    open_socket_file(socket).and_then(|door| net::UnixStream::connect(descriptor_path(&door))).is_ok()
+    open_socket_file(socket).and_then(|file| net::UnixStream::connect(descriptor_path(&file))).is_ok()
 }
 
 /// Waits for a lock file in the run directory.

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey, hex};
+use hermes_types::{BackendName, Place, PlaceId, SessionKey, hex};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::backend::CreateRequest;
-use crate::{Backend, EngineAccess, Error};
+use crate::{Backend, Error};
 
 /// The installation of Hermes that creates places.
 #[derive(Debug, Clone)]
@@ -48,12 +48,13 @@ pub struct ResolvedPlace {
     /// The spec as it is recorded and shown, without values of variables.
     pub(crate) spec_json: serde_json::Value,
     /// The session that owns the place.
-    owner_key: SessionKey,
+    pub(crate) owner_key: SessionKey,
     /// The session that uses it: the owner, unless several sessions share the place.
     pub(crate) session: SessionKey,
     id: PlaceId,
     name: String,
-    digest: String,
+    /// A hash of the settings alone.
+    pub(crate) digest: String,
 }
 
 /// The first bytes of a hash over all parts, in hexadecimal.
@@ -87,15 +88,6 @@ impl ResolvedPlace {
     /// The same place for another session. A permit for one session is not valid for the others.
     pub fn with_session(self, session: SessionKey) -> Self {
         Self { session, ..self }
-    }
-
-    pub(crate) fn owner_key(&self) -> &SessionKey {
-        &self.owner_key
-    }
-
-    /// A hash of the settings alone.
-    pub(crate) fn digest(&self) -> &str {
-        &self.digest
     }
 
     pub fn id(&self) -> &PlaceId {
@@ -136,16 +128,8 @@ impl ResolvedPlace {
         &self.installation.run_dir
     }
 
-    pub fn network(&self) -> Network {
-        self.spec.backend.network()
-    }
-
     pub fn backend(&self) -> &Backend {
         &self.spec.backend
-    }
-
-    pub fn engine_access(&self) -> EngineAccess {
-        self.spec.backend.engine_access()
     }
 
     /// Builds the create request without creating anything.

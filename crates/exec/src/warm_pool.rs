@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use hermes_guest::client::Client;
 use hermes_types::SessionKey;
 
-use crate::place::{FoundGuest, SettingsMatch};
+use crate::place::FoundGuest;
 use crate::registry::{PlaceDir, PlaceRecord, discard, place_dirs, run_blocking};
 use crate::{Error, ResolvedPlace};
 
@@ -24,7 +24,7 @@ impl ResolvedPlace {
 
     /// Creates warm places up to the configured number. Concurrent callers wait for each other.
     pub async fn fill_warm_pool(&self) -> Result<(), Error> {
-        let lock = PlaceDir::named(&self.installation.run_dir, &format!("hermes-pool-{}", self.digest()))
+        let lock = PlaceDir::named(&self.installation.run_dir, &format!("hermes-pool-{}", self.digest))
             .lock()
             .await?;
         let wanted = usize::try_from(self.spec.backend.warm_count()).unwrap_or(usize::MAX);
@@ -41,7 +41,7 @@ impl ResolvedPlace {
     }
 
     fn warm_key(&self) -> String {
-        format!("{WARM_KEY_PREFIX}{} ", self.digest())
+        format!("{WARM_KEY_PREFIX}{} ", self.digest)
     }
 
     fn as_warm_place(&self, session: &str) -> Result<Self, Error> {
@@ -64,10 +64,7 @@ impl ResolvedPlace {
             let from = PlaceDir::for_place(&warm);
             // Another process takes it.
             let Some(lock) = from.try_lock() else { continue };
-            let Some(FoundGuest { client, settings: SettingsMatch::Same }) = warm.find_guest(&from).await
-            else {
-                continue;
-            };
+            let Some(FoundGuest::Same(client)) = warm.find_guest(&from).await else { continue };
             // A place that was used is not handed over.
             if !client.stats().await.is_ok_and(|stats| stats.sessions == 0 && stats.running == 0) {
                 continue;

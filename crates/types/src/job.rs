@@ -35,6 +35,16 @@ pub enum FileAccess {
     Delete,
 }
 
+impl FileAccess {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Delete => "delete",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileUse {
     pub access: FileAccess,
@@ -51,13 +61,8 @@ impl Work {
         match self {
             Self::Shell(text) | Self::Python(text) | Self::Input(text) => Cow::Borrowed(text),
             Self::File(FileUse { access, path, real }) => {
-                let verb = match access {
-                    FileAccess::Read => "read",
-                    FileAccess::Write => "write",
-                    FileAccess::Delete => "delete",
-                };
                 let really = if real == path { String::new() } else { format!(", which is {real}") };
-                Cow::Owned(format!("{verb} {path}{really}"))
+                Cow::Owned(format!("{} {path}{really}", access.as_str()))
             }
         }
     }

@@ -14,8 +14,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hermes_exec::place::script::PRIVATE_DIR;
 use hermes_exec::{
-    EndReason, Error as ExecError, PythonConnections, RunningScript, ScriptDirectory, ScriptOptions,
-    ScriptOutcome, StateLoss,
+    EndReason, Error as ExecError, Outcome, PythonConnections, RunningCommand, ScriptDirectory,
+    ScriptOptions, StateLoss,
 };
 use hermes_types::{Job, Work};
 use serde::Deserialize;
@@ -112,7 +112,7 @@ async fn start_script(
     module: &str,
     server: &RpcServer<'_>,
     call: CallContext<'_>,
-) -> Result<(RunningScript, PythonConnections), Error> {
+) -> Result<(RunningCommand, PythonConnections), Error> {
     let place = context.open_place(call.observer).await?;
     let limits = context.config().limits.code_execution;
     let mut attempts = 0;
@@ -143,11 +143,11 @@ async fn start_script(
 
 /// Serves the calls of a program until it has ended. When this returns, no call is running.
 async fn serve_script(
-    mut script: RunningScript,
+    mut script: RunningCommand,
     mut calls: PythonConnections,
     server: &RpcServer<'_>,
     call: CallContext<'_>,
-) -> Result<ScriptOutcome, ExecError> {
+) -> Result<Outcome, ExecError> {
     let mut connections = FuturesUnordered::new();
     let mut is_interrupted = false;
     let outcome = loop {
@@ -175,7 +175,7 @@ async fn serve_script(
     outcome
 }
 
-fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &ScriptOutcome) -> ToolResult {
+fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &Outcome) -> ToolResult {
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     let stderr = ansi::strip_ansi(&stderr);
     let timeout = context.config().limits.code_execution.timeout.as_secs();
@@ -218,7 +218,7 @@ fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &Script
     if let Some(error) = error {
         content["error"] = json!(error);
     }
-    if !outcome.tail.is_empty() && omitted_bytes(outcome) > 0 {
+    if outcome.omitted_bytes > 0 {
         content["full_output"] = json!(outcome.spool_path);
     }
     if outcome.state_loss == StateLoss::Yes {
@@ -228,22 +228,18 @@ fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &Script
     ToolResult { content, succeeded: status == "success", ends_turn: server.ends_turn() }
 }
 
-fn omitted_bytes(outcome: &ScriptOutcome) -> u64 {
-    outcome.total_bytes.saturating_sub((outcome.head.len() + outcome.tail.len()) as u64)
-}
-
 /// The output for the model, with a mark where the middle is missing.
-fn visible_output(outcome: &ScriptOutcome) -> String {
-    if omitted_bytes(outcome) == 0 {
-        let whole = [outcome.head.as_slice(), outcome.tail.as_slice()].concat();
-        return String::from_utf8_lossy(&whole).into_owned();
+fn visible_output(outcome: &Outcome) -> String {
+    if outcome.omitted_bytes == 0 {
+        return String::from_utf8_lossy(&outcome.output).into_owned();
     }
+    let (head, tail) = outcome.output.split_at(outcome.head_len.min(outcome.output.len()));
     format!(
         "{}\n[… {} of {} bytes left out …]\n{}",
-        String::from_utf8_lossy(&outcome.head),
-        omitted_bytes(outcome),
+        String::from_utf8_lossy(head),
+        outcome.omitted_bytes,
         outcome.total_bytes,
-        String::from_utf8_lossy(&outcome.tail)
+        String::from_utf8_lossy(tail)
     )
 }
 

@@ -149,7 +149,7 @@ async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Resul
     tokio::time::timeout(BACKGROUND_STOP_TIMEOUT, tasks.wait()).await.ok();
     let tools = repl.close(done.as_ref().is_ok_and(|done| done.is_over)).await;
     if let Some(tools) = tools.filter(ToolContext::has_open_place) {
-        let reaper = resolve::places(context, config).start_reaper(place.engine_access());
+        let reaper = resolve::places(context, config).start_reaper(place.backend().engine_access());
         host.leave(tools).await?;
         // A failed removal is retried by the next process.
         if let Err(error) = reaper.finish().await {

@@ -249,7 +249,7 @@ fn check_backend(health: &BackendHealth) -> Vec<DoctorFinding> {
     findings.extend(open.into_iter().map(|(area, guarantee)| {
         let is_known = guarantee.state == GuaranteeState::NotHeld;
         let state = if is_known { "not confined" } else { "unknown" };
-        let reason = guarantee.reason.as_deref().unwrap_or_default();
+        let reason = &guarantee.reason;
         DoctorFinding::warning(name, format!("{area} {state}: {reason}"))
     }));
     findings

@@ -12,7 +12,7 @@ use hermes_config::failure::Failure;
 
 /// Starts the process, if the environment has a proxy. It exits when nothing runs in the environment.
 pub(crate) fn start(context: &Context, resolved: &ResolvedPlace) -> Result<(), Failure> {
-    if resolved.network() != Network::Proxy {
+    if resolved.backend().network() != Network::Proxy {
         return Ok(());
     }
     let mut command = own_command(context)?;

@@ -83,7 +83,7 @@ async fn call(
     let request = args.place.request();
     let session = SessionChoice::new(&request, config)?;
     let resolved = resolve::resolve_place(context, config, &request, &session, ResolveMode::Create)?;
-    let reaper = resolve::places(context, config).start_reaper(resolved.engine_access());
+    let reaper = resolve::places(context, config).start_reaper(resolved.backend().engine_access());
     let consent = match (args.yes, args.arguments.as_str()) {
         (true, _) => Consent::Given,
         (false, "-") => Consent::Unavailable,

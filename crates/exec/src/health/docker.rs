@@ -84,29 +84,26 @@ fn confinement(
     facts: &EngineFacts,
     description: &EngineDescription,
 ) -> Confinement {
-    let guarantee = |state, reason: &str| Guarantee { state, reason: Some(reason.to_owned()) };
-    let held = |reason: &str| guarantee(GuaranteeState::Held, reason);
-    let not_held = |reason: &str| guarantee(GuaranteeState::NotHeld, reason);
     let files = match settings.reach() {
-        Reach::Host => not_held("what is mounted or added gives this machine away"),
-        Reach::Directories(_) => held("those of its image, and what is mounted"),
-        Reach::Nothing => held("those of its image; nothing of this machine is written"),
+        Reach::Host => Guarantee::not_held("what is mounted or added gives this machine away"),
+        Reach::Directories(_) => Guarantee::held("those of its image, and what is mounted"),
+        Reach::Nothing => Guarantee::held("those of its image; nothing of this machine is written"),
     };
     let network = match settings.network {
-        Network::None => held("nothing but a loopback of its own"),
-        Network::Proxy => held("public hosts through a proxy, nothing of this machine"),
-        Network::Full => not_held("terminal.network is full: all that this machine reaches"),
+        Network::None => Guarantee::held("nothing but a loopback of its own"),
+        Network::Proxy => Guarantee::held("public hosts through a proxy, nothing of this machine"),
+        Network::Full => Guarantee::not_held("terminal.network is full: all that this machine reaches"),
     };
     let syscalls = match description.seccomp {
-        Seccomp::On => held("the engine's seccomp profile; no privilege gained"),
-        Seccomp::Unconfined => not_held("the engine is set to a seccomp profile that allows all"),
-        Seccomp::Missing => not_held("the engine has no seccomp"),
+        Seccomp::On => Guarantee::held("the engine's seccomp profile; no privilege gained"),
+        Seccomp::Unconfined => Guarantee::not_held("the engine is set to a seccomp profile that allows all"),
+        Seccomp::Missing => Guarantee::not_held("the engine has no seccomp"),
     };
     // Such an argument may share the host's processes.
     let processes = if settings.run_args.reaches_host() {
-        guarantee(GuaranteeState::Unknown, "terminal.docker_extra_args may share them")
+        Guarantee::new(GuaranteeState::Unknown, "terminal.docker_extra_args may share them")
     } else {
-        held("sees and signals only its own")
+        Guarantee::held("sees and signals only its own")
     };
     Confinement {
         files,
@@ -144,15 +141,14 @@ fn resources(limits: &ContainerLimits, facts: &EngineFacts, description: &Engine
         } else {
             ""
         };
-        let reason = format!("not limited: {}{why}; {disk}", open.join(", "));
-        return Guarantee { state: GuaranteeState::NotHeld, reason: Some(reason) };
+        return Guarantee::not_held(format!("not limited: {}{why}; {disk}", open.join(", ")));
     }
     if !doubtful.is_empty() {
         let what = doubtful.join(", ");
         let reason = format!("{what}: an engine without root limits what was delegated to it; {disk}");
-        return Guarantee { state: GuaranteeState::Unknown, reason: Some(reason) };
+        return Guarantee::new(GuaranteeState::Unknown, reason);
     }
-    Guarantee { state: GuaranteeState::Held, reason: Some(format!("{}; {disk}", held.join(", "))) }
+    Guarantee::held(format!("{}; {disk}", held.join(", ")))
 }
 
 #[cfg(test)]
@@ -191,7 +187,7 @@ mod tests {
         };
         let report = |limits: &ContainerLimits, facts: &EngineFacts, description: &EngineDescription| {
             let guarantee = resources(limits, facts, description);
-            (guarantee.state, guarantee.reason.unwrap())
+            (guarantee.state, guarantee.reason)
         };
         let no_quota = "disk is not limited: the engine's storage has no quota";
         assert_eq!(

@@ -61,10 +61,7 @@ impl Confinement {
                 probe.network,
                 "public hosts through a proxy, nothing of this machine",
             ),
-            Network::Full => Guarantee {
-                state: GuaranteeState::NotHeld,
-                reason: Some("terminal.network is full: this machine and all it reaches".to_owned()),
-            },
+            Network::Full => Guarantee::not_held("terminal.network is full: this machine and all it reaches"),
         };
         Self {
             files: Guarantee::from_verdict(probe.files, files),
@@ -93,19 +90,20 @@ fn resources(limits: &JailLimits, probed: ProbeVerdict) -> Guarantee {
     if unset.is_empty() || guarantee.state == GuaranteeState::Unknown {
         return guarantee;
     }
-    let mut reasons = vec![format!("no limit is set for {}", unset.join(" and "))];
-    reasons.extend(guarantee.reason.filter(|_| guarantee.state == GuaranteeState::NotHeld));
-    Guarantee { state: GuaranteeState::NotHeld, reason: Some(reasons.join("; ")) }
+    let unset = format!("no limit is set for {}", unset.join(" and "));
+    match guarantee.state {
+        GuaranteeState::NotHeld => Guarantee::not_held(format!("{unset}; {}", guarantee.reason)),
+        _ => Guarantee::not_held(unset),
+    }
 }
 
 impl Guarantee {
     fn from_verdict(verdict: ProbeVerdict, meaning: &str) -> Self {
-        let (state, reason) = match verdict {
-            ProbeVerdict::Enforced => (GuaranteeState::Held, meaning.to_owned()),
-            ProbeVerdict::NotEnforced(reason) => (GuaranteeState::NotHeld, reason),
-            ProbeVerdict::Unknown(reason) => (GuaranteeState::Unknown, reason),
-        };
-        Self { state, reason: Some(reason) }
+        match verdict {
+            ProbeVerdict::Enforced => Self::held(meaning),
+            ProbeVerdict::NotEnforced(reason) => Self::not_held(reason),
+            ProbeVerdict::Unknown(reason) => Self::new(GuaranteeState::Unknown, reason),
+        }
     }
 }
 
@@ -119,7 +117,7 @@ mod tests {
             |memory, millicpus| JailLimits { memory, millicpus, processes: Some(1), ..JailLimits::default() };
         let report = |limits: &JailLimits, probed| {
             let guarantee = resources(limits, probed);
-            (guarantee.state, guarantee.reason.unwrap())
+            (guarantee.state, guarantee.reason)
         };
         let not = || ProbeVerdict::NotEnforced("processes: no cgroup".to_owned());
         assert_eq!(

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use hermes_guest::client::{self, RunHandle};
+use hermes_guest::client;
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    ExitCause, ExitReport, OutputDelivery, Program, PythonInterpreter, PythonProgram, Rejection, RunMode,
-    RunRequest, StatePolicy, Stdin, WorkingDir,
+    OutputDelivery, Program, PythonInterpreter, PythonProgram, Rejection, RunMode, RunRequest, StatePolicy,
+    Stdin, WorkingDir,
 };
 use hermes_policy::Permit;
 use hermes_types::Work;
 use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
-use super::{OpenPlace, StateLoss, map_moved_error, to_byte_pairs};
-use crate::{Backend, EndReason, Error};
+use super::{OpenPlace, to_byte_pairs};
+use crate::command::{CommandMode, RunningCommand};
+use crate::{Backend, Error};
 
 pub use hermes_guest::client::{PythonConnections, Tunnel};
 
@@ -48,47 +49,19 @@ pub enum ScriptDirectory {
     Private,
 }
 
-/// A running Python program. It ends with its whole process tree, as does dropping it.
-#[derive(Debug)]
-pub struct RunningScript {
-    running: RunHandle,
-    started: Instant,
-    state_loss: StateLoss,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScriptOutcome {
-    /// The exit code as a shell reports it: 124 timeout, 126 bad directory, 130 interrupt, 128+n
-    /// signal.
-    pub code: i32,
-    pub end_reason: EndReason,
-    /// The output, or its head.
-    pub head: Vec<u8>,
-    /// The tail of output that exceeds the limit.
-    pub tail: Vec<u8>,
-    pub total_bytes: u64,
-    /// The file with the full output, if some was omitted: a path inside the place.
-    pub spool_path: Option<String>,
-    /// The start of its standard error.
-    pub stderr: Vec<u8>,
-    pub duration: Duration,
-    /// Whether the state of an earlier place was lost before this ran.
-    pub state_loss: StateLoss,
-}
-
 impl OpenPlace {
-    /// Starts the Python program of a permit, which must be for this place and this session. The
-    /// second value yields the connections that the program makes to the socket in its environment.
+    /// Starts the Python program of a permit, which must be for this place and this session. It ends
+    /// with its whole process tree. The second value yields the connections that the program makes to the socket in its environment.
     pub async fn start_python(
         &self,
         permit: Permit,
         options: ScriptOptions,
-    ) -> Result<(RunningScript, PythonConnections), Error> {
+    ) -> Result<(RunningCommand, PythonConnections), Error> {
         let job = permit.redeem(self.place.id(), &self.place.session)?;
         let Work::Python(text) = job.work else { return Err(Error::NotPython) };
         let (workdir, interpreter) = match options.directory {
             ScriptDirectory::Session => {
-                (WorkingDir::SessionAt(ByteBuf::from(job.cwd)), PythonInterpreter::Session)
+                (WorkingDir::SessionAt(ByteBuf::from(job.cwd.as_bytes())), PythonInterpreter::Session)
             }
             ScriptDirectory::Private if job.cwd == PRIVATE_DIR => {
                 (WorkingDir::Private, PythonInterpreter::System)
@@ -116,9 +89,10 @@ impl OpenPlace {
         let (client, state_loss) = self.client_for_command().await?;
         let (running, calls) = client.run_python(run).await.map_err(|error| match error {
             client::Error::Rejected(Rejection::NoPython) => Error::NoPython { place: self.python_location() },
-            other => map_moved_error(other),
+            other => other.into(),
         })?;
-        Ok((RunningScript { running, started: Instant::now(), state_loss }, calls))
+        let (started, mode) = (Instant::now(), CommandMode::Summary);
+        Ok((RunningCommand { running, started, cwd: job.cwd, state_loss, mode }, calls))
     }
 
     fn python_location(&self) -> String {
@@ -126,39 +100,6 @@ impl OpenPlace {
             Backend::Local(_) => "the PATH of this machine".to_owned(),
             Backend::Sandbox(_) => "the PATH of the sandbox, which has this machine's programs".to_owned(),
             Backend::Docker(docker) => format!("the image {}", docker.image),
-        }
-    }
-}
-
-impl RunningScript {
-    /// Waits for the end. Cancel safe.
-    pub async fn wait(&mut self) -> Result<ScriptOutcome, Error> {
-        let ended = self.running.wait().await?;
-        Ok(self.outcome(ended))
-    }
-
-    /// Sends an interrupt, as Ctrl-C does, and kills processes that do not stop. The end still has
-    /// to be awaited.
-    pub async fn interrupt(&mut self) -> Result<(), Error> {
-        Ok(self.running.interrupt().await?)
-    }
-
-    fn outcome(&self, ended: ExitReport) -> ScriptOutcome {
-        ScriptOutcome {
-            code: ended.code,
-            end_reason: match ended.cause {
-                ExitCause::Exited | ExitCause::Signaled(_) | ExitCause::Killed => EndReason::Exited,
-                ExitCause::Deadline => EndReason::TimedOut,
-                ExitCause::Interrupted => EndReason::Interrupted,
-                ExitCause::NoWorkingDir => EndReason::BadDirectory,
-            },
-            head: ended.head.into_vec(),
-            tail: ended.tail.into_vec(),
-            total_bytes: ended.output_bytes,
-            spool_path: ended.spool_path.map(|path| String::from_utf8_lossy(&path).into_owned()),
-            stderr: ended.stderr.into_vec(),
-            duration: self.started.elapsed(),
-            state_loss: self.state_loss,
         }
     }
 }

@@ -78,7 +78,7 @@ impl Container {
         for volume in &self.volumes {
             match engine.api.remove_volume(volume, None::<RemoveVolumeOptions>).await {
                 Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => {}
-                Err(error) => return Err(self.engine_error(&error)),
+                Err(error) => return Err(self.engine.error(&error).into()),
             }
         }
         Ok(())
@@ -99,7 +99,7 @@ impl Container {
                 // The container is already gone, or the engine is removing it; Podman reports that
                 // as a 500.
                 Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409 | 500, .. }) => {}
-                Err(error) => return Err(self.engine_error(&error)),
+                Err(error) => return Err(self.engine.error(&error).into()),
             }
             if Instant::now() > deadline {
                 let why = removed.err().map(|error| error.to_string());
@@ -152,7 +152,7 @@ impl Container {
     }
 
     pub(super) async fn find(&self, engine: &Engine) -> Result<NamedContainer, Error> {
-        self.inspect(engine).await.map_err(|error| self.engine_error(&error))
+        Ok(self.inspect(engine).await.map_err(|error| self.engine.error(&error))?)
     }
 
     async fn inspect(&self, engine: &Engine) -> Result<NamedContainer, ApiError> {
@@ -171,10 +171,6 @@ impl Container {
         } else {
             NamedContainer::Foreign
         })
-    }
-
-    fn engine_error(&self, error: &ApiError) -> Error {
-        self.engine.error(error)
     }
 }
 

@@ -63,18 +63,6 @@ pub enum EngineSource {
     DefaultSocket,
 }
 
-impl EngineSource {
-    /// The subject of a sentence about the address.
-    pub(super) fn subject(&self) -> String {
-        match self {
-            Self::DockerHost => "DOCKER_HOST".to_owned(),
-            Self::Context(name) => format!("the address of the docker context {name}"),
-            Self::ContainerHost => "CONTAINER_HOST".to_owned(),
-            Self::DefaultSocket => "the default socket".to_owned(),
-        }
-    }
-}
-
 impl fmt::Display for EngineSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -149,29 +137,18 @@ impl EngineHints {
     }
 
     fn context_engine(&self, name: String) -> Result<DiscoveredEngine, EngineError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "PascalCase")]
-        struct ContextMeta {
-            endpoints: ContextEndpoints,
-        }
-        #[derive(Deserialize)]
-        struct ContextEndpoints {
-            docker: ContextEndpoint,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "PascalCase")]
-        struct ContextEndpoint {
-            host: String,
-        }
         let id = hex(&Sha256::digest(&name));
         let contexts = self.docker_config.join("contexts");
         let path = contexts.join("meta").join(&id).join("meta.json");
-        let meta = read_json::<ContextMeta>(&path).map_err(|error| EngineError::Context {
-            name: name.clone(),
-            reason: format!("{}: {error}", path.display()),
-        })?;
+        let wrong = |reason: String| {
+            let reason = format!("{}: {reason}", path.display());
+            EngineError::Context { name: name.clone(), reason }
+        };
+        let meta: serde_json::Value = read_json(&path).map_err(|error| wrong(error.to_string()))?;
+        let host = meta.pointer("/Endpoints/docker/Host").and_then(serde_json::Value::as_str);
+        let host = host.ok_or_else(|| wrong("it names no docker host".to_owned()))?;
         let is_encrypted = contexts.join("tls").join(&id).join("docker").is_dir();
-        parse_address(&meta.endpoints.docker.host, EngineSource::Context(name), is_encrypted)
+        parse_address(host, EngineSource::Context(name.clone()), is_encrypted)
     }
 
     /// Well-known socket paths, most likely first.
@@ -360,7 +337,7 @@ mod tests {
         let id = meta.parent().unwrap().file_name().unwrap().to_owned();
         fs::create_dir_all(folder.path().join(".docker/contexts/tls").join(id).join("docker")).unwrap();
         let message = hints.discover().unwrap_err().to_string();
-        let expected = "the address of the docker context far is tcp://far:2376, but TLS is not supported";
+        let expected = "docker context far is tcp://far:2376, but TLS is not supported";
         assert_eq!(message, expected);
     }
 

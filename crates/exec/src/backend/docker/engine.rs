@@ -19,7 +19,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::engine_error::EngineError;
-use crate::Error;
 
 pub(super) const MIN_API_VERSION: (usize, usize) = (1, 41);
 /// Removing a large layer can take this long.
@@ -56,17 +55,11 @@ impl fmt::Display for EngineAddress {
     }
 }
 
-impl EngineAddress {
-    pub(super) fn error(&self, error: &ApiError) -> Error {
-        map_api_error(self, error).into()
-    }
-}
-
 #[derive(Debug)]
 pub struct Engine {
     pub api: Docker,
     pub facts: EngineFacts,
-    address: EngineAddress,
+    pub(super) address: EngineAddress,
 }
 
 /// Facts about an engine that decide how a container is created.
@@ -177,7 +170,7 @@ impl Engine {
 
     /// Creates a probe container with a disk limit from any local image.
     async fn probe_disk_quota(&self) -> Result<bool, EngineError> {
-        let failed = |error: ApiError| map_api_error(&self.address, &error);
+        let failed = |error: ApiError| self.address.error(&error);
         let images = self.api.list_images(None::<ListImagesOptions>).await.map_err(failed)?;
         let Some(image) = images.into_iter().next() else { return Ok(false) };
         // A probe left by a crash blocks the name.
@@ -206,19 +199,15 @@ impl Engine {
         let options = RemoveContainerOptionsBuilder::new().force(true).build();
         match self.api.remove_container(PROBE_CONTAINER, Some(options)).await {
             Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
-            Err(error) => Err(map_api_error(&self.address, &error)),
+            Err(error) => Err(self.address.error(&error)),
         }
-    }
-
-    pub(super) fn error(&self, error: &ApiError) -> EngineError {
-        map_api_error(&self.address, error)
     }
 
     pub async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
         match self.api.inspect_image(image).await {
             Ok(_) => Ok(true),
             Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => Ok(false),
-            Err(error) => Err(map_api_error(&self.address, &error)),
+            Err(error) => Err(self.address.error(&error)),
         }
     }
 }
@@ -237,7 +226,7 @@ fn client(address: &EngineAddress, version: &ClientVersion) -> Result<Docker, En
         }
         EngineAddress::Tcp(host) => Docker::connect_with_http(host, RESPONSE_TIMEOUT_SECONDS, version),
     };
-    api.map_err(|error| map_api_error(address, &error))
+    api.map_err(|error| address.error(&error))
 }
 
 fn lock_cache() -> MutexGuard<'static, BTreeMap<String, (ClientVersion, EngineFacts)>> {
@@ -311,23 +300,27 @@ pub(super) fn permission_denied(socket: &Path) -> EngineError {
     EngineError::PermissionDenied { socket: socket.to_owned(), group }
 }
 
-fn map_api_error(address: &EngineAddress, error: &ApiError) -> EngineError {
-    let fault = match (error, address) {
-        (ApiError::SocketNotFoundError(_), EngineAddress::Unix(socket)) => {
-            EngineError::SocketMissing { socket: socket.clone() }
-        }
-        (ApiError::HyperLegacyError { err }, _) if err.is_connect() => {
-            EngineError::ConnectionRefused { address: address.clone(), reason: root_cause(err) }
-        }
-        (ApiError::RequestTimeoutError, _) => EngineError::TimedOut {
-            address: address.clone(),
-            timeout: Duration::from_secs(RESPONSE_TIMEOUT_SECONDS),
-        },
-        _ => return EngineError::Failed { address: address.clone(), reason: error.to_string() },
-    };
-    // A restarted engine may be a different one.
-    lock_cache().remove(&address.to_string());
-    fault
+impl EngineAddress {
+    /// Explains a failed call of the engine at this address.
+    pub(super) fn error(&self, error: &ApiError) -> EngineError {
+        let address = self;
+        let fault = match (error, address) {
+            (ApiError::SocketNotFoundError(_), EngineAddress::Unix(socket)) => {
+                EngineError::SocketMissing { socket: socket.clone() }
+            }
+            (ApiError::HyperLegacyError { err }, _) if err.is_connect() => {
+                EngineError::ConnectionRefused { address: address.clone(), reason: root_cause(err) }
+            }
+            (ApiError::RequestTimeoutError, _) => EngineError::TimedOut {
+                address: address.clone(),
+                timeout: Duration::from_secs(RESPONSE_TIMEOUT_SECONDS),
+            },
+            _ => return EngineError::Failed { address: address.clone(), reason: error.to_string() },
+        };
+        // A restarted engine may be a different one.
+        lock_cache().remove(&address.to_string());
+        fault
+    }
 }
 
 fn root_cause(error: &dyn std::error::Error) -> String {
@@ -343,7 +336,7 @@ async fn query_engine(
     ping_reply: &PingReply,
     address: &EngineAddress,
 ) -> Result<(Engine, EngineDescription), EngineError> {
-    let info = fetch_info(&api).await.map_err(|error| map_api_error(address, &error))?;
+    let info = fetch_info(&api).await.map_err(|error| address.error(&error))?;
     let engine = rust_architecture(info.architecture.as_deref().unwrap_or_default());
     if engine != std::env::consts::ARCH {
         let guest = std::env::consts::ARCH.to_owned();
@@ -441,7 +434,7 @@ pub(super) fn explain_create_error(
             let failed = || EngineError::Failed { address: address.clone(), reason: message.clone() };
             EngineError::from_mount_message(message, sources).unwrap_or_else(failed)
         }
-        other => map_api_error(address, other),
+        other => address.error(other),
     }
 }
 

@@ -18,7 +18,7 @@ const NAME_IT: &str = "If it listens elsewhere, set DOCKER_HOST=unix:///path/of/
 pub enum EngineError {
     #[error("no engine found at {}", join_paths(searched))]
     NotFound { searched: Vec<PathBuf> },
-    #[error("{} is {text}, {problem}", origin.subject())]
+    #[error("{origin} is {text}, {problem}")]
     Address { origin: EngineSource, text: String, problem: AddressProblem },
     #[error("terminal.docker_binary is {word}; expected docker or podman")]
     Binary { word: String },

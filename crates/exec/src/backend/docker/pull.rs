@@ -217,7 +217,7 @@ async fn find_image(engine: &Engine, image: &str) -> Result<Option<EngineImage>,
         Err(error) if PullError::from_api_error(&error) == PullError::InvalidName => {
             return Err(Error::Pull { image: image.to_owned(), error: PullError::InvalidName });
         }
-        found => found.map_err(|error| engine.error(&error))?,
+        found => found.map_err(|error| engine.address.error(&error))?,
     };
     let digests = found.repo_digests.unwrap_or_default();
     Ok(Some(EngineImage {

@@ -285,7 +285,7 @@ pub(super) fn cleaner_request(
         user: Some("0:0".to_owned()),
         working_dir: Some("/".to_owned()),
         labels: Some(HashMap::from([
-            ("hermes-agent".to_owned(), "1".to_owned()),
+            (AGENT_LABEL.to_owned(), "1".to_owned()),
             (PLACE_LABEL.to_owned(), place.to_owned()),
         ])),
         host_config: Some(host_config),

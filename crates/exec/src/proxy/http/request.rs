@@ -245,9 +245,9 @@ fn body_framing(fields: &[(Vec<u8>, Vec<u8>)], version: HttpVersion) -> Result<B
 
 /// Drops hop-by-hop headers, those named by `Connection`, and those that are rewritten.
 fn end_to_end_headers(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    const ANEW: [&str; 4] = ["host", "content-length", "transfer-encoding", "te"];
+    const REWRITTEN: [&str; 4] = ["host", "content-length", "transfer-encoding", "te"];
     let connection = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"connection"));
-    let mut left_out: Vec<Vec<u8>> = ANEW.map(|name| name.as_bytes().to_vec()).to_vec();
+    let mut left_out: Vec<Vec<u8>> = REWRITTEN.map(|name| name.as_bytes().to_vec()).to_vec();
     for (_, names) in connection {
         left_out.extend(names.split(|byte| *byte == b',').map(|name| name.trim_ascii().to_vec()));
     }
