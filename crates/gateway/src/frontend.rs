@@ -125,7 +125,11 @@ impl Frontend for ChatFrontend {
     async fn reply(&self, input: &ChatInput, reply: CommandReply) {
         let text = match reply {
             CommandReply::Text(text) => text,
-            CommandReply::Block(text) => format!("```\n{text}\n```"),
+            CommandReply::Table(rows) => {
+                let lines: String =
+                    rows.iter().map(|(label, value)| format!("{label:<13}{value}\n")).collect();
+                format!("```\n{lines}```")
+            }
             CommandReply::Commands(commands) => {
                 let lines = commands.iter().map(|spec| format!("`{}` {}", spec.usage(), spec.summary));
                 lines.collect::<Vec<_>>().join("\n")
@@ -159,10 +163,6 @@ impl Frontend for ChatFrontend {
         let channel = Arc::clone(self.channel());
         self.context.spawn(async move { channel.set_reaction(&input.message, Reaction::Failed).await });
     }
-
-    fn on_queued(&self, _input: &ChatInput) {}
-
-    fn on_steered(&self, _input: &ChatInput) {}
 
     fn submit_clarification(
         &self,

@@ -28,8 +28,8 @@ pub enum BusyPolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandReply {
     Text(String),
-    /// Preformatted lines.
-    Block(String),
+    /// Labels and values, one pair per line.
+    Table(Vec<(&'static str, String)>),
     /// A list of commands.
     Commands(Vec<&'static CommandSpec>),
 }
@@ -96,7 +96,7 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     fn approver(&self) -> Arc<dyn Approver>;
 
     /// An input is processed now; questions go to its sender.
-    fn set_input(&self, input: &SessionInput<Self::Message>);
+    fn set_input(&self, _input: &SessionInput<Self::Message>) {}
 
     /// Whether the sender still has access.
     fn has_access(&self, input: &SessionInput<Self::Message>) -> impl Future<Output = bool> + Send;
@@ -111,9 +111,11 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     /// Whether the conversation is over because of its age.
     fn reset_due(
         &self,
-        input: &SessionInput<Self::Message>,
-        session: &SessionRow,
-    ) -> Option<ConversationReset>;
+        _input: &SessionInput<Self::Message>,
+        _session: &SessionRow,
+    ) -> Option<ConversationReset> {
+        None
+    }
 
     /// Replies to an input, which is then done.
     fn reply(
@@ -135,10 +137,10 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     fn reject(&self, input: SessionInput<Self::Message>, is_first: bool) -> impl Future<Output = ()> + Send;
 
     /// An input waits until the turn ends.
-    fn on_queued(&self, input: &SessionInput<Self::Message>);
+    fn on_queued(&self, _input: &SessionInput<Self::Message>) {}
 
     /// An input was passed to the running turn.
-    fn on_steered(&self, input: &SessionInput<Self::Message>);
+    fn on_steered(&self, _input: &SessionInput<Self::Message>) {}
 
     /// Takes an input as the answer to a question of the model; returns it if no question is open.
     fn submit_clarification(
@@ -168,7 +170,7 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = UserInput> + Send;
 
     /// A message is going to be answered.
-    fn on_message_started(&self, input: &SessionInput<Self::Message>);
+    fn on_message_started(&self, _input: &SessionInput<Self::Message>) {}
 
     /// A message was answered, or could not be.
     fn on_message_ended(
@@ -201,7 +203,7 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Approvals were turned off or on again.
-    fn on_approvals_changed(&self, person: &Person, is_asking: bool);
+    fn on_approvals_changed(&self, _person: &Person, _is_asking: bool) {}
 
     /// Runs a command that only this surface offers.
     fn run_own_command(
@@ -211,7 +213,7 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = ()> + Send;
 
     /// The session ends.
-    fn on_closed(&self);
+    fn on_closed(&self) {}
 }
 
 /// What a host needs to know to set up a session.

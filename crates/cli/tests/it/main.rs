@@ -3,6 +3,7 @@
 
 mod approvals;
 mod chat;
+mod chat_commands;
 mod command;
 mod crash;
 mod desk;

@@ -72,7 +72,7 @@ impl<F: Frontend> SessionActor<F> {
                 describe_models(&models).into()
             }
             SessionCommand::Model(Some(change)) => self.change_model(input, change).await?.into(),
-            SessionCommand::Status => CommandReply::Block(self.status_text(input).await?),
+            SessionCommand::Status => CommandReply::Table(self.status_rows(input).await?),
             SessionCommand::Usage => self.usage_text().await?.into(),
             SessionCommand::Whoami => {
                 let role = match input.role {
@@ -296,26 +296,29 @@ impl<F: Frontend> SessionActor<F> {
         Ok(describe_models(&models))
     }
 
-    async fn status_text(&self, input: &SessionInput<F::Message>) -> Result<String, Error> {
-        let mut lines = vec![format!("session      {}", self.key.as_str())];
+    async fn status_rows(
+        &self,
+        input: &SessionInput<F::Message>,
+    ) -> Result<Vec<(&'static str, String)>, Error> {
+        let mut rows = vec![("session", self.key.as_str().to_owned())];
         if let Some(tools) = &self.tools {
             let plan = &tools.config().place;
-            lines.push(format!("environment  {} on {}", plan.name(), plan.backend_name()));
+            rows.push(("environment", format!("{} on {}", plan.name(), plan.backend_name())));
         }
         if let Some(session) = self.current_session().await? {
-            lines.push(format!("model        {} ({})", session.model, session.provider));
-            lines.push(format!("id           {}", session.id));
-            lines.extend(session.title.map(|title| format!("title        {title}")));
-            lines.push(format!("messages     {}", session.messages));
+            rows.push(("model", format!("{} ({})", session.model, session.provider)));
+            rows.push(("id", session.id.to_string()));
+            rows.extend(session.title.map(|title| ("title", title)));
+            rows.push(("messages", session.messages.to_string()));
         }
-        lines.push(format!("queued       {}", self.next.len()));
+        rows.push(("queued", self.next.len().to_string()));
         if self.pool.question_policy(&self.key) == QuestionPolicy::Waive {
-            lines.push("approvals    off (/yolo)".to_owned());
+            rows.push(("approvals", "off (/yolo)".to_owned()));
         }
         let tasks = self.pool.background_tasks(&self.key);
-        lines.extend(tasks.iter().map(|task| format!("background   {}", task.title)));
-        lines.push(format!("you          {}", input.person.as_str()));
-        Ok(lines.join("\n"))
+        rows.extend(tasks.into_iter().map(|task| ("background", task.title)));
+        rows.push(("you", input.person.as_str().to_owned()));
+        Ok(rows)
     }
 
     async fn usage_text(&self) -> Result<String, Error> {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_policy::escape::escape;
 use hermes_session::{
-    Approver, BackgroundTask, BoxFuture, Clarification, CommandReply, ConversationReset, Error, Frontend,
-    Question, ResumedTurn, SessionCommand, SessionInput, SessionMessage, StopReason, Surface, ToolContext,
-    TurnEvent, TurnFrontend, TurnJournal, TurnResult, TurnStart, UserInput, UserRole, answer_question,
+    Approver, BackgroundTask, BoxFuture, Clarification, CommandReply, Error, Frontend, Question, ResumedTurn,
+    SessionCommand, SessionInput, SessionMessage, StopReason, Surface, ToolContext, TurnEvent, TurnFrontend,
+    TurnJournal, TurnResult, TurnStart, UserInput, UserRole, answer_question,
 };
-use hermes_store::{InboxId, SessionRow, Store};
+use hermes_store::{InboxId, Store};
 use hermes_types::{Answer, Attendance, Choice, Person, SessionKey};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -134,8 +134,6 @@ impl Frontend for TerminalFrontend {
         }
     }
 
-    fn set_input(&self, _input: &TerminalInput) {}
-
     async fn has_access(&self, _input: &TerminalInput) -> bool {
         true
     }
@@ -144,13 +142,13 @@ impl Frontend for TerminalFrontend {
         Ok(())
     }
 
-    fn reset_due(&self, _input: &TerminalInput, _session: &SessionRow) -> Option<ConversationReset> {
-        None
-    }
-
     async fn reply(&self, _input: &TerminalInput, reply: CommandReply) {
         match reply {
-            CommandReply::Text(text) | CommandReply::Block(text) => self.print(&escape(&text)),
+            CommandReply::Text(text) => self.print(&escape(&text)),
+            CommandReply::Table(rows) => {
+                let lines = rows.iter().map(|(label, value)| format!("{label:<13}{}", escape(value)));
+                self.print(&lines.collect::<Vec<_>>().join("\n"));
+            }
             CommandReply::Commands(commands) => self.print(&line::help(&commands)),
         }
     }
@@ -201,8 +199,6 @@ impl Frontend for TerminalFrontend {
         UserInput { text: input.message.text.clone(), images: input.images.clone() }
     }
 
-    fn on_message_started(&self, _input: &TerminalInput) {}
-
     async fn on_message_ended(&self, _input: &TerminalInput, result: Result<&StopReason, &Error>) {
         if let (Some(_), Err(error)) = (&self.task, result) {
             self.print(&escape(&error.to_string()));
@@ -252,12 +248,8 @@ impl Frontend for TerminalFrontend {
         Ok(())
     }
 
-    fn on_approvals_changed(&self, _person: &Person, _is_asking: bool) {}
-
     /// `/quit` never reaches the session, see `InputLoop`.
     async fn run_own_command(&self, _input: &TerminalInput, _command: &SessionCommand) {}
-
-    fn on_closed(&self) {}
 }
 
 /// A turn at the terminal. One of a background task shows only its end.
