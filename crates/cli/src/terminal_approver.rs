@@ -1,7 +1,7 @@
-//! Whoever sits at the terminal, as tools see them.
+//! Asks the person at the terminal.
 //!
-//! A question stands at the terminal until a line is typed, or until it was answered elsewhere: then the future that
-//! put it is dropped, and nobody is left who would take the next line.
+//! A question stays until a line is typed or it is answered elsewhere. In the second case its future is
+//! dropped, and the next line is not an answer.
 
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,61 +19,61 @@ use crate::keyboard::{Keyboard, next_line};
 use crate::screen::{OutputFormat, Screen, Tone, one_line};
 use crate::turn_view::{QuestionEnd, TurnView};
 
-/// A terminal, and whether somebody is at it. Whoever reads the keyboard hands over the lines, see [`Desk::typed`].
+/// Asks at a terminal. The reader of the keyboard passes the lines to [`Self::submit_line`].
 #[derive(Debug)]
 pub(crate) struct TerminalApprover {
     screen: Screen,
-    stage: Arc<TurnView>,
+    view: Arc<TurnView>,
     consent: Consent,
     /// One question at a time.
     one_question: tokio::sync::Mutex<()>,
     waiting: Mutex<Option<oneshot::Sender<String>>>,
-    /// Tells that a question was put or is gone.
+    /// Notified when a question is asked or gone.
     changed: Notify,
 }
 
 impl TerminalApprover {
-    pub(crate) fn new(screen: Screen, stage: Arc<TurnView>, consent: Consent) -> Self {
-        let (turn, waiting) = (tokio::sync::Mutex::new(()), Mutex::new(None));
-        Self { screen, stage, consent, one_question: turn, waiting, changed: Notify::new() }
+    pub(crate) fn new(screen: Screen, view: Arc<TurnView>, consent: Consent) -> Self {
+        let (one_question, waiting) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { screen, view, consent, one_question, waiting, changed: Notify::new() }
     }
 
-    /// Whether somebody can type an answer.
+    /// Whether a person can type an answer.
     pub(crate) fn can_answer(&self) -> bool {
         self.consent != Consent::Unavailable && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// The keyboard, if somebody is at it.
+    /// The keyboard, if a person can type an answer.
     pub(crate) fn keyboard(&self) -> io::Result<Option<Keyboard>> {
         if self.can_answer() { Keyboard::open().map(Some) } else { Ok(None) }
     }
 
-    /// Takes a line as the answer to the question that stands there; gives it back if there is none.
+    /// Answers the open question with a line; returns the line if no question is open.
     pub(crate) fn submit_line(&self, line: String) -> Option<String> {
         let Some(waiting) = self.pending().take() else { return Some(line) };
-        self.stage.end_question(QuestionEnd::AnsweredHere);
+        self.view.end_question(QuestionEnd::AnsweredHere);
         waiting.send(line).err()
     }
 
-    /// Whether a question stands there.
+    /// Whether a question is open.
     pub(crate) fn is_asking(&self) -> bool {
         self.pending().is_some()
     }
 
-    /// Waits until a question was put or is gone. Whoever takes lines for questions only must hear of it: other lines
-    /// belong to whatever runs next at this terminal.
+    /// Waits until a question is asked or gone. A caller that reads only answers must know: other lines
+    /// belong to the next program at this terminal.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Does something, with what is typed meanwhile as the answers to its questions. An interrupt stops it.
+    /// Runs `work`, and answers its questions with the lines typed meanwhile. Ctrl-C cancels `stop`.
     pub(crate) async fn run_with_answers<T>(
         &self,
         work: impl Future<Output = T>,
         stop: &CancellationToken,
     ) -> io::Result<T> {
         let mut keyboard = self.keyboard()?;
-        // It listens all the time: what comes between two looks is heard too.
+        // Installed once, so that no signal is lost between two iterations.
         let mut interrupts = signal(SignalKind::interrupt())?;
         tokio::pin!(work);
         loop {
@@ -92,18 +92,18 @@ impl TerminalApprover {
         }
     }
 
-    /// Nothing will be typed any more: whoever waits for it hears so.
+    /// The keyboard is closed: open questions end without an answer.
     pub(crate) fn close_input(&self) {
         drop(self.pending().take());
     }
 
-    /// Puts a question and waits for a line; none if there will be none.
+    /// Asks a question and waits for a line; none if the keyboard is closed.
     async fn ask_line(&self, text: &str, prompt: &str) -> Option<String> {
-        let _turn = self.one_question.lock().await;
+        let _guard = self.one_question.lock().await;
         let (sender, line) = oneshot::channel();
         *self.pending() = Some(sender);
         let _open = OpenQuestion(self);
-        self.stage.show_question(text, prompt);
+        self.view.show_question(text, prompt);
         self.changed.notify_one();
         line.await.ok()
     }
@@ -113,13 +113,13 @@ impl TerminalApprover {
     }
 }
 
-/// A question that stands at the terminal.
+/// Closes a question when it is dropped.
 struct OpenQuestion<'a>(&'a TerminalApprover);
 
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         drop(self.0.pending().take());
-        self.0.stage.end_question(QuestionEnd::AnsweredElsewhere);
+        self.0.view.end_question(QuestionEnd::AnsweredElsewhere);
         self.0.changed.notify_one();
     }
 }
@@ -127,14 +127,14 @@ impl Drop for OpenQuestion<'_> {
 impl Approver for TerminalApprover {
     fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
-            let lasting =
+            let offer =
                 if question.coverage().is_empty() { GrantOffer::OnceOnly } else { GrantOffer::Offered };
             let choice = if self.consent == Consent::Given {
                 Choice::Once
             } else if self.can_answer() {
-                // Whoever goes away without an answer has not said yes.
-                let line = self.ask_line(&question_text(self.screen, question), prompt(lasting)).await;
-                parse_choice(&line.unwrap_or_default(), lasting)
+                // No answer is a no.
+                let line = self.ask_line(&question_text(self.screen, question), prompt(offer)).await;
+                parse_choice(&line.unwrap_or_default(), offer)
             } else {
                 if self.screen.format == OutputFormat::Text {
                     print_reasons(self.screen, question);
@@ -161,21 +161,21 @@ impl Approver for TerminalApprover {
     }
 }
 
-/// Whether a yes can hold for longer than this once.
+/// Whether a lasting approval is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrantOffer {
     Offered,
     OnceOnly,
 }
 
-fn prompt(lasting: GrantOffer) -> &'static str {
-    match lasting {
+fn prompt(offer: GrantOffer) -> &'static str {
+    match offer {
         GrantOffer::Offered => "Run it? [y]es once, [s]ession, [a]lways, [N]o:",
         GrantOffer::OnceOnly => "Run it? [y/N]",
     }
 }
 
-/// The whole of what would run, why there is a question, and what a lasting yes would cover.
+/// The command, the reasons for the question, and the coverage of a lasting approval.
 fn question_text(screen: Screen, question: &Question) -> String {
     let mut text = question.text().to_marked_string();
     for found in question.matches() {
@@ -192,11 +192,11 @@ fn question_text(screen: Screen, question: &Question) -> String {
     format!("{text}\n  {id}")
 }
 
-/// What a line means. Anything but a clear yes is a no; what stands behind a no is its reason.
-fn parse_choice(line: &str, lasting: GrantOffer) -> Choice {
+/// Parses an answer. Anything but a clear yes is a no; text after a no is its reason.
+fn parse_choice(line: &str, offer: GrantOffer) -> Choice {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    match (word.to_ascii_lowercase().as_str(), rest.trim(), lasting) {
+    match (word.to_ascii_lowercase().as_str(), rest.trim(), offer) {
         ("y" | "yes", "", _) => Choice::Once,
         ("s" | "session", "", GrantOffer::Offered) => Choice::Session,
         ("a" | "always", "", GrantOffer::Offered) => Choice::Always,
@@ -205,7 +205,7 @@ fn parse_choice(line: &str, lasting: GrantOffer) -> Choice {
     }
 }
 
-/// What was chosen, by number or in other words.
+/// The chosen option, by number or in other words.
 fn parse_selection(line: &str, choices: &[String]) -> String {
     let line = line.trim();
     let number = line.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
@@ -250,24 +250,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_that_nobody_waits_for_any_more_takes_no_line() {
+    async fn a_dropped_question_takes_no_line() {
         let screen = Screen::new(OutputFormat::Text, &BTreeMap::new());
-        let desk = TerminalApprover::new(screen, Arc::new(TurnView::plain(screen)), Consent::Ask);
-        let mut asked = Box::pin(desk.ask_line("which?", ">"));
+        let approver = TerminalApprover::new(screen, Arc::new(TurnView::plain(screen)), Consent::Ask);
+        let mut question = Box::pin(approver.ask_line("which?", ">"));
         assert!(
             std::future::Future::poll(
-                asked.as_mut(),
+                question.as_mut(),
                 &mut std::task::Context::from_waker(std::task::Waker::noop())
             )
             .is_pending()
         );
-        assert!(desk.is_asking());
-        drop(asked);
-        assert_eq!(desk.submit_line("hello".to_owned()), Some("hello".to_owned()));
-        let (answer, line) =
-            tokio::join!(desk.ask_line("which?", ">"), async { desk.submit_line("this one".to_owned()) });
+        assert!(approver.is_asking());
+        drop(question);
+        assert_eq!(approver.submit_line("hello".to_owned()), Some("hello".to_owned()));
+        let (answer, line) = tokio::join!(approver.ask_line("which?", ">"), async {
+            approver.submit_line("this one".to_owned())
+        });
         assert_eq!((answer.as_deref(), line), (Some("this one"), None));
-        let (answer, ()) = tokio::join!(desk.ask_line("which?", ">"), async { desk.close_input() });
+        let (answer, ()) = tokio::join!(approver.ask_line("which?", ">"), async { approver.close_input() });
         assert_eq!(answer, None);
     }
 }

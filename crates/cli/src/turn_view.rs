@@ -1,7 +1,7 @@
-//! What is seen of a turn while it happens: the answer on stdout, everything else on stderr.
+//! Prints a turn while it runs: the answer on stdout, everything else on stderr.
 //!
-//! On a terminal the calls under way are one line at the bottom that goes away when they are done. Elsewhere nothing is
-//! ever taken back.
+//! On a terminal the running calls are one line at the bottom, which is erased when they finish. Elsewhere
+//! nothing is erased.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,54 +12,43 @@ use hermes_types::CallId;
 use crate::screen::{Screen, Tone, one_line};
 use crate::terminal;
 
-/// Back to the beginning of the line, which is made empty.
+/// Returns to the beginning of the line and erases it.
 const ERASE_LINE: &str = "\r\u{1b}[K";
-/// Characters of the name of an image.
 const MAX_IMAGE_CHARS: usize = 100;
-/// The width of a terminal that does not say.
+/// The width of a terminal that does not report one.
 const DEFAULT_COLUMNS: usize = 80;
 
-/// How things are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ViewMode {
-    /// What it is shown on.
-    pub(crate) surface: OutputKind,
-    /// When the answer is shown.
+    pub(crate) output: OutputKind,
     pub(crate) answer: AnswerDisplay,
-    /// Whether thoughts are shown.
-    pub(crate) thoughts: ReasoningDisplay,
+    pub(crate) reasoning: ReasoningDisplay,
 }
 
-/// What things are shown on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputKind {
-    /// A terminal: lines can be taken back.
+    /// A terminal on which lines can be erased.
     Terminal,
-    /// A terminal that says it can do nothing but print.
+    /// A terminal that can only print.
     Dumb,
-    /// No terminal: everything is as it came.
+    /// Not a terminal.
     Pipe,
 }
 
-/// When the answer is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerDisplay {
-    /// As it comes, with what is said on the way to it.
+    /// The answer is printed while it is generated, with the text before tool calls.
     Streamed,
-    /// Not here: whoever had it made has it whole. What is said on the way to it is an aside.
+    /// The caller prints the answer. Text before tool calls is printed as a note.
     Withheld,
 }
 
-/// Whether thoughts are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReasoningDisplay {
-    /// They are.
     Shown,
-    /// They are not.
     Hidden,
 }
 
-/// Where a turn is shown.
 #[derive(Debug)]
 pub(crate) struct TurnView {
     screen: Screen,
@@ -67,46 +56,44 @@ pub(crate) struct TurnView {
 }
 
 impl TurnView {
-    pub(crate) fn new(screen: Screen, manner: ViewMode) -> Self {
-        Self { screen, lines: Mutex::new(ViewState::new(screen, manner)) }
+    pub(crate) fn new(screen: Screen, mode: ViewMode) -> Self {
+        Self { screen, lines: Mutex::new(ViewState::new(screen, mode)) }
     }
 
-    /// One where nothing but questions is seen, and nothing is taken back.
+    /// A view that shows only questions and erases nothing.
     pub(crate) fn plain(screen: Screen) -> Self {
-        let manner = ViewMode {
-            surface: OutputKind::Dumb,
+        let mode = ViewMode {
+            output: OutputKind::Dumb,
             answer: AnswerDisplay::Withheld,
-            thoughts: ReasoningDisplay::Hidden,
+            reasoning: ReasoningDisplay::Hidden,
         };
-        Self::new(screen, manner)
+        Self::new(screen, mode)
     }
 
-    /// Shows what happens.
     pub(crate) fn show_event(&self, event: &TurnEvent) {
         self.write(self.lock_state().on_event(event));
     }
 
-    /// Says something beside the answer.
+    /// Prints something that is not part of the answer.
     pub(crate) fn print_note(&self, text: &str) {
         self.write(self.lock_state().note(text));
     }
 
-    /// Puts a question; what is typed next stands behind it. Until [`Stage::answered`] nothing is drawn over it.
+    /// Shows a question with a prompt. Until [`Self::end_question`] nothing is drawn over it.
     pub(crate) fn show_question(&self, text: &str, prompt: &str) {
         self.write(self.lock_state().ask(text, prompt));
     }
 
-    /// The question is settled: the person has typed an answer, or it needs none any more.
     pub(crate) fn end_question(&self, typed: QuestionEnd) {
         self.write(self.lock_state().answered(typed));
     }
 
-    /// A key was pressed that the terminal has shown, wherever the cursor was.
+    /// Ends the line on which the terminal echoed a key.
     pub(crate) fn end_echoed_line(&self) {
-        self.write(self.lock_state().disturbed());
+        self.write(self.lock_state().end_echoed_line());
     }
 
-    /// Ends the line that words are on, and forgets what is under way.
+    /// Ends the current line, and forgets the running calls.
     pub(crate) fn finish(&self) {
         self.write(self.lock_state().finish());
     }
@@ -120,7 +107,7 @@ impl TurnView {
     fn write(&self, pieces: Vec<OutputPiece>) {
         for piece in pieces {
             match piece {
-                // A turn goes on when nobody can see it: what was said is kept.
+                // A turn goes on if stdout is closed: its text is stored.
                 OutputPiece::Out(text) => drop(self.screen.text(&text)),
                 OutputPiece::Err(text) => self.screen.write_stderr(&text),
             }
@@ -128,78 +115,75 @@ impl TurnView {
     }
 }
 
-/// How a question was settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuestionEnd {
-    /// Somebody typed a line here.
+    /// A line was typed here.
     AnsweredHere,
-    /// It was settled elsewhere, and the prompt still stands open.
+    /// The prompt is still on the screen.
     AnsweredElsewhere,
 }
 
-/// Text and where it goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum OutputPiece {
     Out(String),
     Err(String),
 }
 
-/// What stands on the last line.
+/// The content of the last line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastLine {
     Nothing,
-    Words,
-    Thoughts,
+    Answer,
+    Reasoning,
     Calls,
     Prompt,
 }
 
-/// The lines themselves.
 #[derive(Debug)]
 struct ViewState {
     screen: Screen,
-    manner: ViewMode,
+    mode: ViewMode,
     width: usize,
     last: LastLine,
-    /// Calls under way, and what each is about.
+    /// Running calls and their summaries.
     running: Vec<(CallId, String)>,
-    /// The image that is fetched, and how far that is.
+    /// The image that is being pulled, and the progress.
     pulling: Option<String>,
-    /// What was said and may turn out not to be the answer.
+    /// Text that may turn out not to be the answer.
     held: String,
 }
 
 impl ViewState {
-    fn new(screen: Screen, manner: ViewMode) -> Self {
+    fn new(screen: Screen, mode: ViewMode) -> Self {
         let (running, pulling, held) = (Vec::new(), None, String::new());
-        Self { screen, manner, width: DEFAULT_COLUMNS, last: LastLine::Nothing, running, pulling, held }
+        Self { screen, mode, width: DEFAULT_COLUMNS, last: LastLine::Nothing, running, pulling, held }
     }
 
     fn on_event(&mut self, event: &TurnEvent) -> Vec<OutputPiece> {
         match event {
             TurnEvent::ReplyStarted { .. } => Vec::new(),
-            TurnEvent::Text(text) if self.manner.answer == AnswerDisplay::Withheld => {
+            TurnEvent::Text(text) if self.mode.answer == AnswerDisplay::Withheld => {
                 self.held.push_str(text);
                 Vec::new()
             }
-            TurnEvent::Text(text) => self.stream_text(text, LastLine::Words),
-            TurnEvent::Reasoning(_) if self.manner.thoughts == ReasoningDisplay::Hidden => Vec::new(),
-            TurnEvent::Reasoning(text) => self.stream_text(text, LastLine::Thoughts),
-            TurnEvent::Retrying { reason: why, delay: wait } => {
-                let why = one_line(why, 200);
-                self.note(&self.quiet(&format!("{why}; retrying in {}", format_duration(*wait))))
+            TurnEvent::Text(text) => self.stream_text(text, LastLine::Answer),
+            TurnEvent::Reasoning(_) if self.mode.reasoning == ReasoningDisplay::Hidden => Vec::new(),
+            TurnEvent::Reasoning(text) => self.stream_text(text, LastLine::Reasoning),
+            TurnEvent::Retrying { reason, delay } => {
+                let reason = one_line(reason, 200);
+                self.note(&self.quiet(&format!("{reason}; retrying in {}", format_duration(*delay))))
             }
             TurnEvent::Fallback { from, to } => {
                 self.note(&self.quiet(&format!("{from} failed, trying {to}")))
             }
             TurnEvent::Pulling { image, bytes, total } => self.on_pull(image, *bytes, *total),
-            TurnEvent::Pulled { image, succeeded: worked, elapsed: took } => {
+            TurnEvent::Pulled { image, succeeded, elapsed } => {
                 self.pulling = None;
-                let what = if *worked { "pulled" } else { "could not pull" };
-                let took = self.quiet(&format_duration(*took));
+                let what = if *succeeded { "pulled" } else { "could not pull" };
+                let elapsed = self.quiet(&format_duration(*elapsed));
                 self.note(&format!(
-                    "  {} {what} {}  {took}",
-                    self.result_mark(*worked),
+                    "  {} {what} {}  {elapsed}",
+                    self.result_mark(*succeeded),
                     one_line(image, MAX_IMAGE_CHARS)
                 ))
             }
@@ -208,25 +192,25 @@ impl ViewState {
                 let held = std::mem::take(&mut self.held);
                 let mut pieces = match held.trim() {
                     "" => self.begin_line(),
-                    said => self.note(&self.quiet(&strip_controls(said))),
+                    text => self.note(&self.quiet(&strip_controls(text))),
                 };
                 pieces.extend(self.draw_running());
                 pieces
             }
-            TurnEvent::ToolFinished { call, tool, succeeded: worked, elapsed: took, preview } => {
+            TurnEvent::ToolFinished { call, tool, succeeded, elapsed, preview } => {
                 let known = self.running.iter().position(|(running, _)| running == call);
                 let about = known.map_or_else(|| tool.clone(), |at| self.running.remove(at).1);
-                let mark = self.result_mark(*worked);
-                let came = self.quiet(&format!("{}  {preview}", format_duration(*took)));
-                self.note(&format!("  {mark} {about}  {}", came.trim_end()))
+                let mark = self.result_mark(*succeeded);
+                let result = self.quiet(&format!("{}  {preview}", format_duration(*elapsed)));
+                self.note(&format!("  {mark} {about}  {}", result.trim_end()))
             }
         }
     }
 
-    /// An image is fetched: said once, and drawn where it can be taken back.
+    /// Shows the progress of a pull: one line, redrawn where lines can be erased.
     fn on_pull(&mut self, image: &str, bytes: u64, total: u64) -> Vec<OutputPiece> {
         let mut text = format!("pulling {}", one_line(image, MAX_IMAGE_CHARS));
-        if self.pulling.is_none() && self.manner.surface != OutputKind::Terminal {
+        if self.pulling.is_none() && self.mode.output != OutputKind::Terminal {
             self.pulling = Some(text.clone());
             return self.note(&self.quiet(&format!("  {text}")));
         }
@@ -240,28 +224,27 @@ impl ViewState {
         self.pulling = Some(text);
         let mut pieces = match self.last {
             LastLine::Calls | LastLine::Nothing => self.begin_line(),
-            // It is drawn when there is room again.
-            LastLine::Words | LastLine::Thoughts | LastLine::Prompt => Vec::new(),
+            // It is drawn when the line is free again.
+            LastLine::Answer | LastLine::Reasoning | LastLine::Prompt => Vec::new(),
         };
         pieces.extend(self.draw_running());
         pieces
     }
 
-    fn result_mark(&self, worked: bool) -> String {
-        match worked {
+    fn result_mark(&self, succeeded: bool) -> String {
+        match succeeded {
             true => self.screen.paint(Tone::Good, "✓"),
             false => self.screen.paint(Tone::Bad, "✗"),
         }
     }
 
-    /// More of something that comes in pieces.
+    /// Prints more of a streamed text.
     fn stream_text(&mut self, text: &str, kind: LastLine) -> Vec<OutputPiece> {
         let mut pieces = if self.last == kind { Vec::new() } else { self.begin_line() };
-        let shown =
-            if self.manner.surface == OutputKind::Pipe { text.to_owned() } else { strip_controls(text) };
+        let shown = if self.mode.output == OutputKind::Pipe { text.to_owned() } else { strip_controls(text) };
         self.last = if shown.ends_with('\n') || shown.is_empty() { LastLine::Nothing } else { kind };
         pieces.push(match kind {
-            LastLine::Thoughts => OutputPiece::Err(self.quiet(&shown)),
+            LastLine::Reasoning => OutputPiece::Err(self.quiet(&shown)),
             _ => OutputPiece::Out(shown),
         });
         pieces
@@ -281,12 +264,12 @@ impl ViewState {
         pieces
     }
 
-    fn answered(&mut self, typed: QuestionEnd) -> Vec<OutputPiece> {
+    fn answered(&mut self, end: QuestionEnd) -> Vec<OutputPiece> {
         if self.last != LastLine::Prompt {
             return Vec::new();
         }
-        let mut pieces = match typed {
-            // The terminal has ended the line when it showed what was typed.
+        let mut pieces = match end {
+            // The echoed newline has ended the line.
             QuestionEnd::AnsweredHere => {
                 self.last = LastLine::Nothing;
                 Vec::new()
@@ -297,8 +280,8 @@ impl ViewState {
         pieces
     }
 
-    fn disturbed(&mut self) -> Vec<OutputPiece> {
-        match (self.last, self.manner.surface) {
+    fn end_echoed_line(&mut self) -> Vec<OutputPiece> {
+        match (self.last, self.mode.output) {
             (LastLine::Nothing, OutputKind::Terminal | OutputKind::Dumb) => {
                 vec![OutputPiece::Err("\n".to_owned())]
             }
@@ -313,21 +296,21 @@ impl ViewState {
         self.begin_line()
     }
 
-    /// Makes the last line an empty one.
+    /// Ends or erases the last line.
     fn begin_line(&mut self) -> Vec<OutputPiece> {
         let end = match self.last {
             LastLine::Nothing => None,
-            LastLine::Words => Some(OutputPiece::Out("\n".to_owned())),
-            LastLine::Thoughts | LastLine::Prompt => Some(OutputPiece::Err("\n".to_owned())),
+            LastLine::Answer => Some(OutputPiece::Out("\n".to_owned())),
+            LastLine::Reasoning | LastLine::Prompt => Some(OutputPiece::Err("\n".to_owned())),
             LastLine::Calls => Some(OutputPiece::Err(ERASE_LINE.to_owned())),
         };
         self.last = LastLine::Nothing;
         end.into_iter().collect()
     }
 
-    /// Draws the calls under way, where they can be taken back.
+    /// Draws the line of running calls, where it can be erased.
     fn draw_running(&mut self) -> Option<OutputPiece> {
-        if self.manner.surface != OutputKind::Terminal || self.last != LastLine::Nothing {
+        if self.mode.output != OutputKind::Terminal || self.last != LastLine::Nothing {
             return None;
         }
         let line = match (self.running.as_slice(), &self.pulling) {
@@ -354,15 +337,14 @@ fn call_summary(tool: &str, preview: &str) -> String {
     if preview == tool || preview.is_empty() { tool.to_owned() } else { format!("{tool}  {preview}") }
 }
 
-/// Words of a model as a terminal can show them: nothing in them moves the cursor or changes a color.
+/// Removes control characters, so that a model's text cannot move the cursor or change colors.
 fn strip_controls(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
-/// How long something took.
-fn format_duration(took: Duration) -> String {
-    match took.as_secs() {
-        0..60 => format!("{:.1}s", took.as_secs_f64()),
+fn format_duration(elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        0..60 => format!("{:.1}s", elapsed.as_secs_f64()),
         seconds => format!("{}m{:02}s", seconds / 60, seconds % 60),
     }
 }
@@ -374,10 +356,10 @@ mod tests {
     use super::*;
     use crate::screen::OutputFormat;
 
-    fn lines(surface: OutputKind, answer: AnswerDisplay) -> ViewState {
+    fn lines(output: OutputKind, answer: AnswerDisplay) -> ViewState {
         let screen =
             Screen::new(OutputFormat::Text, &BTreeMap::from([("NO_COLOR".to_owned(), "1".to_owned())]));
-        ViewState::new(screen, ViewMode { surface, answer, thoughts: ReasoningDisplay::Hidden })
+        ViewState::new(screen, ViewMode { output, answer, reasoning: ReasoningDisplay::Hidden })
     }
 
     fn calling(id: &str) -> TurnEvent {
@@ -394,7 +376,7 @@ mod tests {
         TurnEvent::ToolFinished { call, tool, succeeded: worked, elapsed: took, preview: "done".to_owned() }
     }
 
-    /// What the two streams show, one after the other as it came.
+    /// The output on stdout and on stderr.
     fn played(lines: &mut ViewState, events: &[TurnEvent]) -> (String, String) {
         let (mut out, mut err) = (String::new(), String::new());
         for piece in events.iter().flat_map(|event| lines.on_event(event)) {
@@ -407,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_pipe_each_call_is_one_line_when_it_is_done() {
+    fn on_a_pipe_each_finished_call_is_one_line() {
         let events = [
             TurnEvent::Text("I look.".to_owned()),
             calling("a"),
@@ -424,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_terminal_what_is_under_way_is_a_line_that_goes_away() {
+    fn on_a_terminal_running_calls_are_a_line_that_is_erased() {
         let events = [calling("a"), calling("b"), called("a", true), called("b", true)];
         let (out, err) = played(&mut lines(OutputKind::Terminal, AnswerDisplay::Streamed), &events);
         assert_eq!(out, "");
@@ -448,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_is_in_the_line_of_what_is_under_way() {
+    fn a_pull_is_shown_in_the_line_of_running_calls() {
         let steps = [calling("a"), pulling(0, 0), pulling(1, 3), pulling(1, 3), pulling(9, 3), pulled(true)];
         let (out, err) = played(&mut lines(OutputKind::Terminal, AnswerDisplay::Streamed), &steps);
         assert_eq!(out, "");
@@ -458,7 +440,7 @@ mod tests {
              … terminal  do a"
         );
         assert_eq!(err, expected);
-        // A command of the person's own is no call.
+        // A shell command of the user is not a call.
         let steps = [pulling(0, 0), pulling(1, 2), pulled(false)];
         let (_, err) = played(&mut lines(OutputKind::Terminal, AnswerDisplay::Streamed), &steps);
         let expected = format!(
@@ -468,11 +450,11 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_taken_back_a_pull_is_told_when_it_begins_and_ends() {
-        for surface in [OutputKind::Pipe, OutputKind::Dumb] {
+    fn elsewhere_a_pull_is_printed_when_it_starts_and_ends() {
+        for output in [OutputKind::Pipe, OutputKind::Dumb] {
             let steps =
                 [calling("a"), pulling(0, 0), pulling(1, 2), pulling(2, 2), pulled(true), called("a", true)];
-            let (out, err) = played(&mut lines(surface, AnswerDisplay::Withheld), &steps);
+            let (out, err) = played(&mut lines(output, AnswerDisplay::Withheld), &steps);
             let expected =
                 "  pulling debian:12\n  ✓ pulled debian:12  9.0s\n  ✓ terminal  do a  1.2s  done\n";
             assert_eq!((out.as_str(), err.as_str()), ("", expected));
@@ -480,14 +462,14 @@ mod tests {
     }
 
     #[test]
-    fn words_cannot_move_the_cursor_of_a_terminal() {
+    fn text_cannot_move_the_cursor_of_a_terminal() {
         let events = [TurnEvent::Text("a\u{1b}[2J\u{9b}b\tc\r\n".to_owned())];
         let (out, _) = played(&mut lines(OutputKind::Terminal, AnswerDisplay::Streamed), &events);
         assert_eq!(out, "a[2Jb\tc\n");
     }
 
     #[test]
-    fn what_is_said_on_the_way_is_an_aside_when_only_the_answer_is_wanted() {
+    fn text_before_calls_is_a_note_when_the_caller_prints_the_answer() {
         let events = [
             TurnEvent::Text("I look.".to_owned()),
             calling("a"),
@@ -516,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn durations_are_short() {
         let cases =
             [(50, "0.1s"), (1_234, "1.2s"), (59_900, "59.9s"), (61_000, "1m01s"), (3_600_000, "60m00s")];
         for (millis, expected) in cases {

@@ -201,19 +201,19 @@ fn read_task(args: &ChatArgs, context: &Context) -> Result<ChatTask, Failure> {
 }
 
 fn view_mode(context: &Context, config: &Config, task: &ChatTask) -> ViewMode {
-    let surface = match io::stdout().is_terminal() && io::stderr().is_terminal() {
+    let output = match io::stdout().is_terminal() && io::stderr().is_terminal() {
         false => OutputKind::Pipe,
         true if is_dumb(context) => OutputKind::Dumb,
         true => OutputKind::Terminal,
     };
     let is_script = !matches!(task, ChatTask::Interactive) && !io::stdout().is_terminal();
     ViewMode {
-        surface,
+        output,
         answer: match is_script || context.screen.format == OutputFormat::Json {
             true => AnswerDisplay::Withheld,
             false => AnswerDisplay::Streamed,
         },
-        thoughts: if config.display.show_reasoning {
+        reasoning: if config.display.show_reasoning {
             ReasoningDisplay::Shown
         } else {
             ReasoningDisplay::Hidden
@@ -266,7 +266,7 @@ async fn run_interactive(
     let screen = repl.context().screen;
     let is_plain = is_dumb(repl.context()) || !io::stdout().is_terminal() || !io::stderr().is_terminal();
     let mut editor = match is_plain {
-        true => Editor::read_plain_line(screen),
+        true => Editor::plain(screen),
         false => Editor::full(repl.context().home.path(), screen),
     };
     repl.print_welcome();

@@ -1,4 +1,4 @@
-//! The prompt: a line with editing and history where the terminal can, a plain one elsewhere.
+//! The prompt: with editing and history where the terminal supports it, else a plain line.
 
 use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
@@ -20,25 +20,21 @@ use crate::screen::Screen;
 use hermes_config::failure::Failure;
 use hermes_config::file::create_private_dir;
 
-/// Lines that are remembered.
 const MAX_HISTORY_LINES: usize = 2_000;
-/// The file they are in.
 const HISTORY_FILE: &str = "chat_history";
 const COMPLETION_MENU: &str = "commands";
-/// Back to the beginning of the line, which is made empty.
+/// Returns to the beginning of the line and erases it.
 const ERASE_LINE: &str = "\r\u{1b}[K";
 
-/// What came of asking for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EditorEvent {
     Line(String),
     /// Ctrl-C.
     Interrupted,
-    /// Ctrl-D, or nobody is there any more.
+    /// Ctrl-D, or the terminal is closed.
     End,
-    /// A message, and something that happened in the same moment.
+    /// A line, and a notice at the same moment.
     LineAndNotice(String, Notice),
-    /// Something happened meanwhile that is to be said.
     Notice(Notice, PromptContent),
 }
 
@@ -51,34 +47,32 @@ pub(super) enum Notice {
     Background(String),
 }
 
-/// Whether something stands at the prompt. It still does the next time.
+/// What is typed at the prompt, and stays there for the next time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PromptContent {
     Text,
-    /// Nothing, as far as can be known.
+    /// Nothing, as far as is known.
     Empty,
 }
 
-/// Where messages are typed.
 pub(super) enum Editor {
-    /// With editing and history.
     Full {
-        /// It is away while somebody types.
+        /// Absent while a thread reads a line.
         line: Option<Box<Reedline>>,
-        /// Makes it come back early.
-        back: Arc<AtomicBool>,
+        /// Makes the thread return early.
+        interrupt: Arc<AtomicBool>,
         screen: Screen,
     },
-    /// As the terminal itself does it.
+    /// Lines edited by the terminal itself.
     Plain {
         screen: Screen,
-        /// Lines of a message that goes on.
-        begun: String,
+        /// Lines of a message that continues on the next line.
+        partial: String,
     },
 }
 
 impl Editor {
-    /// One that edits, with the history of this home.
+    /// An editor with the history of this home.
     pub(super) fn full(home: &Path, screen: Screen) -> Self {
         let mut keys = default_emacs_keybindings();
         let complete = ReedlineEvent::UntilFound(vec![
@@ -88,7 +82,7 @@ impl Editor {
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, complete);
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, newline);
-        // So ends a line that was typed before the editor was there.
+        // Ends a line that was typed before the editor was ready.
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
         let mut completer = DefaultCompleter::with_inclusions(&['/']);
         completer.insert(line::command_names());
@@ -107,15 +101,14 @@ impl Editor {
                 editor
             }
         };
-        Self::Full { line: Some(Box::new(editor)), back: Arc::default(), screen }
+        Self::Full { line: Some(Box::new(editor)), interrupt: Arc::default(), screen }
     }
 
-    /// One without.
-    pub(super) fn read_plain_line(screen: Screen) -> Self {
-        Self::Plain { screen, begun: String::new() }
+    pub(super) fn plain(screen: Screen) -> Self {
+        Self::Plain { screen, partial: String::new() }
     }
 
-    /// Waits for a message, or for something else that is to be said, if there can be such a thing.
+    /// Waits for a line or a notice.
     pub(super) async fn next_event(
         &mut self,
         notice: Option<impl Future<Output = Notice>>,
@@ -128,43 +121,43 @@ impl Editor {
             }
         };
         match self {
-            Self::Plain { screen, begun } => {
+            Self::Plain { screen, partial } => {
                 screen.prompt(">");
                 tokio::select! {
-                    entered = plain(begun) => entered,
+                    entered = read_plain_line(partial) => entered,
                     text = noticed => {
                         screen.write_stderr("\n");
-                        let typed = if begun.is_empty() { PromptContent::Empty } else { PromptContent::Text };
+                        let typed = if partial.is_empty() { PromptContent::Empty } else { PromptContent::Text };
                         Ok(EditorEvent::Notice(text, typed))
                     }
                 }
             }
-            Self::Full { line: editor, back, screen } => {
-                let Some(mut away) = editor.take() else { return Ok(EditorEvent::End) };
+            Self::Full { line: editor, interrupt, screen } => {
+                let Some(mut line) = editor.take() else { return Ok(EditorEvent::End) };
                 if can_be_noticed {
-                    // It looks ten times a second whether it is called back, so only where that may be.
-                    *away = away.with_break_signal(Arc::clone(back));
+                    // The editor then polls the flag ten times a second.
+                    *line = line.with_break_signal(Arc::clone(interrupt));
                 }
                 let mut typing = tokio::task::spawn_blocking(move || {
-                    let signal = away.read_line(&ChatPrompt);
-                    // Whoever is killed later has typed this all the same.
-                    if let Err(error) = away.sync_history() {
-                        tracing::warn!(%error, "what was typed could not be kept");
+                    let signal = line.read_line(&ChatPrompt);
+                    // Now, because the process may be killed later.
+                    if let Err(error) = line.sync_history() {
+                        tracing::warn!(%error, "cannot save the input history");
                     }
-                    (away, signal)
+                    (line, signal)
                 });
-                let (typed, told) = tokio::select! {
+                let (typed, notice) = tokio::select! {
                     typed = &mut typing => (typed, None),
-                    text = noticed => {
-                        back.store(true, Ordering::Relaxed);
+                    notice = noticed => {
+                        interrupt.store(true, Ordering::Relaxed);
                         let typed = typing.await;
-                        back.store(false, Ordering::Relaxed);
-                        (typed, Some(text))
+                        interrupt.store(false, Ordering::Relaxed);
+                        (typed, Some(notice))
                     }
                 };
-                let (away, signal) = typed.map_err(io::Error::other)?;
-                *editor = Some(away);
-                Ok(match (signal, told) {
+                let (line, signal) = typed.map_err(io::Error::other)?;
+                *editor = Some(line);
+                Ok(match (signal, notice) {
                     (Err(error), _) => return Err(io::Error::other(error).into()),
                     (Ok(Signal::ExternalBreak(half)), Some(text)) if half.is_empty() => {
                         screen.write_stderr(ERASE_LINE);
@@ -187,8 +180,8 @@ impl Editor {
     }
 }
 
-/// A message as a plain terminal gives it, over several lines if they end in a backslash.
-async fn plain(text: &mut String) -> Result<EditorEvent, Failure> {
+/// Reads a line, or several if they end in a backslash.
+async fn read_plain_line(text: &mut String) -> Result<EditorEvent, Failure> {
     let mut keyboard = Keyboard::open()?;
     loop {
         let line = tokio::select! {
@@ -203,9 +196,9 @@ async fn plain(text: &mut String) -> Result<EditorEvent, Failure> {
             None if text.is_empty() => return Ok(EditorEvent::End),
             None => return Ok(EditorEvent::Line(join_continued(&std::mem::take(text)))),
             Some(line) => {
-                let goes_on = line.ends_with('\\');
+                let is_continued = line.ends_with('\\');
                 text.push_str(&line);
-                if !goes_on {
+                if !is_continued {
                     return Ok(EditorEvent::Line(join_continued(&std::mem::take(text))));
                 }
                 text.push('\n');
@@ -214,12 +207,12 @@ async fn plain(text: &mut String) -> Result<EditorEvent, Failure> {
     }
 }
 
-/// The text without the backslashes that only said that it goes on.
+/// Removes the backslashes that continue a line.
 fn join_continued(text: &str) -> String {
     text.replace("\\\n", "\n")
 }
 
-/// The lines of earlier chats, which nobody else may read.
+/// Opens the history file, readable only by its owner.
 fn open_history(home: &Path) -> io::Result<FileBackedHistory> {
     let path = home.join(HISTORY_FILE);
     create_private_dir(home)?;
@@ -228,7 +221,7 @@ fn open_history(home: &Path) -> io::Result<FileBackedHistory> {
     FileBackedHistory::with_file(MAX_HISTORY_LINES, path).map_err(io::Error::other)
 }
 
-/// A line goes on after a backslash.
+/// Continues a line after a backslash.
 struct BackslashValidator;
 
 impl Validator for BackslashValidator {
@@ -237,7 +230,6 @@ impl Validator for BackslashValidator {
     }
 }
 
-/// What stands before the line.
 struct ChatPrompt;
 
 impl Prompt for ChatPrompt {
@@ -262,6 +254,6 @@ impl Prompt for ChatPrompt {
             PromptHistorySearchStatus::Passing => "",
             PromptHistorySearchStatus::Failing => ", nothing found",
         };
-        Cow::Owned(format!("(earlier lines with `{}`{found}) ", search.term))
+        Cow::Owned(format!("(history search: `{}`{found}) ", search.term))
     }
 }

@@ -1,4 +1,4 @@
-//! Pictures that are shown with a message.
+//! Images sent with a message.
 
 use std::path::{Path, PathBuf};
 
@@ -9,23 +9,22 @@ use hermes_types::BackendName;
 use crate::screen::one_line;
 use hermes_config::failure::{Failure, FailureKind};
 
-/// Characters of a path that the model reads.
-const SHOWN: usize = 400;
+const MAX_PATH_CHARS: usize = 400;
 
-/// A message with pictures, and with a line about each: not every model sees.
+/// A message with images, and a line about each for models without vision.
 pub(super) async fn user_input(
     text: &str,
     files: &[PathBuf],
     image_store: &ImageStore,
     backend: BackendName,
 ) -> Result<UserInput, Failure> {
-    let line = |path: &Path| one_line(&path.to_string_lossy(), SHOWN);
+    let line = |path: &Path| one_line(&path.to_string_lossy(), MAX_PATH_CHARS);
     let (mut lines, mut images) = (Vec::new(), Vec::new());
     for file in files {
-        let refused =
-            |why| Failure::new(FailureKind::Usage, format!("{} cannot be shown: {why}", file.display()));
-        let image = image_store.add(file).await.map_err(refused)?;
-        // Only on this machine it is there under the same path.
+        let refuse =
+            |error| Failure::new(FailureKind::Usage, format!("cannot send {}: {error}", file.display()));
+        let image = image_store.add(file).await.map_err(refuse)?;
+        // The path is valid only on this machine.
         let place = match (backend, std::path::absolute(file)) {
             (BackendName::Local, Ok(path)) => format!(", at {}", line(&path)),
             _ => String::new(),

@@ -1,14 +1,13 @@
-//! What is shown of a conversation that goes on.
+//! The end of a resumed conversation, for the person.
 
 use hermes_types::Message;
 
 use crate::screen::one_line;
 
-/// Characters of a message that are shown again.
 const MAX_RECAP_CHARS: usize = 160;
 
-/// The last exchanges, a line for each side.
-pub(super) fn recap(history: &[Message], most: usize) -> Vec<String> {
+/// The last exchanges, one line for each message.
+pub(super) fn recap(history: &[Message], max_exchanges: usize) -> Vec<String> {
     let mut exchanges: Vec<(String, String)> = Vec::new();
     for message in history {
         match message {
@@ -23,11 +22,11 @@ pub(super) fn recap(history: &[Message], most: usize) -> Vec<String> {
             Message::Tool { .. } => {}
         }
     }
-    let skipped = exchanges.len().saturating_sub(most);
-    let lines = exchanges.iter().skip(skipped).flat_map(|(said, answer)| {
+    let skipped = exchanges.len().saturating_sub(max_exchanges);
+    let lines = exchanges.iter().skip(skipped).flat_map(|(message, answer)| {
         let answer = Some(answer).filter(|answer| !answer.is_empty());
-        let said = format!("> {}", one_line(said.trim(), MAX_RECAP_CHARS));
-        [said]
+        let message = format!("> {}", one_line(message.trim(), MAX_RECAP_CHARS));
+        [message]
             .into_iter()
             .chain(answer.map(|answer| format!("  {}", one_line(answer.trim(), MAX_RECAP_CHARS))))
     });
@@ -41,20 +40,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recap_is_the_last_exchanges_without_what_tools_said() {
-        let said = |text: &str| Message::user(text);
-        let answered = |text: &str| Message::Assistant { parts: vec![Part::Text { text: text.to_owned() }] };
+    fn a_recap_is_the_last_exchanges_without_tool_results() {
+        let user = |text: &str| Message::user(text);
+        let assistant = |text: &str| Message::Assistant { parts: vec![Part::Text { text: text.to_owned() }] };
         let tool =
             Message::Tool { call: CallId::new("c"), name: "terminal".to_owned(), text: "out".to_owned() };
         let history = [
-            said("one"),
-            answered("first"),
-            said("two\nlines"),
-            answered("I look"),
+            user("one"),
+            assistant("first"),
+            user("two\nlines"),
+            assistant("I look"),
             tool,
-            answered(""),
-            answered("second"),
-            said("three"),
+            assistant(""),
+            assistant("second"),
+            user("three"),
         ];
         assert_eq!(recap(&history, 2), ["> two lines", "  second", "> three"]);
         assert_eq!(recap(&history, 9).len(), 5);
