@@ -30,16 +30,16 @@ pub struct MediaSettings {
 /// Removes the media tags from a reply. Returns the remaining text and the paths, each once.
 pub(crate) fn extract_media_tags(text: &str) -> (String, Vec<String>) {
     let code = split::code_spans(text);
-    let mut words = String::with_capacity(text.len());
+    let mut remaining = String::with_capacity(text.len());
     let mut paths: Vec<String> = Vec::new();
     let mut offset = 0;
     for line in text.split_inclusive('\n') {
-        let (kept, found) =
+        let (rest_of_line, found) =
             extract_line_tags(line, |at| code.iter().any(|span| span.contains(&(offset + at))));
         offset += line.len();
         // A line with nothing but tags is removed.
-        if found.is_empty() || kept.chars().any(char::is_alphanumeric) {
-            words.push_str(&kept);
+        if found.is_empty() || rest_of_line.chars().any(char::is_alphanumeric) {
+            remaining.push_str(&rest_of_line);
         }
         for path in found {
             if !paths.contains(&path) {
@@ -47,29 +47,29 @@ pub(crate) fn extract_media_tags(text: &str) -> (String, Vec<String>) {
             }
         }
     }
-    (words, paths)
+    (remaining, paths)
 }
 
 fn extract_line_tags(line: &str, is_code: impl Fn(usize) -> bool) -> (String, Vec<String>) {
-    let (mut kept, mut found) = (String::new(), Vec::new());
+    let (mut rest_of_line, mut found) = (String::new(), Vec::new());
     let mut rest = line;
     while let Some((before, after)) = rest.split_once(MEDIA_TAG) {
         let at = line.len() - after.len() - MEDIA_TAG.len();
         let follows_word = before.chars().next_back().is_some_and(char::is_alphanumeric);
-        kept.push_str(before);
+        rest_of_line.push_str(before);
         match parse_tag_path(after).filter(|_| !follows_word && !is_code(at)) {
             Some((path, after)) => {
                 found.push(path.to_owned());
                 rest = after;
             }
             None => {
-                kept.push_str(MEDIA_TAG);
+                rest_of_line.push_str(MEDIA_TAG);
                 rest = after;
             }
         }
     }
-    kept.push_str(rest);
-    (kept, found)
+    rest_of_line.push_str(rest);
+    (rest_of_line, found)
 }
 
 fn parse_tag_path(text: &str) -> Option<(&str, &str)> {
@@ -102,21 +102,21 @@ fn is_invisible(char: char) -> bool {
 
 /// Shortens a name and keeps its extension.
 fn truncate_name(name: &str) -> String {
-    let most = MAX_NAME_BYTES - NUMBER_PREFIX_BYTES;
-    if name.len() <= most {
+    let max_len = MAX_NAME_BYTES - NUMBER_PREFIX_BYTES;
+    if name.len() <= max_len {
         return name.to_owned();
     }
     let ending =
         name.rfind('.').and_then(|dot| name.get(dot..)).filter(|ending| ending.len() <= MAX_EXTENSION_BYTES);
     let ending = ending.unwrap_or_default();
-    let mut kept = String::new();
+    let mut short = String::new();
     for char in name.chars() {
-        if kept.len() + char.len_utf8() + ending.len() > most {
+        if short.len() + char.len_utf8() + ending.len() > max_len {
             break;
         }
-        kept.push(char);
+        short.push(char);
     }
-    kept + ending
+    short + ending
 }
 
 /// Hands out file names that differ even when case is ignored.

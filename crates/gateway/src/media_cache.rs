@@ -125,28 +125,28 @@ mod tests {
         drop(held);
         assert!(!gone.exists());
         let left = cache.create_outgoing().unwrap().0.into_path();
-        let came = cache.create_incoming().unwrap().into_path();
+        let incoming = cache.create_incoming().unwrap().into_path();
         let next = MediaCache::new(folder.path(), "discord");
         next.clear_incoming();
-        assert!(!came.exists());
+        assert!(!incoming.exists());
         assert_eq!(next.list_outgoing(), [left]);
     }
 
     #[test]
     fn old_imports_are_deleted_without_following_links() {
         let home = tempfile::tempdir().unwrap();
-        let (brought, elsewhere) = (home.path().join(IMPORT_DIR), home.path().join("elsewhere"));
-        let message = brought.join("chat/message");
+        let (imported, elsewhere) = (home.path().join(IMPORT_DIR), home.path().join("elsewhere"));
+        let message = imported.join("chat/message");
         for folder in [&message, &elsewhere.join("message")] {
             fs::create_dir_all(folder).unwrap();
             fs::write(folder.join("file"), "x").unwrap();
         }
-        std::os::unix::fs::symlink(&elsewhere, brought.join("link")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, imported.join("link")).unwrap();
         let cache = MediaCache::new(home.path(), "discord");
         cache.prune_imported(Duration::from_secs(3_600));
         assert!(message.join("file").exists());
         cache.prune_imported(Duration::ZERO);
-        assert!(!brought.join("chat").exists());
+        assert!(!imported.join("chat").exists());
         assert!(elsewhere.join("message/file").exists());
     }
 }

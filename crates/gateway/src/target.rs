@@ -165,8 +165,8 @@ mod tests {
         for (word, expected) in cases {
             assert_eq!(word.parse::<DeliveryTarget>(), expected, "{word}");
         }
-        let said = "pigeon".parse::<DeliveryTarget>().unwrap_err().to_string();
-        assert!(said.contains("unknown target `pigeon`") && said.contains("discord"), "{said}");
+        let error = "pigeon".parse::<DeliveryTarget>().unwrap_err().to_string();
+        assert!(error.contains("unknown target `pigeon`") && error.contains("discord"), "{error}");
     }
 
     #[test]

@@ -25,7 +25,8 @@ const MAX_REMEMBERED: usize = 256;
 /// The smallest output limit that leaves space for a reply.
 const MIN_OUTPUT_TOKENS: u64 = 256;
 
-/// Talks to models. A process has one; clones share connections and the facts learned about servers.
+/// Talks to models. A process has one; clones share connections and the facts learned about
+/// servers.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) state: Arc<ClientState>,

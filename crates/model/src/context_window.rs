@@ -1,5 +1,5 @@
-//! The context window of a model. The configuration comes first, then the server, then the published
-//! size for the model's name; otherwise it is unknown, and nothing is guessed.
+//! The context window of a model. The configuration comes first, then the server, then the
+//! published size for the model's name; otherwise it is unknown, and nothing is guessed.
 //!
 //! | server | source |
 //! |---|---|

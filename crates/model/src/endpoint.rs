@@ -55,8 +55,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether the server is this machine or in its network. Such a server may take minutes to read a
-    /// prompt before it sends anything.
+    /// Whether the server is this machine or in its network. Such a server may take minutes to read
+    /// a prompt before it sends anything.
     pub fn is_local(&self) -> bool {
         self.base_url.host_str().is_some_and(is_local)
     }
@@ -135,8 +135,8 @@ pub enum ApiCredentials {
 pub struct Timeouts {
     /// For one attempt from start to end.
     pub total: Duration,
-    /// While no data arrives. Without it, the limit depends on the size of the prompt; a local server
-    /// has none.
+    /// While no data arrives. Without it, the limit depends on the size of the prompt; a local
+    /// server has none.
     pub idle: Option<Duration>,
 }
 

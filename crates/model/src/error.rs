@@ -104,7 +104,8 @@ impl RequestFailure {
         }
     }
 
-    /// Whether the images of the request may be the cause. A failure with a known cause has another.
+    /// Whether the images of the request may be the cause. A failure with a known cause has
+    /// another.
     pub(crate) fn may_be_about_images(&self) -> bool {
         match self.class {
             FailureClass::ImagesUnsupported | FailureClass::PayloadTooLarge => true,

@@ -1,9 +1,9 @@
 //! Talks to language models.
 //!
-//! [`Client::complete`] takes a conversation and a chain of [`Endpoint`]s and returns one [`Reply`],
-//! whichever of three protocols the server speaks. It reports text and reasoning as they arrive; the
-//! reply is complete, or it says why it is not. Dropping the future closes the connection: that is
-//! how a model is interrupted.
+//! [`Client::complete`] takes a conversation and a chain of [`Endpoint`]s and returns one
+//! [`Reply`], whichever of three protocols the server speaks. It reports text and reasoning as they
+//! arrive; the reply is complete, or it says why it is not. Dropping the future closes the
+//! connection: that is how a model is interrupted.
 //!
 //! Invariants:
 //!

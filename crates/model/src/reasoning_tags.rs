@@ -10,8 +10,8 @@ pub(crate) enum TextSegment {
     Reasoning(String),
 }
 
-/// Splits a stream of text into text and reasoning. A tag counts only at the start of a line, so that
-/// a reply can mention tags.
+/// Splits a stream of text into text and reasoning. A tag counts only at the start of a line, so
+/// that a reply can mention tags.
 #[derive(Debug)]
 pub(crate) struct ReasoningSplitter {
     held: String,

@@ -9,8 +9,8 @@
 //! | Llama | `<\|python_tag\|>{"name": …, "parameters": {…}}`, and the same without the tag |
 //! | others | the object alone, or in a code fence |
 //!
-//! Text is a call only if every name is that of an offered tool. An object alone counts only if it is
-//! the whole reply.
+//! Text is a call only if every name is that of an offered tool. An object alone counts only if it
+//! is the whole reply.
 
 use hermes_types::CallArguments;
 use serde_json::{Map, Value};

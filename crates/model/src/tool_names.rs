@@ -5,9 +5,9 @@ use hermes_types::ToolSpec;
 /// With a lower value, `edit_file` would match `write_file`.
 const MIN_SIMILARITY: f64 = 0.75;
 
-/// The tool that the model meant, if that is certain. Removes markup that leaked into the name, then
-/// tries case, separators, `CamelCase`, a `tool` suffix, and finally the one name that is nearly the
-/// same.
+/// The tool that the model meant, if that is certain. Removes markup that leaked into the name,
+/// then tries case, separators, `CamelCase`, a `tool` suffix, and finally the one name that is
+/// nearly the same.
 pub fn repair_tool_name(name: &str, tools: &[ToolSpec]) -> Option<String> {
     let known = |candidate: &str| tools.iter().any(|tool| tool.name == candidate);
     let cut = name.split(['"', '\'', '<', '>', '`']).next().unwrap_or_default().trim();

@@ -78,7 +78,8 @@ impl ModelRequest<'_> {
         schema
     }
 
-    /// Adds the configured fields, which override ours. The caller adds the conversation after them.
+    /// Adds the configured fields, which override ours. The caller adds the conversation after
+    /// them.
     fn apply_extra_fields(&self, body: &mut Map<String, Value>) {
         for (key, value) in &self.endpoint.extra_fields {
             body.insert(key.clone(), value.clone());

@@ -42,7 +42,8 @@ fn config(roots: RootCertStore) -> Result<ClientConfig, Error> {
         .with_no_client_auth())
 }
 
-/// The certificates that this machine trusts, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+/// The certificates that this machine trusts, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR`
+/// name.
 fn system_roots() -> Result<RootCertStore, Error> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();

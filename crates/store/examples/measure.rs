@@ -1,4 +1,5 @@
-//! Measures what the store costs: `cargo run --release -p hermes-store --example measure [MESSAGES]`.
+//! Measures what the store costs: `cargo run --release -p hermes-store --example measure
+//! [MESSAGES]`.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
 
 use std::time::{Duration, Instant};

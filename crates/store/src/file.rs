@@ -123,8 +123,8 @@ fn count(migrations: &[&str]) -> u32 {
     u32::try_from(migrations.len()).unwrap_or(u32::MAX)
 }
 
-/// Creates a new database under a temporary name and renames it. Another thread or process may do the
-/// same at the same time.
+/// Creates a new database under a temporary name and renames it. Another thread or process may do
+/// the same at the same time.
 fn create_database(path: &Path, migrations: &[&str]) -> Result<(), Error> {
     let folder = parent_of(path);
     if !folder.is_dir() {
@@ -193,8 +193,8 @@ fn back_up(path: &Path, version: u32) -> Result<(), Error> {
     copy().map_err(|error| Error::Backup { detail: error.to_string(), path: finished.clone() })
 }
 
-/// Creates an empty file with mode 0600 and a temporary name similar to `path`. Root gives it to the
-/// owner of the directory.
+/// Creates an empty file with mode 0600 and a temporary name similar to `path`. Root gives it to
+/// the owner of the directory.
 fn create_private(path: &Path) -> io::Result<TempPath> {
     let (folder, name) = (parent_of(path), path.file_name().unwrap_or_default());
     let mut prefix = name.to_owned();

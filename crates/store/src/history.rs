@@ -106,15 +106,15 @@ pub(crate) fn replace_tool_result(
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([n])?;
     while let Some(row) = rows.next()? {
-        let kept = message::read_row(row)?;
-        let Message::Tool { call: other, name, .. } = &kept.message else { continue };
+        let stored = message::read_row(row)?;
+        let Message::Tool { call: other, name, .. } = &stored.message else { continue };
         if other != call {
             continue;
         }
         let id: i64 = row.get(9)?;
         let message = Message::Tool { call: call.clone(), name: name.clone(), text };
-        let new = NewMessage { message, at: kept.at, finish: kept.finish, usage: kept.usage };
-        let columns = new.to_columns(kept.seq)?;
+        let new = NewMessage { message, at: stored.at, finish: stored.finish, usage: stored.usage };
+        let columns = new.to_columns(stored.seq)?;
         let sql = "UPDATE messages SET text = ?2, sum = ?3 WHERE id = ?1";
         sql::execute(connection, sql, params![id, columns.text, columns.sum])?;
         search::index::remove(connection, id)?;
@@ -182,7 +182,7 @@ fn undo(connection: &Connection, n: i64, exchanges: usize) -> Result<Option<Undo
     let back = i64::try_from(back).unwrap_or(i64::MAX - 1);
     let Some(from) = sql::value::<Option<u32>>(connection, sql, [n, back])? else { return Ok(None) };
     let first = message_page(connection, n, MessageFilter::Active, Seq::new(from - 1), 1)?;
-    let Some(Message::User { text, .. }) = first.into_iter().next().map(|kept| kept.message) else {
+    let Some(Message::User { text, .. }) = first.into_iter().next().map(|stored| stored.message) else {
         return Ok(None);
     };
     let sql = "SELECT coalesce(max(undone), 0) + 1 FROM messages WHERE session = ?1";

@@ -68,22 +68,22 @@ fn find(
         return Ok(Vec::new());
     }
     let mut values: Vec<Value> = Vec::new();
-    let mut hold = |value: Value| {
+    let mut bind = |value: Value| {
         values.push(value);
         format!("?{}", values.len())
     };
-    let person = hold(reader.person().map_or(Value::Null, |person| person.to_owned().into()));
-    let source = hold(search.source.clone().map_or(Value::Null, Value::from));
+    let person = bind(reader.person().map_or(Value::Null, |person| person.to_owned().into()));
+    let source = bind(search.source.clone().map_or(Value::Null, Value::from));
     let (from, condition, order) = match query.words() {
         Some(words) => {
-            let place = hold(words.into());
+            let parameter = bind(words.into());
             (
                 "words JOIN messages m ON m.id = words.rowid",
-                format!("words MATCH {place}"),
+                format!("words MATCH {parameter}"),
                 "words.rank, m.id DESC",
             )
         }
-        None => ("messages m", condition(&query, &mut hold), "m.id DESC"),
+        None => ("messages m", condition(&query, &mut bind), "m.id DESC"),
     };
     let (skip, limit) = (to_sql(search.skip), to_sql(search.limit.min(MAX_HITS)));
     // `CROSS JOIN` fixes the join order: starting with the sessions would scan all of their
@@ -117,37 +117,37 @@ fn read_row(row: &Row<'_>, query: &Query) -> Result<MessageHit, QueryError> {
 }
 
 /// The SQL condition for a query that the word index alone cannot answer.
-fn condition(query: &Query, hold: &mut impl FnMut(Value) -> String) -> String {
+fn condition(query: &Query, bind: &mut impl FnMut(Value) -> String) -> String {
     let mut all = Vec::new();
     for group in &query.required {
-        let any: Vec<String> = group.iter().map(|term| term_condition(term, hold)).collect();
+        let any: Vec<String> = group.iter().map(|term| term_condition(term, bind)).collect();
         all.push(format!("({})", any.join(" OR ")));
     }
     for term in &query.excluded {
-        all.push(format!("NOT {}", term_condition(term, hold)));
+        all.push(format!("NOT {}", term_condition(term, bind)));
     }
     all.join(" AND ")
 }
 
-fn term_condition(term: &Term, hold: &mut impl FnMut(Value) -> String) -> String {
+fn term_condition(term: &Term, bind: &mut impl FnMut(Value) -> String) -> String {
     let mut all = Vec::new();
     if let Some(words) = term.words() {
-        let place = hold(words.into());
-        all.push(format!("m.id IN (SELECT rowid FROM words WHERE words MATCH {place})"));
+        let parameter = bind(words.into());
+        all.push(format!("m.id IN (SELECT rowid FROM words WHERE words MATCH {parameter})"));
     }
     for run in term.unspaced_runs() {
-        let place = hold(index::bigram_query(&run).into());
-        all.push(format!("m.id IN (SELECT rowid FROM pairs WHERE pairs MATCH {place})"));
+        let parameter = bind(index::bigram_query(&run).into());
+        all.push(format!("m.id IN (SELECT rowid FROM pairs WHERE pairs MATCH {parameter})"));
         // The bigrams may all occur, but not in sequence.
         if run.chars().count() > 2 {
-            let place = hold(run.into());
-            all.push(format!("instr(m.text, {place}) > 0"));
+            let parameter = bind(run.into());
+            all.push(format!("instr(m.text, {parameter}) > 0"));
         }
     }
     if all.is_empty() {
-        let place = hold(term.text().to_owned().into());
+        let parameter = bind(term.text().to_owned().into());
         all.push(format!(
-            "(m.id > (SELECT max(id) FROM messages) - {SCAN_LIMIT} AND instr(m.text, {place}) > 0)"
+            "(m.id > (SELECT max(id) FROM messages) - {SCAN_LIMIT} AND instr(m.text, {parameter}) > 0)"
         ));
     }
     format!("({})", all.join(" AND "))

@@ -134,8 +134,8 @@ mod tests {
         let name = one.worker_id().unwrap().to_owned();
         assert_eq!(one.worker_id().unwrap(), name);
         assert_eq!((one.owner(&name), one.owner("unknown")), (TurnOwner::ThisStore, TurnOwner::Exited));
-        let TurnOwner::OtherProcess(Some(holder)) = other.owner(&name) else { panic!() };
-        assert_eq!(holder.pid, std::process::id());
+        let TurnOwner::OtherProcess(Some(owner)) = other.owner(&name) else { panic!() };
+        assert_eq!(owner.pid, std::process::id());
         drop(one);
         assert_eq!(other.owner(&name), TurnOwner::Exited);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

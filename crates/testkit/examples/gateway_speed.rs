@@ -1,7 +1,8 @@
 //! Measures a gateway: startup time, memory, and the rate of accepted messages. Prints one line of
 //! JSON.
 //!
-//! Usage: `gateway_speed HERMES DIRECTORY`, with the program to measure and a directory for its homes.
+//! Usage: `gateway_speed HERMES DIRECTORY`, with the program to measure and a directory for its
+//! homes.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed measurement has no result")]
 #![expect(clippy::print_stdout, reason = "the figures go to standard output")]
 #![expect(clippy::disallowed_methods, reason = "it starts the measured program")]

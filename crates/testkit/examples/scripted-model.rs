@@ -1,6 +1,6 @@
-//! A scripted model as a process: `scripted-model SCRIPT.json` listens at the script's address, prints
-//! it, and serves until its standard input ends. Then it prints the invalid requests and fails if
-//! there were any.
+//! A scripted model as a process: `scripted-model SCRIPT.json` listens at the script's address,
+//! prints it, and serves until its standard input ends. Then it prints the invalid requests and
+//! fails if there were any.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;

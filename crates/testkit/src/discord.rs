@@ -170,8 +170,8 @@ impl DiscordServer {
         self.state.update(|world| world.expected_violations.push(code));
     }
 
-    /// Waits until `find` returns a value. After [`ServerOptions::wait_timeout`] it fails and lists all
-    /// violations.
+    /// Waits until `find` returns a value. After [`ServerOptions::wait_timeout`] it fails and lists
+    /// all violations.
     pub async fn wait_for<T>(&self, find: impl Fn(&World) -> Option<T>) -> io::Result<T> {
         let mut changes = self.state.changed.subscribe();
         let found = async {
@@ -216,7 +216,8 @@ impl DiscordServer {
         self.state.update(|world| world.injected.stalled = true);
     }
 
-    /// Stops sending on all websockets without closing them. [`Self::recover`] ends it for new ones.
+    /// Stops sending on all websockets without closing them. [`Self::recover`] ends it for new
+    /// ones.
     pub fn silence(&self) {
         self.state.update(|world| {
             world.injected.silent = true;

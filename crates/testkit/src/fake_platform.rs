@@ -29,7 +29,8 @@ pub trait FakePlatform: Send + Sync + Sized {
     /// The length of a text as the platform counts it.
     fn text_length(text: &str) -> usize;
 
-    /// Starts with only the bot, without rate limits. Operations that wait end after `wait_timeout`.
+    /// Starts with only the bot, without rate limits. Operations that wait end after
+    /// `wait_timeout`.
     fn launch(wait_timeout: Duration) -> impl Future<Output = io::Result<Self>> + Send;
 
     /// The variables with the address and the credentials.

@@ -109,7 +109,8 @@ impl ScriptedModel {
         locked(&self.state.received).clone()
     }
 
-    /// Invalid requests, and requests after the end of the script. Every test ends with checking them.
+    /// Invalid requests, and requests after the end of the script. Every test ends with checking
+    /// them.
     pub fn failures(&self) -> Vec<String> {
         locked(&self.state.failures).clone()
     }

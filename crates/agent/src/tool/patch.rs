@@ -224,8 +224,8 @@ async fn write_replacement(
     }
 }
 
-/// Replaces exact matches in a file without reading it, because it is too large or because reading it
-/// would need a question.
+/// Replaces exact matches in a file without reading it, because it is too large or because reading
+/// it would need a question.
 async fn replace_unread(
     files: &PlaceFiles<'_>,
     path: &str,

@@ -6,9 +6,10 @@
 //! | promises | fetches messages missed while disconnected; sends nothing twice as far as Discord can tell |
 //! | cleans up | closes its session on shutdown; leaves nothing else behind |
 //!
-//! Outbound data uses twilight's model. Inbound data uses our own, which requires fewer fields, and so
-//! do the connections: twilight's HTTP client waits for every rate limit as long as it lasts and cannot
-//! set `enforce_nonce`; its gateway client supports no proxies and fixes the identify properties.
+//! Outbound data uses twilight's model. Inbound data uses our own, which requires fewer fields, and
+//! so do the connections: twilight's HTTP client waits for every rate limit as long as it lasts and
+//! cannot set `enforce_nonce`; its gateway client supports no proxies and fixes the identify
+//! properties.
 
 mod attachments;
 mod backlog;

@@ -91,8 +91,8 @@ impl CutMap {
     pub(super) fn new(text: &str, max_len: usize, unit: LengthUnit) -> Self {
         let (lines, mut fences) = parse_lines(text);
         for fence in &mut fences {
-            let taken = fence.own_len + fence.opening_len(unit) + fence.closing_len();
-            fence.is_carried = taken * 2 <= max_len;
+            let fence_len = fence.own_len + fence.opening_len(unit) + fence.closing_len();
+            fence.is_carried = fence_len * 2 <= max_len;
         }
         let spans = unbreakable_spans(text, &lines);
         let mut map = Self { cuts: Vec::new(), fences };

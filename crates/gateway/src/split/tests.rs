@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn capabilities(longest: usize, unit: LengthUnit) -> Capabilities {
+fn capabilities(max_len: usize, unit: LengthUnit) -> Capabilities {
     Capabilities {
-        max_message_len: longest,
+        max_message_len: max_len,
         length_unit: unit,
         can_edit: true,
         has_buttons: true,
@@ -19,23 +19,23 @@ fn capabilities(longest: usize, unit: LengthUnit) -> Capabilities {
     }
 }
 
-fn chars(text: &str, longest: usize) -> Vec<String> {
-    split_message(text, &capabilities(longest, LengthUnit::Chars))
+fn chars(text: &str, max_len: usize) -> Vec<String> {
+    split_message(text, &capabilities(max_len, LengthUnit::Chars))
 }
 
 /// Properties of every split, except for code blocks.
-fn check(text: &str, longest: usize, unit: LengthUnit) -> Vec<String> {
-    let parts = split_message(text, &capabilities(longest, unit));
-    let most = if unit == LengthUnit::Utf16 { longest.max(2) } else { longest };
+fn check(text: &str, max_len: usize, unit: LengthUnit) -> Vec<String> {
+    let parts = split_message(text, &capabilities(max_len, unit));
+    let limit = if unit == LengthUnit::Utf16 { max_len.max(2) } else { max_len };
     for part in &parts {
-        assert!(!part.trim().is_empty(), "an empty part of {text:?} at {longest}: {parts:?}");
-        assert!(unit.length(part) <= most, "{} > {longest}: {part:?}", unit.length(part));
+        assert!(!part.trim().is_empty(), "an empty part of {text:?} at {max_len}: {parts:?}");
+        assert!(unit.length(part) <= limit, "{} > {max_len}: {part:?}", unit.length(part));
     }
     if parts.len() > 1 {
         let ends =
             parts.iter().zip(1..).filter(|(part, n)| part.ends_with(&format!("({n}/{})", parts.len())));
         let numbered = ends.count();
-        assert!(longest < 60 || numbered == parts.len(), "{parts:?}");
+        assert!(max_len < 60 || numbered == parts.len(), "{parts:?}");
     }
     parts
 }
@@ -163,10 +163,10 @@ fn a_cut_does_not_turn_inline_ticks_into_a_fence() {
 fn grapheme_clusters_are_not_cut() {
     let family = "👩‍👩‍👧‍👦";
     for unit in [LengthUnit::Chars, LengthUnit::Utf16] {
-        for longest in [24, 50, 61] {
-            for part in check(&family.repeat(40), longest, unit) {
+        for max_len in [24, 50, 61] {
+            for part in check(&family.repeat(40), max_len, unit) {
                 let bare = part.rsplit_once(" (").map_or(part.as_str(), |(bare, _)| bare);
-                assert_eq!(bare.replace(family, ""), "", "{unit:?} {longest}");
+                assert_eq!(bare.replace(family, ""), "", "{unit:?} {max_len}");
             }
         }
     }
@@ -205,9 +205,9 @@ fn no_text_is_lost() {
     ];
     for text in &texts {
         for unit in [LengthUnit::Chars, LengthUnit::Utf16] {
-            for longest in [1, 2, 3, 7, 24, 33, 50, 100, 2_000] {
-                check(text, longest, unit);
-                check_pieces(text, longest.max(2), unit);
+            for max_len in [1, 2, 3, 7, 24, 33, 50, 100, 2_000] {
+                check(text, max_len, unit);
+                check_pieces(text, max_len.max(2), unit);
             }
         }
     }
@@ -257,14 +257,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn parts_are_the_text(blocks in prop::collection::vec(block(), 0..12), longest in 1_usize..400, wide: bool) {
+    fn parts_are_the_text(blocks in prop::collection::vec(block(), 0..12), max_len in 1_usize..400, wide: bool) {
         let text = blocks.concat();
         let unit = if wide { LengthUnit::Utf16 } else { LengthUnit::Chars };
-        let parts = check(&text, longest, unit);
-        check_pieces(&text, longest.max(2), unit);
+        let parts = check(&text, max_len, unit);
+        check_pieces(&text, max_len.max(2), unit);
         // The largest block needs eleven units for its fences, three times, and twice that for a
         // line.
-        if longest >= 120 {
+        if max_len >= 120 {
             for part in &parts {
                 prop_assert!(is_balanced(part), "{part:?} of {parts:?}");
             }
@@ -273,10 +273,10 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_cut(text: String, longest in 1_usize..60, wide: bool) {
+    fn any_text_is_cut(text: String, max_len in 1_usize..60, wide: bool) {
         let unit = if wide { LengthUnit::Utf16 } else { LengthUnit::Chars };
-        check(&text, longest, unit);
-        check_pieces(&text, longest.max(2), unit);
+        check(&text, max_len, unit);
+        check_pieces(&text, max_len.max(2), unit);
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct World {
 pub(crate) async fn world(options: ServerOptions) -> World {
     let server = DiscordServer::start(options).await.unwrap();
     let ann = server.add_user("ann");
-    let guild = server.add_guild("house", &[ann]);
+    let guild = server.add_guild("guild", &[ann]);
     let channel = server.add_channel(guild, "general");
     World { server, ann, guild, channel }
 }

@@ -137,7 +137,8 @@ async fn commands_are_registered_once_and_received() {
     assert_eq!(command.id, interaction.to_string());
     assert_eq!(command.reply_target, ReplyTarget::SameChat);
 
-    // The first text replaces the deferred response, the next is a follow-up, both visible to one user only.
+    // The first text replaces the deferred response, the next is a follow-up, both visible to one
+    // user only.
     let to = command.interaction.clone().unwrap();
     bot.discord.reply_privately(&to, "queued").await;
     bot.discord.reply_privately(&to, "and more").await;

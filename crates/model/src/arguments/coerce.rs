@@ -4,9 +4,9 @@ use serde_json::{Map, Number, Value};
 
 use crate::json;
 
-/// Converts arguments to the types of the schema where that needs no guessing: `"5"` to 5, `"true"` to
-/// true, JSON text to its list or object, one value to a list of one. Other values stay as they are,
-/// and the tool rejects them.
+/// Converts arguments to the types of the schema where that needs no guessing: `"5"` to 5, `"true"`
+/// to true, JSON text to its list or object, one value to a list of one. Other values stay as they
+/// are, and the tool rejects them.
 pub fn coerce(mut arguments: Map<String, Value>, schema: &Value) -> Map<String, Value> {
     coerce_properties(&mut arguments, schema, 0);
     arguments

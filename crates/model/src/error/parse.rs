@@ -195,8 +195,8 @@ fn by_code(status: Option<u16>, error: &ErrorFields, available_output: Option<u6
     None
 }
 
-/// Classifies by the phrases of servers without codes. Each phrase is narrow; a message that matches
-/// none is a plain error.
+/// Classifies by the phrases of servers without codes. Each phrase is narrow; a message that
+/// matches none is a plain error.
 fn by_phrases(
     status: Option<u16>,
     error: &ErrorFields,
@@ -299,7 +299,8 @@ fn available_output(error: &ErrorFields) -> Option<u64> {
     }
     let after = |phrase: &str| number(error.lowercase.split_once(phrase)?.1);
     let before = |phrase: &str| last_number(error.lowercase.split_once(phrase)?.0);
-    // Anthropic: "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens".
+    // Anthropic: "max_tokens: 100000 > 64000, which is the maximum allowed number of output
+    // tokens".
     if error.contains_all(&["max_tokens:", "maximum allowed number of output tokens"]) {
         return after(" > ");
     }
@@ -312,14 +313,16 @@ fn available_output(error: &ErrorFields) -> Option<u64> {
     if error.contains_all(&["supports at most", "completion tokens"]) {
         return after("supports at most ");
     }
-    // OpenAI: "maximum context length is 8192 tokens. However, you requested 9000 tokens (5000 in the messages, 4000 in the completion)".
+    // OpenAI: "maximum context length is 8192 tokens. However, you requested 9000 tokens (5000 in
+    // the messages, 4000 in the completion)".
     if error.contains_all(&["maximum context length is", "in the messages"]) {
         let window = after("maximum context length is ")?;
         let asked = before(" in the completion").unwrap_or(0);
         let prompt = before(" in the messages")?;
         return window.checked_sub(prompt).filter(|available_output| *available_output > 0 && asked > 0);
     }
-    // vLLM: "'max_tokens' … is too large: 5000. … maximum context length is 8192 tokens and your request has 4000 input tokens".
+    // vLLM: "'max_tokens' … is too large: 5000. … maximum context length is 8192 tokens and your
+    // request has 4000 input tokens".
     if error.contains_all(&["maximum context length is", "is too large", "input tokens"]) {
         let window = after("maximum context length is ")?;
         return window.checked_sub(before(" input tokens")?).filter(|available_output| *available_output > 0);

@@ -1,7 +1,7 @@
 //! Chooses the endpoint and the credentials for a model from plain settings.
 //!
-//! The configured provider comes first, then a configured address, then the first provider that
-//! has a key. The key of a provider goes only to its own host; a server that no provider owns may get
+//! The configured provider comes first, then a configured address, then the first provider that has
+//! a key. The key of a provider goes only to its own host; a server that no provider owns may get
 //! `OPENAI_API_KEY`, as in Hermes Agent.
 
 use std::collections::BTreeMap;

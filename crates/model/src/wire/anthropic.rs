@@ -1,8 +1,8 @@
 //! Anthropic's Messages.
 //!
-//! Roles must alternate, so tool results and the user's text after them are one message. Reasoning is
-//! signed: each block goes back unchanged, at its position. Four cache markers are set: on the system
-//! prompt and on the last three messages.
+//! Roles must alternate, so tool results and the user's text after them are one message. Reasoning
+//! is signed: each block goes back unchanged, at its position. Four cache markers are set: on the
+//! system prompt and on the last three messages.
 
 use hermes_types::{CallArguments, CallId, Part, Usage};
 use serde_json::{Map, Value, json};
@@ -78,7 +78,8 @@ fn effort_level(effort: Effort) -> (&'static str, u64) {
     }
 }
 
-/// The version in a model's name, as in `claude-opus-4-6` or `claude-4.6-opus`. A date is no version.
+/// The version in a model's name, as in `claude-opus-4-6` or `claude-4.6-opus`. A date is no
+/// version.
 fn model_version(model: &str) -> Option<(u32, u32)> {
     let numbers = model.split(['-', '.', '/', '@', ':']).filter(|word| word.len() < 3);
     let mut numbers = numbers.filter_map(|word| word.parse::<u32>().ok());

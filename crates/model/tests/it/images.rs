@@ -196,7 +196,8 @@ async fn older_images_that_were_dropped_for_a_reply_are_not_sent_again() {
         sent_images(&model),
         [vec![one], both.clone(), vec![two.clone()], vec![two.clone(), three.clone()]]
     );
-    // If the newest image had to be dropped too, images that were never accepted are not sent again.
+    // If the newest image had to be dropped too, images that were never accepted are not sent
+    // again.
     let model =
         ScriptedModel::start([refused(), refused(), ScriptStep::text("one"), ScriptStep::text("two")])
             .unwrap();

@@ -42,8 +42,8 @@ fn next_numbered(connection: &Connection, title: &str) -> Result<String, QueryEr
     let highest = numbered(connection, stem, None)?.into_iter().map(|(number, _)| number).max().unwrap_or(1);
     for number in highest.saturating_add(1).. {
         let ending = format!(" #{number}");
-        let kept: String = stem.chars().take(MAX_TITLE_CHARS - ending.len()).collect();
-        let title = format!("{}{ending}", kept.trim_end());
+        let short: String = stem.chars().take(MAX_TITLE_CHARS - ending.len()).collect();
+        let title = format!("{}{ending}", short.trim_end());
         // The title may have been cut to fit the number, so it can collide with another one.
         if find_exact(connection, &title)?.is_none() {
             return Ok(title);

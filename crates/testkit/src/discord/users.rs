@@ -223,8 +223,8 @@ impl DiscordServer {
         });
     }
 
-    /// Presses a button as a user and waits for the client's response. None within 3 s is a violation
-    /// and an error.
+    /// Presses a button as a user and waits for the client's response. None within 3 s is a
+    /// violation and an error.
     pub async fn press_button(
         &self,
         user: Snowflake,
@@ -252,8 +252,8 @@ impl DiscordServer {
         });
     }
 
-    /// Invokes a command as a user, with options such as `[{"name": …, "type": 3, "value": …}]`. Waits
-    /// as [`Self::press_button`] does.
+    /// Invokes a command as a user, with options such as `[{"name": …, "type": 3, "value": …}]`.
+    /// Waits as [`Self::press_button`] does.
     pub async fn invoke_command(
         &self,
         user: Snowflake,

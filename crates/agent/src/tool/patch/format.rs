@@ -178,8 +178,8 @@ pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, 
     Ok(text)
 }
 
-/// Finds the old lines of a hunk: first exactly, then ignoring more and more white space. Context lines
-/// are taken over from the file, so that they stay unchanged.
+/// Finds the old lines of a hunk: first exactly, then ignoring more and more white space. Context
+/// lines are taken over from the file, so that they stay unchanged.
 fn locate_hunk(lines: &[String], hunk: &mut PatchHunk, from: usize) -> Result<usize, String> {
     let comparisons: [fn(&str, &str) -> bool; 3] = [
         |line, old| line == old,

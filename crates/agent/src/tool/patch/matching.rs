@@ -1,7 +1,8 @@
 //! Finds the text that a model means although its copy is not quite exact.
 //!
-//! Nine strategies are tried, from exact to approximate; the first one with a match decides. All but the
-//! first work on files of moderate size only, and the last two never replace more than one match.
+//! Nine strategies are tried, from exact to approximate; the first one with a match decides. All
+//! but the first work on files of moderate size only, and the last two never replace more than one
+//! match.
 
 use std::ops::Range;
 
@@ -195,7 +196,8 @@ fn first_indentation(text: &str) -> &str {
     line.get(..line.len() - line.trim_start().len()).unwrap_or_default()
 }
 
-/// Rejects backslashes before quotes that the file does not have: JSON escaping added them by mistake.
+/// Rejects backslashes before quotes that the file does not have: JSON escaping added them by
+/// mistake.
 fn check_escape_drift(content: &str, matches: &[Range<usize>], old: &str, new: &str) -> Result<(), String> {
     for quote in ["\\'", "\\\""] {
         let is_present =

@@ -1,5 +1,5 @@
-//! A patch of several files. All files are read, all changes computed and all permits granted before the
-//! first file changes.
+//! A patch of several files. All files are read, all changes computed and all permits granted
+//! before the first file changes.
 
 use std::collections::HashSet;
 
@@ -32,7 +32,8 @@ enum FileChange {
     Remove,
 }
 
-/// A path that a patch names, with its content and mode, or the real path of a file that does not exist.
+/// A path that a patch names, with its content and mode, or the real path of a file that does not
+/// exist.
 enum TargetFile {
     Existing(OriginalFile, u32),
     Absent(String),
@@ -75,7 +76,8 @@ pub(super) async fn apply_patch(
     Ok(ToolResult::success(success_json(&steps, &notes)))
 }
 
-/// Computes all steps and notes about them. A denial ends the patch; other errors are reported together.
+/// Computes all steps and notes about them. A denial ends the patch; other errors are reported
+/// together.
 async fn plan_steps(
     files: &PlaceFiles<'_>,
     operations: &[PatchOperation],

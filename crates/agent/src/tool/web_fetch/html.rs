@@ -1,9 +1,9 @@
 //! HTML to Markdown, as far as a reader needs it.
 //!
-//! Our own converter, because pages come from strangers: it reads a page once from left to right with a
-//! short stack, so that neither nesting nor invalid markup costs time or memory. The tree builders of
-//! `html5ever`, and with it `html2text` and `htmd`, take time that grows with the square of the nesting
-//! depth: a second for 10,000 open `<div>`, of which 5 MiB hold a million.
+//! Our own converter, because pages come from strangers: it reads a page once from left to right
+//! with a short stack, so that neither nesting nor invalid markup costs time or memory. The tree
+//! builders of `html5ever`, and with it `html2text` and `htmd`, take time that grows with the
+//! square of the nesting depth: a second for 10,000 open `<div>`, of which 5 MiB hold a million.
 
 use reqwest::Url;
 

@@ -251,16 +251,17 @@ impl Backlog {
             self.note_last_message(*channel, *newest);
         }
         if self.since > 0 {
-            let wanted = parents.into_iter().filter(|parent| self.is_listening_in(*parent));
-            let wanted: Vec<_> = wanted.filter(|parent| !self.thread_parents.contains(parent)).collect();
+            let new_parents = parents.into_iter().filter(|parent| self.is_listening_in(*parent));
+            let new_parents: Vec<_> =
+                new_parents.filter(|parent| !self.thread_parents.contains(parent)).collect();
             let capacity = MAX_THREAD_PARENTS.saturating_sub(self.thread_parents.len());
-            if wanted.len() > capacity {
+            if new_parents.len() > capacity {
                 tracing::warn!(
-                    count = wanted.len() - capacity,
+                    count = new_parents.len() - capacity,
                     "too many channels: some are not searched for archived threads"
                 );
             }
-            self.thread_parents.extend(wanted.into_iter().take(capacity));
+            self.thread_parents.extend(new_parents.into_iter().take(capacity));
         }
         self.rebuild_queue();
     }
@@ -366,8 +367,8 @@ impl Backlog {
         self.scan = self.scan.filter(|running| *running != id);
         let ready = match (result, self.fetch_chats.remove(&id)) {
             (FetchResult::Messages(page), Some(chat)) => self.accept_page(chat, page),
-            (FetchResult::Threads { found, is_complete: whole }, _) => {
-                self.is_complete &= whole;
+            (FetchResult::Threads { found, is_complete }, _) => {
+                self.is_complete &= is_complete;
                 for (thread, newest) in found.iter().filter_map(ChannelInfo::last_message) {
                     self.note_last_message(thread, newest);
                 }
@@ -537,11 +538,11 @@ impl DiscordAccount {
     /// private ones that the bot joined from the newest page.
     async fn fetch_archived_threads(&self, parent: Id<ChannelMarker>, since: u64) -> FetchResult {
         let (mut found, mut before) = (Vec::new(), String::new());
-        let (mut whole, mut may_see) = (true, true);
+        let (mut is_complete, mut is_visible) = (true, true);
         loop {
             let path = format!("channels/{parent}/threads/archived/public");
-            let Some(listed) = self.list_archived(path, &before, &mut whole).await else {
-                may_see = !before.is_empty();
+            let Some(listed) = self.list_archived(path, &before, &mut is_complete).await else {
+                is_visible = !before.is_empty();
                 break;
             };
             let times = listed.threads.iter().map(|thread| thread.thread_metadata.archive_timestamp);
@@ -559,25 +560,30 @@ impl DiscordAccount {
             }
             before = next;
         }
-        if may_see {
+        if is_visible {
             let path = format!("channels/{parent}/users/@me/threads/archived/private");
-            let joined = self.list_archived(path, "", &mut whole).await;
+            let joined = self.list_archived(path, "", &mut is_complete).await;
             found.extend(joined.into_iter().flat_map(|listed| listed.threads).map(|thread| thread.info));
         }
         found.retain(|known| known.last_message().is_some_and(|(_, newest)| newest > since));
         let mut channels = lock(&self.channels);
         let guild = channels.get(parent).and_then(ChannelInfo::guild);
         found.iter().for_each(|known| channels.insert(known.clone().with_guild(guild)));
-        FetchResult::Threads { found, is_complete: whole }
+        FetchResult::Threads { found, is_complete }
     }
 
-    async fn list_archived(&self, path: String, before: &str, whole: &mut bool) -> Option<ArchivedPage> {
+    async fn list_archived(
+        &self,
+        path: String,
+        before: &str,
+        is_complete: &mut bool,
+    ) -> Option<ArchivedPage> {
         let call = ApiRequest::get(path).with_query(format!("limit={PAGE_SIZE}{before}"));
         match self.rest.fetch_with_retry(&call).await {
             Ok(page) => Some(page),
             Err(error) => {
                 tracing::debug!(%error, "cannot list archived threads");
-                *whole &= matches!(error, ApiError::Rejected { .. } | ApiError::Invalid(_));
+                *is_complete &= matches!(error, ApiError::Rejected { .. } | ApiError::Invalid(_));
                 None
             }
         }

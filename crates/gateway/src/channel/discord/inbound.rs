@@ -139,10 +139,10 @@ pub(super) async fn on_interaction(
 /// Submits an event until it is stored.
 async fn submit(sink: &mpsc::Sender<Inbound>, what: InboundEvent) -> Result<(), SinkClosed> {
     loop {
-        let (kept, is_kept) = oneshot::channel();
-        let arrival = Inbound { event: what.clone(), ack: kept };
+        let (ack, acknowledged) = oneshot::channel();
+        let arrival = Inbound { event: what.clone(), ack };
         sink.send(arrival).await.map_err(|_| SinkClosed)?;
-        match is_kept.await {
+        match acknowledged.await {
             Ok(()) => return Ok(()),
             Err(_) => tokio::time::sleep(RESUBMIT_INTERVAL).await,
         }
@@ -222,12 +222,12 @@ impl Dispatcher<'_> {
         let channel = account.channel_ref(message.channel_id, message.guild_id).await;
         let number = message.id.get();
         let chat = channel.id.clone();
-        let standing = BotContext {
+        let context = BotContext {
             bot_id: &me.user,
             has_joined: account.has_joined(&chat),
             bot_streak: self.bot_streak.get(&chat).copied().unwrap_or_default(),
         };
-        let decision = evaluate_message(&account.settings, standing, candidate(message, channel, &me.user));
+        let decision = evaluate_message(&account.settings, context, candidate(message, channel, &me.user));
         let mut inbound = match decision {
             MessageDecision::Accept(inbound) => inbound,
             MessageDecision::Ignore(reason) => {
@@ -255,18 +255,18 @@ impl Dispatcher<'_> {
 impl DiscordAccount {
     /// Acknowledges a command. Returns false if Discord already reported a failure to the user.
     pub(super) async fn acknowledge_command(&self, command: &Answerable) -> bool {
-        let is_heard = self.respond(command, DeferredChannelMessageWithSource, None).await;
-        if is_heard {
+        let is_accepted = self.respond(command, DeferredChannelMessageWithSource, None).await;
+        if is_accepted {
             lock(&self.deferred_interactions).put(command.id.clone(), ());
         }
-        is_heard
+        is_accepted
     }
 
     /// Responds to an interaction, visible only to its user. Returns false if Discord already
     /// reported a failure to them.
-    async fn respond(&self, to: &Answerable, kind: InteractionResponseType, words: Option<&str>) -> bool {
+    async fn respond(&self, to: &Answerable, kind: InteractionResponseType, text: Option<&str>) -> bool {
         let data = InteractionResponseData {
-            content: words.map(str::to_owned),
+            content: text.map(str::to_owned),
             flags: Some(MessageFlags::EPHEMERAL),
             ..InteractionResponseData::default()
         };

@@ -63,9 +63,10 @@ impl DiscordAccount {
         let nonce = nonce(mark);
         let known = {
             let mut sent = lock(&self.sent_messages);
-            let kept = sent.get_or_insert_mut(nonce.clone(), || SendRecord { first_attempt: None, id: None });
-            kept.first_attempt.get_or_insert_with(SystemTime::now);
-            kept.id.clone()
+            let record =
+                sent.get_or_insert_mut(nonce.clone(), || SendRecord { first_attempt: None, id: None });
+            record.first_attempt.get_or_insert_with(SystemTime::now);
+            record.id.clone()
         };
         if let Some(id) = known {
             return Ok(id);
@@ -126,12 +127,12 @@ impl DiscordAccount {
         let nonce = nonce(mark);
         let (tried, others) = {
             let sent = lock(&self.sent_messages);
-            let kept = sent.peek(&nonce).cloned();
-            if let Some(id) = kept.as_ref().and_then(|sent| sent.id.clone()) {
+            let record = sent.peek(&nonce).cloned();
+            if let Some(id) = record.as_ref().and_then(|sent| sent.id.clone()) {
                 return DeliveryCheck::Sent(id);
             }
             let others: Vec<String> = sent.iter().filter_map(|(_, sent)| sent.id.clone()).collect();
-            (kept.and_then(|sent| sent.first_attempt), others)
+            (record.and_then(|sent| sent.first_attempt), others)
         };
         let (Ok(channel), Some(me)) = (parse_id(chat), self.identity()) else {
             return DeliveryCheck::Unknown;

@@ -112,8 +112,8 @@ mod tests {
 
     /// As Discord returns them.
     fn registered() -> Vec<Value> {
-        let complete = |(number, wanted): (usize, SlashCommand)| {
-            let mut command = wanted.to_json(CommandVisibility::Everyone);
+        let complete = |(number, registered): (usize, SlashCommand)| {
+            let mut command = registered.to_json(CommandVisibility::Everyone);
             command["id"] = (1000 + number).to_string().into();
             command["version"] = "1".into();
             command["default_member_permissions"] = Value::Null;

@@ -106,9 +106,9 @@ impl GatewaySocket {
     }
 
     pub(super) async fn send_json(&mut self, what: &Value) -> Result<(), ConnectError> {
-        let said =
+        let received =
             tokio::time::timeout(SEND_TIMEOUT, self.stream.send(Message::text(what.to_string()))).await;
-        match said {
+        match received {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(format!("connection lost: {}", hermes_net::explain(&error)).into()),
             Err(_) => Err("sending to Discord timed out".into()),

@@ -33,11 +33,11 @@ pub(super) fn post_title(text: &str) -> String {
     truncate_title(name.unwrap_or_default(), MAX_POST_TITLE_CHARS)
 }
 
-fn truncate_title(name: String, longest: usize) -> String {
+fn truncate_title(name: String, max_chars: usize) -> String {
     match name.chars().count() {
         0 => DEFAULT_THREAD_NAME.to_owned(),
-        count if count <= longest => name,
-        _ => name.chars().take(longest - 3).chain("...".chars()).collect(),
+        count if count <= max_chars => name,
+        _ => name.chars().take(max_chars - 3).chain("...".chars()).collect(),
     }
 }
 

@@ -37,9 +37,9 @@ fn robot(id: &str) -> Sender {
     Sender { is_bot: true, ..person(id) }
 }
 
-fn says(place: ChannelRef, content: &str) -> CandidateMessage {
+fn message_in(source: ChannelRef, content: &str) -> CandidateMessage {
     CandidateMessage {
-        channel: place,
+        channel: source,
         sender: person("7"),
         message: "1000".to_owned(),
         sent: Timestamp::from_seconds(1),
@@ -53,18 +53,18 @@ fn says(place: ChannelRef, content: &str) -> CandidateMessage {
 }
 
 /// With these mentions, as Discord reports them.
-fn to(said: CandidateMessage, ids: &[(&str, bool)]) -> CandidateMessage {
+fn mentioning(candidate: CandidateMessage, ids: &[(&str, bool)]) -> CandidateMessage {
     let mentions = ids.iter().map(|(id, is_bot)| Mention { id: (*id).to_owned(), is_bot: *is_bot }).collect();
-    CandidateMessage { mentions, ..said }
+    CandidateMessage { mentions, ..candidate }
 }
 
-fn judged(settings: &DiscordSettings, takes_part: bool, said: CandidateMessage) -> MessageDecision {
-    evaluate_message(settings, BotContext { bot_id: BOT, has_joined: takes_part, bot_streak: 0 }, said)
+fn evaluate(settings: &DiscordSettings, has_joined: bool, candidate: CandidateMessage) -> MessageDecision {
+    evaluate_message(settings, BotContext { bot_id: BOT, has_joined, bot_streak: 0 }, candidate)
 }
 
 /// The chat kind, the text and the reply target.
-fn taken(verdict: MessageDecision) -> Option<(ChatKind, String, ReplyTarget)> {
-    match verdict {
+fn accepted(decision: MessageDecision) -> Option<(ChatKind, String, ReplyTarget)> {
+    match decision {
         MessageDecision::Accept(message) => Some((message.chat.kind, message.text, message.reply_target)),
         MessageDecision::Ignore(_) => None,
     }
@@ -78,22 +78,22 @@ fn named(name: &str) -> ReplyTarget {
 fn a_reply_gets_a_thread_by_default() {
     let free = DiscordSettings { require_mention: false, ..settings() };
     let off = DiscordSettings { auto_thread: false, ..free.clone() };
-    let said = says(channel("123"), "hello");
+    let candidate = message_in(channel("123"), "hello");
     assert_eq!(
-        taken(judged(&free, false, said.clone())),
+        accepted(evaluate(&free, false, candidate.clone())),
         Some((ChatKind::Group, "hello".to_owned(), named("hello")))
     );
     assert_eq!(
-        taken(judged(&off, false, said)),
+        accepted(evaluate(&off, false, candidate)),
         Some((ChatKind::Group, "hello".to_owned(), ReplyTarget::SameChat))
     );
 }
 
 #[test]
 fn a_joined_thread_needs_no_mention() {
-    let said = says(thread("456", "100"), "follow-up without mention");
-    let MessageDecision::Accept(message) = judged(&settings(), true, said.clone()) else {
-        panic!("not taken")
+    let candidate = message_in(thread("456", "100"), "follow-up without mention");
+    let MessageDecision::Accept(message) = evaluate(&settings(), true, candidate.clone()) else {
+        panic!("not accepted")
     };
     assert_eq!(message.text, "follow-up without mention");
     assert_eq!(
@@ -109,16 +109,16 @@ fn a_joined_thread_needs_no_mention() {
     );
     assert_eq!(message.reply_target, ReplyTarget::SameChat);
     let strict = DiscordSettings { thread_require_mention: true, ..settings() };
-    assert_eq!(judged(&strict, true, said), MessageDecision::Ignore("bot not mentioned"));
+    assert_eq!(evaluate(&strict, true, candidate), MessageDecision::Ignore("bot not mentioned"));
 }
 
 #[test]
 fn an_unknown_thread_needs_a_mention() {
-    let said = says(thread("789", "100"), "hello from unknown thread");
-    assert_eq!(judged(&settings(), false, said), MessageDecision::Ignore("bot not mentioned"));
-    let called = to(says(thread("789", "100"), "<@42> hello"), &[(BOT, true)]);
+    let candidate = message_in(thread("789", "100"), "hello from unknown thread");
+    assert_eq!(evaluate(&settings(), false, candidate), MessageDecision::Ignore("bot not mentioned"));
+    let mention = mentioning(message_in(thread("789", "100"), "<@42> hello"), &[(BOT, true)]);
     assert_eq!(
-        taken(judged(&settings(), false, called)),
+        accepted(evaluate(&settings(), false, mention)),
         Some((ChatKind::Thread, "hello".to_owned(), ReplyTarget::SameChat))
     );
 }
@@ -134,7 +134,7 @@ fn direct_messages_need_no_mention_and_get_no_thread() {
     };
     for settings in [settings(), strict] {
         assert_eq!(
-            taken(judged(&settings, false, says(dm("77"), "dm without mention"))),
+            accepted(evaluate(&settings, false, message_in(dm("77"), "dm without mention"))),
             Some((ChatKind::Dm, "dm without mention".to_owned(), ReplyTarget::SameChat))
         );
     }
@@ -159,8 +159,9 @@ fn mentions_are_recognized() {
         ("<@42>", &[(BOT, true)], Some(EMPTY_MESSAGE_TEXT)),
     ];
     for (content, mentions, expected) in cases {
-        let verdict = judged(&settings(), false, to(says(channel("100"), content), mentions));
-        assert_eq!(taken(verdict).map(|(_, text, _)| text).as_deref(), expected, "{content:?}");
+        let decision =
+            evaluate(&settings(), false, mentioning(message_in(channel("100"), content), mentions));
+        assert_eq!(accepted(decision).map(|(_, text, _)| text).as_deref(), expected, "{content:?}");
     }
 }
 
@@ -169,32 +170,32 @@ fn messages_that_mention_others_are_ignored() {
     let loose = DiscordSettings { require_mention: false, ..settings() };
     let heeding = DiscordSettings { ignore_no_mention: false, ..loose.clone() };
     let free = DiscordSettings { free_response_channels: channels(&["100"]), ..settings() };
-    let to_person = to(says(channel("100"), "<@9> hi"), &[("9", false)]);
-    let to_robot = to(says(channel("100"), "<@50> hi"), &[("50", true)]);
+    let to_person = mentioning(message_in(channel("100"), "<@9> hi"), &[("9", false)]);
+    let to_bot = mentioning(message_in(channel("100"), "<@50> hi"), &[("50", true)]);
     let cases = [
         (&loose, &to_person, Err("mentions only others")),
         (&heeding, &to_person, Ok(())),
         (&free, &to_person, Ok(())),
-        (&loose, &to_robot, Err("mentions another bot")),
-        (&heeding, &to_robot, Err("mentions another bot")),
-        (&free, &to_robot, Err("mentions another bot")),
+        (&loose, &to_bot, Err("mentions another bot")),
+        (&heeding, &to_bot, Err("mentions another bot")),
+        (&free, &to_bot, Err("mentions another bot")),
     ];
-    for (settings, said, expected) in cases {
-        let verdict = match judged(settings, false, said.clone()) {
+    for (settings, candidate, expected) in cases {
+        let decision = match evaluate(settings, false, candidate.clone()) {
             MessageDecision::Accept(_) => Ok(()),
             MessageDecision::Ignore(reason) => Err(reason),
         };
-        assert_eq!(verdict, expected, "{said:?}");
+        assert_eq!(decision, expected, "{candidate:?}");
     }
     // Also in a joined thread.
-    let thread_message = to(says(thread("456", "100"), "<@9> hi"), &[("9", false)]);
-    assert_eq!(judged(&settings(), true, thread_message), MessageDecision::Ignore("mentions only others"));
+    let thread_message = mentioning(message_in(thread("456", "100"), "<@9> hi"), &[("9", false)]);
+    assert_eq!(evaluate(&settings(), true, thread_message), MessageDecision::Ignore("mentions only others"));
 }
 
 #[test]
 fn allowed_and_ignored_channels_apply() {
     let open = DiscordSettings { require_mention: false, ..settings() };
-    let deaf = "channel is not listened to";
+    let reason = "channel is not listened to";
     let cases: [(&[&str], &[&str], ChannelRef, bool); 9] = [
         (&[], &[], channel("1"), true),
         (&["1"], &[], channel("1"), true),
@@ -206,15 +207,19 @@ fn allowed_and_ignored_channels_apply() {
         (&[], &["1"], thread("5", "1"), false),
         (&["1"], &["*"], channel("1"), false),
     ];
-    for (allowed, ignored, place, expected) in cases {
+    for (allowed, ignored, source, expected) in cases {
         let settings = DiscordSettings {
             allowed_channels: channels(allowed),
             ignored_channels: channels(ignored),
             ..open.clone()
         };
-        let verdict = judged(&settings, true, says(place.clone(), "hello"));
-        assert_eq!(verdict != MessageDecision::Ignore(deaf), expected, "{allowed:?} {ignored:?} {place:?}");
-        assert_eq!(matches!(verdict, MessageDecision::Accept(_)), expected);
+        let decision = evaluate(&settings, true, message_in(source.clone(), "hello"));
+        assert_eq!(
+            decision != MessageDecision::Ignore(reason),
+            expected,
+            "{allowed:?} {ignored:?} {source:?}"
+        );
+        assert_eq!(matches!(decision, MessageDecision::Accept(_)), expected);
     }
 }
 
@@ -222,17 +227,17 @@ fn allowed_and_ignored_channels_apply() {
 fn free_channels_need_no_mention_and_get_no_thread() {
     for list in [&["100"][..], &["*"]] {
         let settings = DiscordSettings { free_response_channels: channels(list), ..settings() };
-        for place in [channel("100"), thread("5", "100")] {
-            let kind = place.to_chat().kind;
+        for source in [channel("100"), thread("5", "100")] {
+            let kind = source.to_chat().kind;
             assert_eq!(
-                taken(judged(&settings, false, says(place, "hello"))),
+                accepted(evaluate(&settings, false, message_in(source, "hello"))),
                 Some((kind, "hello".to_owned(), ReplyTarget::SameChat))
             );
         }
     }
     let other = DiscordSettings { free_response_channels: channels(&["9"]), ..settings() };
     assert_eq!(
-        judged(&other, false, says(channel("100"), "hello")),
+        evaluate(&other, false, message_in(channel("100"), "hello")),
         MessageDecision::Ignore("bot not mentioned")
     );
 }
@@ -241,20 +246,20 @@ fn free_channels_need_no_mention_and_get_no_thread() {
 fn some_messages_get_no_thread() {
     let open = DiscordSettings { require_mention: false, ..settings() };
     let listed = DiscordSettings { no_thread_channels: channels(&["100"]), ..open.clone() };
-    let reply = CandidateMessage { kind: MessageType::Reply, ..says(channel("100"), "hello") };
+    let reply = CandidateMessage { kind: MessageType::Reply, ..message_in(channel("100"), "hello") };
     let voice = ChannelRef { kind: ChannelKind::NoThreads, ..channel("100") };
     let cases = [
-        (&open, says(channel("100"), "hello"), named("hello")),
+        (&open, message_in(channel("100"), "hello"), named("hello")),
         (&open, reply, ReplyTarget::SameChat),
-        (&open, says(voice, "hello"), ReplyTarget::SameChat),
-        (&listed, says(channel("100"), "hello"), ReplyTarget::SameChat),
-        (&open, says(thread("5", "100"), "hello"), ReplyTarget::SameChat),
-        (&open, to(says(channel("100"), "<@42> see <#9>"), &[(BOT, true)]), named("see")),
-        (&open, to(says(channel("100"), "<@42>"), &[(BOT, true)]), named("Hermes")),
+        (&open, message_in(voice, "hello"), ReplyTarget::SameChat),
+        (&listed, message_in(channel("100"), "hello"), ReplyTarget::SameChat),
+        (&open, message_in(thread("5", "100"), "hello"), ReplyTarget::SameChat),
+        (&open, mentioning(message_in(channel("100"), "<@42> see <#9>"), &[(BOT, true)]), named("see")),
+        (&open, mentioning(message_in(channel("100"), "<@42>"), &[(BOT, true)]), named("Hermes")),
     ];
-    for (settings, said, expected) in cases {
-        let got = taken(judged(settings, false, said.clone())).map(|(_, _, reply)| reply);
-        assert_eq!(got, Some(expected), "{said:?}");
+    for (settings, candidate, expected) in cases {
+        let got = accepted(evaluate(settings, false, candidate.clone())).map(|(_, _, reply)| reply);
+        assert_eq!(got, Some(expected), "{candidate:?}");
     }
 }
 
@@ -272,10 +277,10 @@ fn a_channel_override_applies() {
         ..settings()
     };
     let quiet = Some((ChatKind::Group, "hello".to_owned(), ReplyTarget::SameChat));
-    assert_eq!(taken(judged(&settings, false, says(channel("1"), "hello"))), quiet);
-    assert_eq!(taken(judged(&settings, false, says(channel("2"), "hello"))), None);
-    assert_eq!(taken(judged(&settings, false, says(channel("3"), "hello"))), None);
-    let inside = taken(judged(&settings, false, says(thread("5", "1"), "hello")));
+    assert_eq!(accepted(evaluate(&settings, false, message_in(channel("1"), "hello"))), quiet);
+    assert_eq!(accepted(evaluate(&settings, false, message_in(channel("2"), "hello"))), None);
+    assert_eq!(accepted(evaluate(&settings, false, message_in(channel("3"), "hello"))), None);
+    let inside = accepted(evaluate(&settings, false, message_in(thread("5", "1"), "hello")));
     assert_eq!(inside, Some((ChatKind::Thread, "hello".to_owned(), ReplyTarget::SameChat)));
 }
 
@@ -292,14 +297,16 @@ fn channel_overrides_are_independent() {
         let calls = require_mention.unwrap_or(settings.require_mention);
         let threads = auto_thread.unwrap_or(settings.auto_thread);
         let again = thread_require_mention.unwrap_or(settings.thread_require_mention);
-        let place = if threads { named("hello") } else { ReplyTarget::SameChat };
-        let called = to(says(channel("1"), "<@42> hello"), &[(BOT, true)]);
+        let source = if threads { named("hello") } else { ReplyTarget::SameChat };
+        let mention = mentioning(message_in(channel("1"), "<@42> hello"), &[(BOT, true)]);
         assert_eq!(
-            taken(judged(&settings, false, called)).map(|taken| taken.2),
-            Some(place),
+            accepted(evaluate(&settings, false, mention)).map(|accepted| accepted.2),
+            Some(source),
             "{different:?}"
         );
-        let quiet = |standing, place| taken(judged(&settings, standing, says(place, "hello"))).is_some();
+        let quiet = |has_joined, channel| {
+            accepted(evaluate(&settings, has_joined, message_in(channel, "hello"))).is_some()
+        };
         assert_eq!(quiet(false, channel("1")), !calls, "{different:?}");
         assert_eq!(quiet(false, thread("5", "1")), !calls, "{different:?}");
         assert_eq!(quiet(true, thread("5", "1")), !(calls && again), "{different:?}");
@@ -310,48 +317,53 @@ fn channel_overrides_are_independent() {
     let parent = ChannelOverride { thread_require_mention: Some(true), ..ChannelOverride::default() };
     let overrides = [("5".to_owned(), own), ("1".to_owned(), parent)].into();
     let settings = DiscordSettings { overrides, ..settings() };
-    let follows = |id| taken(judged(&settings, true, says(thread(id, "1"), "hello"))).is_some();
+    let follows = |id| accepted(evaluate(&settings, true, message_in(thread(id, "1"), "hello"))).is_some();
     assert_eq!((follows("5"), follows("6")), (true, false));
 }
 
 #[test]
 fn the_bot_policy_applies_and_limits_bot_loops() {
     let open = DiscordSettings { require_mention: false, ..settings() };
-    let said = |content: &str, mentions: &[(&str, bool)]| CandidateMessage {
+    let candidate = |content: &str, mentions: &[(&str, bool)]| CandidateMessage {
         sender: robot("50"),
-        ..to(says(channel("100"), content), mentions)
+        ..mentioning(message_in(channel("100"), content), mentions)
     };
-    let plain = said("hello", &[]);
-    let called = said("<@42> hello", &[(BOT, true)]);
-    let heard = |bots, said: &CandidateMessage, in_a_row| {
+    let plain = candidate("hello", &[]);
+    let mention = candidate("<@42> hello", &[(BOT, true)]);
+    let is_accepted = |bots, candidate: &CandidateMessage, in_a_row| {
         let settings = DiscordSettings { allow_bots: bots, ..open.clone() };
         let standing = BotContext { bot_id: BOT, has_joined: false, bot_streak: in_a_row };
-        matches!(evaluate_message(&settings, standing, said.clone()), MessageDecision::Accept(_))
+        matches!(evaluate_message(&settings, standing, candidate.clone()), MessageDecision::Accept(_))
     };
     let cases = [
-        (BotPolicy::None, &called, 0, false),
+        (BotPolicy::None, &mention, 0, false),
         (BotPolicy::Mentions, &plain, 0, false),
-        (BotPolicy::Mentions, &called, 0, true),
+        (BotPolicy::Mentions, &mention, 0, true),
         (BotPolicy::All, &plain, 0, true),
         (BotPolicy::All, &plain, MAX_BOT_STREAK - 1, true),
         (BotPolicy::All, &plain, MAX_BOT_STREAK, false),
-        (BotPolicy::Mentions, &called, MAX_BOT_STREAK, false),
+        (BotPolicy::Mentions, &mention, MAX_BOT_STREAK, false),
     ];
-    for (bots, said, in_a_row, expected) in cases {
-        assert_eq!(heard(bots, said, in_a_row), expected, "{bots:?} {in_a_row} {}", said.content);
+    for (bots, candidate, in_a_row, expected) in cases {
+        assert_eq!(
+            is_accepted(bots, candidate, in_a_row),
+            expected,
+            "{bots:?} {in_a_row} {}",
+            candidate.content
+        );
     }
 }
 
 #[test]
 fn own_and_system_messages_are_ignored() {
     let open = DiscordSettings { require_mention: false, allow_bots: BotPolicy::All, ..settings() };
-    let own = CandidateMessage { sender: robot(BOT), ..says(dm("77"), "hello") };
-    assert_eq!(judged(&open, false, own), MessageDecision::Ignore("sent by this bot"));
+    let own = CandidateMessage { sender: robot(BOT), ..message_in(dm("77"), "hello") };
+    assert_eq!(evaluate(&open, false, own), MessageDecision::Ignore("sent by this bot"));
     for kind in
         [MessageType::ThreadCreated, MessageType::ThreadStarterMessage, MessageType::ChannelMessagePinned]
     {
-        let said = CandidateMessage { kind, ..says(dm("77"), "hello") };
-        assert_eq!(judged(&open, false, said), MessageDecision::Ignore("system message"));
+        let candidate = CandidateMessage { kind, ..message_in(dm("77"), "hello") };
+        assert_eq!(evaluate(&open, false, candidate), MessageDecision::Ignore("system message"));
     }
 }
 
@@ -363,14 +375,16 @@ fn forwarded_text_is_quoted_and_files_need_no_text() {
         media_type: None,
         source: "https://cdn.discordapp.com/a.txt".to_owned(),
     };
-    let text = |said| taken(judged(&settings(), false, said)).map(|(_, text, _)| text);
-    let forwarded = CandidateMessage { forwarded: vec!["look".to_owned()], ..says(dm("77"), "") };
+    let text = |candidate| accepted(evaluate(&settings(), false, candidate)).map(|(_, text, _)| text);
+    let forwarded = CandidateMessage { forwarded: vec!["look".to_owned()], ..message_in(dm("77"), "") };
     assert_eq!(text(forwarded).as_deref(), Some("Forwarded message:\n> look"));
-    let both =
-        CandidateMessage { forwarded: vec!["look\n\n[Ada] delete it".to_owned()], ..says(dm("77"), "this:") };
+    let both = CandidateMessage {
+        forwarded: vec!["look\n\n[Ada] delete it".to_owned()],
+        ..message_in(dm("77"), "this:")
+    };
     let quoted = "this:\n\nForwarded message:\n> look\n> \n> [Ada] delete it";
     assert_eq!(text(both).as_deref(), Some(quoted));
-    let filed = CandidateMessage { files: vec![file], ..says(dm("77"), "") };
+    let filed = CandidateMessage { files: vec![file], ..message_in(dm("77"), "") };
     assert_eq!(text(filed).as_deref(), Some(""));
-    assert_eq!(text(says(dm("77"), " ")).as_deref(), Some(EMPTY_MESSAGE_TEXT));
+    assert_eq!(text(message_in(dm("77"), " ")).as_deref(), Some(EMPTY_MESSAGE_TEXT));
 }
