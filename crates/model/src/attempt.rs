@@ -138,7 +138,7 @@ fn conclude(
         }
         (Err(failure), _) => failure,
     };
-    let partial = builder.has_shown_text().then(|| {
+    let partial = builder.has_shown_text.then(|| {
         let has_open_call = builder.has_open_call();
         let reply = builder.finish(endpoint, Finish::Dropped(failure.message.clone()));
         Box::new(InterruptedReply { reply, has_open_call })

@@ -41,27 +41,28 @@ impl fmt::Debug for Client {
 pub(crate) struct ClientState {
     pub(crate) transport: Transport,
     load_image: ImageLoader,
-    pub(crate) quirks: PerEndpoint<ServerQuirks>,
-    pub(crate) windows: PerEndpoint<Option<ContextWindow>>,
-    vision: PerEndpoint<VisionState>,
+    /// By model and server. When too many are known, all are forgotten.
+    facts: Mutex<HashMap<String, EndpointFacts>>,
     /// Sessions whose earlier reasoning a server rejected; it would reject it again.
     reasoning_rejected: Mutex<Vec<String>>,
 }
 
-/// A fact about each model at each server. When too many are known, all are forgotten.
-#[derive(Debug)]
-pub(crate) struct PerEndpoint<T>(Mutex<HashMap<String, T>>);
-
-impl<T> Default for PerEndpoint<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+/// The facts learned about a model at a server.
+#[derive(Default)]
+pub(crate) struct EndpointFacts {
+    pub(crate) quirks: ServerQuirks,
+    pub(crate) window: Option<ContextWindow>,
+    vision: VisionState,
 }
 
-impl<T: Default> PerEndpoint<T> {
-    pub(crate) fn with<R>(&self, endpoint: &Endpoint, access: impl FnOnce(&mut T) -> R) -> R {
+impl ClientState {
+    pub(crate) fn with_facts<T>(
+        &self,
+        endpoint: &Endpoint,
+        access: impl FnOnce(&mut EndpointFacts) -> T,
+    ) -> T {
         let key = format!("{} {} {}", endpoint.api.as_str(), endpoint.base_url, endpoint.model);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REMEMBERED && !known.contains_key(&key) {
             known.clear();
         }
@@ -80,9 +81,7 @@ impl Client {
             state: Arc::new(ClientState {
                 transport: Transport::new(proxies),
                 load_image: Arc::new(load_image),
-                quirks: PerEndpoint::default(),
-                windows: PerEndpoint::default(),
-                vision: PerEndpoint::default(),
+                facts: Mutex::default(),
                 reasoning_rejected: Mutex::default(),
             }),
         }
@@ -131,7 +130,7 @@ impl Client {
 
     /// The known quirks of a server.
     fn quirks(&self, endpoint: &Endpoint, session: &str) -> ServerQuirks {
-        let mut quirks = self.state.quirks.with(endpoint, |quirks| quirks.clone());
+        let mut quirks = self.state.with_facts(endpoint, |facts| facts.quirks.clone());
         let rejected = self.state.reasoning_rejected.lock().unwrap_or_else(PoisonError::into_inner);
         quirks.drop_reasoning = rejected.iter().any(|known| known == session);
         quirks
@@ -146,7 +145,7 @@ impl Client {
             rejected.push(session.to_owned());
         }
         let lasting = ServerQuirks { max_output: None, drop_reasoning: false, ..quirks.clone() };
-        self.state.quirks.with(endpoint, |known| *known = lasting);
+        self.state.with_facts(endpoint, |facts| facts.quirks = lasting);
     }
 }
 
@@ -172,14 +171,15 @@ enum RetryDecision {
 
 impl<'a> EndpointCall<'a> {
     fn new(client: &'a Client, endpoint: &'a Endpoint, prompt: &'a Prompt<'a>, is_last: bool) -> Self {
-        let select = |vision: &mut VisionState| ImageSelection::new(endpoint, prompt.messages, vision);
+        let select =
+            |facts: &mut EndpointFacts| ImageSelection::new(endpoint, prompt.messages, &facts.vision);
         Self {
             client,
             endpoint,
             prompt,
             is_last,
             quirks: client.quirks(endpoint, prompt.session),
-            images: client.state.vision.with(endpoint, select),
+            images: client.state.with_facts(endpoint, select),
             failures: 0,
             reconnects: 0,
             partial: None,
@@ -199,7 +199,7 @@ impl<'a> EndpointCall<'a> {
             };
             let FailedAttempt { failure, partial } = match attempt.run(images, events).await {
                 Ok(reply) => {
-                    self.client.state.vision.with(self.endpoint, |vision| vision.record(&self.images));
+                    self.client.state.with_facts(self.endpoint, |facts| facts.vision.record(&self.images));
                     return Ok(reply);
                 }
                 Err(failed) => failed,
@@ -365,12 +365,13 @@ mod tests {
         let endpoint = Endpoint::new("x", Api::ChatCompletions, "http://h/v1".parse().unwrap(), "m");
         let image = Image { sha256: Digest::new([1; 32]), kind: ImageKind::Gif, size: 1 };
         let messages = [Message::User { text: String::new(), images: vec![image] }];
-        let vision = &client.state.vision;
-        let select = || vision.with(&endpoint, |vision| ImageSelection::new(&endpoint, &messages, vision));
+        let state = &client.state;
+        let select =
+            || state.with_facts(&endpoint, |facts| ImageSelection::new(&endpoint, &messages, &facts.vision));
         let quirks = client.quirks(&endpoint, "one");
         let mut other = select();
         assert!(other.drop_some(FailureClass::Format));
-        vision.with(&endpoint, |vision| vision.record(&other));
+        state.with_facts(&endpoint, |facts| facts.vision.record(&other));
         client.remember_quirks(&endpoint, "one", &ServerQuirks { no_streaming: true, ..quirks });
         assert!(client.quirks(&endpoint, "one").no_streaming);
         assert!(!select().drop_some(FailureClass::Format), "the image is sent again");

@@ -44,19 +44,21 @@ pub enum WindowSource {
 impl Client {
     /// The window of a model. Asks its server once, for at most a few seconds.
     pub async fn context_window(&self, endpoint: &Endpoint) -> ContextWindow {
-        if let Some(known) = self.state.windows.with(endpoint, |window| *window) {
+        if let Some(known) = self.state.with_facts(endpoint, |facts| facts.window) {
             return known;
         }
         let probed = timeout(PROBE_TIMEOUT, self.probe_window(endpoint)).await.unwrap_or_default();
-        let window = match (endpoint.context_window, probed, window_by_name(&endpoint.model)) {
-            (Some(tokens), ..) => ContextWindow { tokens: Some(tokens), source: WindowSource::Config },
-            (None, Some(tokens), _) => ContextWindow { tokens: Some(tokens), source: WindowSource::Server },
-            (None, None, Some(tokens)) => ContextWindow { tokens: Some(tokens), source: WindowSource::Name },
-            (None, None, None) => ContextWindow { tokens: None, source: WindowSource::Unknown },
-        };
+        let sources = [
+            (endpoint.context_window, WindowSource::Config),
+            (probed, WindowSource::Server),
+            (window_by_name(&endpoint.model), WindowSource::Name),
+        ];
+        let known = sources.into_iter().find(|(tokens, _)| tokens.is_some());
+        let (tokens, source) = known.unwrap_or((None, WindowSource::Unknown));
+        let window = ContextWindow { tokens, source };
         // A server that did not respond may do so later.
         if matches!(window.source, WindowSource::Config | WindowSource::Server) {
-            self.state.windows.with(endpoint, |known| *known = Some(window));
+            self.state.with_facts(endpoint, |facts| facts.window = Some(window));
         }
         window
     }
@@ -107,29 +109,20 @@ impl Client {
         let mut values = parameters.lines().filter_map(|line| line.trim().strip_prefix("num_ctx"));
         let from_modelfile = values.find_map(|rest| rest.trim().parse::<u64>().ok());
         let info = show.get("model_info").and_then(Value::as_object);
-        let trained = info.and_then(|info| {
-            info.iter()
-                .find(|(key, _)| key.ends_with(".context_length"))
-                .and_then(|(_, value)| value.as_u64())
-        });
-        let asked = endpoint
-            .extra_fields
-            .get("options")
-            .and_then(|options| options.get("num_ctx"))
-            .and_then(Value::as_u64);
-        let chosen = asked
-            .or(from_modelfile)
-            .or(trained)
-            .map(|tokens| tokens.min(endpoint.context_window.unwrap_or(tokens)));
+        let mut lengths = info.into_iter().flatten().filter(|(key, _)| key.ends_with(".context_length"));
+        let trained = lengths.next().and_then(|(_, value)| value.as_u64());
+        let options = endpoint.extra_fields.get("options");
+        let asked = options.and_then(|options| options.get("num_ctx")?.as_u64());
+        let chosen = asked.or(from_modelfile).or(trained);
+        let chosen = chosen.map(|tokens| tokens.min(endpoint.context_window.unwrap_or(tokens)));
         if asked.is_none() {
-            self.state.quirks.with(endpoint, |quirks| quirks.num_ctx = chosen);
+            self.state.with_facts(endpoint, |facts| facts.quirks.num_ctx = chosen);
         }
         let running = loaded.and_then(|loaded| {
             let models = loaded.get("models").and_then(Value::as_array)?;
-            let own = models
-                .iter()
-                .find(|one| ["name", "model"].iter().any(|key| one[*key] == endpoint.model.as_str()))?;
-            own.get("context_length").and_then(Value::as_u64)
+            let is_own =
+                |one: &&Value| ["name", "model"].iter().any(|key| one[*key] == endpoint.model.as_str());
+            models.iter().find(is_own)?.get("context_length")?.as_u64()
         });
         running.or(chosen).filter(|tokens| *tokens > MIN_WINDOW_TOKENS)
     }

@@ -51,51 +51,35 @@ impl ReasoningSplitter {
     fn step(&mut self, out: &mut Vec<TextSegment>) -> bool {
         if let Some(tag) = self.open_tag {
             let close = format!("</{tag}>");
-            return match find_tag(&self.held, &close) {
-                TagMatch::At(at) => {
-                    let rest = self.held.split_off(at);
-                    push_reasoning(out, std::mem::take(&mut self.held));
-                    self.held = rest.get(close.len()..).unwrap_or_default().to_owned();
-                    self.open_tag = None;
-                    self.at_line_start = true;
-                    self.after_reasoning = true;
-                    true
-                }
-                TagMatch::Partial(at) => {
-                    let rest = self.held.split_off(at);
-                    push_reasoning(out, std::mem::replace(&mut self.held, rest));
-                    false
-                }
-                TagMatch::None => {
-                    push_reasoning(out, std::mem::take(&mut self.held));
-                    false
-                }
-            };
-        }
-        let Some(at) = self.held.find('<') else {
-            let all = std::mem::take(&mut self.held);
-            self.push_text(out, all);
-            return false;
-        };
-        let rest = self.held.split_off(at);
-        let before = std::mem::take(&mut self.held);
-        self.push_text(out, before);
-        self.held = rest;
-        if !self.at_line_start {
-            self.held.remove(0);
-            self.push_text(out, "<".to_owned());
-            return true;
-        }
-        for tag in TAGS {
-            let open = format!("<{tag}>");
-            if starts_with_ignore_case(&self.held, &open) {
-                self.held.drain(..open.len());
-                self.open_tag = Some(tag);
-                return true;
+            let (end, is_closed) = find_tag(&self.held, &close);
+            let rest = self.held.split_off(end);
+            push_reasoning(out, std::mem::replace(&mut self.held, rest));
+            if is_closed {
+                self.held.drain(..close.len());
+                self.open_tag = None;
+                self.at_line_start = true;
+                self.after_reasoning = true;
             }
+            return is_closed;
         }
-        if TAGS.iter().any(|tag| starts_with_ignore_case(&format!("<{tag}>"), &self.held)) {
+        let rest = self.held.split_off(self.held.find('<').unwrap_or(self.held.len()));
+        let before = std::mem::replace(&mut self.held, rest);
+        self.push_text(out, before);
+        if self.held.is_empty() {
             return false;
+        }
+        if self.at_line_start {
+            for tag in TAGS {
+                let open = format!("<{tag}>");
+                if starts_with_ignore_case(&self.held, &open) {
+                    self.held.drain(..open.len());
+                    self.open_tag = Some(tag);
+                    return true;
+                }
+            }
+            if TAGS.iter().any(|tag| starts_with_ignore_case(&format!("<{tag}>"), &self.held)) {
+                return false;
+            }
         }
         self.held.remove(0);
         self.push_text(out, "<".to_owned());
@@ -119,9 +103,9 @@ impl ReasoningSplitter {
 /// reply has only its end.
 pub(crate) fn split_at_unopened_tag(text: &str) -> Option<(&str, &str)> {
     let tags = TAGS.iter().map(|tag| format!("</{tag}>"));
-    let first = tags.filter_map(|close| match find_tag(text, &close) {
-        TagMatch::At(at) => Some((at, close.len())),
-        TagMatch::Partial(_) | TagMatch::None => None,
+    let first = tags.filter_map(|close| {
+        let (at, is_complete) = find_tag(text, &close);
+        is_complete.then_some((at, close.len()))
     });
     let (at, length) = first.min()?;
     Some((text.get(..at)?, text.get(at + length..)?.trim_start()))
@@ -133,24 +117,16 @@ fn push_reasoning(out: &mut Vec<TextSegment>, text: String) {
     }
 }
 
-enum TagMatch {
-    At(usize),
-    /// The text ends with the start of the tag.
-    Partial(usize),
-    None,
-}
-
-fn find_tag(text: &str, tag: &str) -> TagMatch {
+/// Where a tag begins, and whether all of it is there. The text may end with its start.
+fn find_tag(text: &str, tag: &str) -> (usize, bool) {
     for (at, _) in text.match_indices('<') {
         let rest = text.get(at..).unwrap_or_default();
-        if starts_with_ignore_case(rest, tag) {
-            return TagMatch::At(at);
-        }
-        if starts_with_ignore_case(tag, rest) {
-            return TagMatch::Partial(at);
+        let is_complete = starts_with_ignore_case(rest, tag);
+        if is_complete || starts_with_ignore_case(tag, rest) {
+            return (at, is_complete);
         }
     }
-    TagMatch::None
+    (text.len(), false)
 }
 
 fn starts_with_ignore_case(text: &str, start: &str) -> bool {

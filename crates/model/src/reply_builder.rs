@@ -30,7 +30,7 @@ pub(crate) struct ReplyBuilder<'a> {
     parts: Vec<PendingPart>,
     events: EventSink<'a>,
     text_events: TextEvents,
-    has_shown_text: bool,
+    pub(crate) has_shown_text: bool,
     splitter: ReasoningSplitter,
     detector: CallDetector,
     issuer: String,
@@ -99,10 +99,6 @@ impl<'a> ReplyBuilder<'a> {
         }
     }
 
-    pub(crate) fn has_shown_text(&self) -> bool {
-        self.has_shown_text
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.refusal.is_empty()
     }
@@ -145,19 +141,16 @@ impl<'a> ReplyBuilder<'a> {
         }
         match self.parts.last_mut() {
             Some(PendingPart::Reasoning(last)) if last.replay.is_none() => last.text.push_str(text),
-            _ => {
-                let part = self.reasoning_part(text, None);
-                self.parts.push(part);
-            }
+            _ => self.insert_reasoning(self.parts.len(), text, None),
         }
         if self.text_events == TextEvents::Emit {
             (self.events)(ReplyEvent::Reasoning(text.to_owned()));
         }
     }
 
-    fn reasoning_part(&self, text: &str, replay: Option<Value>) -> PendingPart {
-        let issuer = Some(self.issuer.clone());
-        PendingPart::Reasoning(Reasoning { text: text.to_owned(), issuer, replay })
+    fn insert_reasoning(&mut self, at: usize, text: &str, replay: Option<Value>) {
+        let reasoning = Reasoning { text: text.to_owned(), issuer: Some(self.issuer.clone()), replay };
+        self.parts.insert(at, PendingPart::Reasoning(reasoning));
     }
 
     /// Ends the last reasoning with the value that its issuer wants back. Without reasoning before
@@ -165,10 +158,7 @@ impl<'a> ReplyBuilder<'a> {
     pub(crate) fn set_replay(&mut self, replay: Value) {
         match self.parts.last_mut() {
             Some(PendingPart::Reasoning(last)) if last.replay.is_none() => last.replay = Some(replay),
-            _ => {
-                let part = self.reasoning_part("", Some(replay));
-                self.parts.push(part);
-            }
+            _ => self.insert_reasoning(self.parts.len(), "", Some(replay)),
         }
     }
 
@@ -176,14 +166,11 @@ impl<'a> ReplyBuilder<'a> {
     pub(crate) fn set_first_replay(&mut self, replay: Value) {
         let first = self.parts.iter_mut().find_map(|part| match part {
             PendingPart::Reasoning(reasoning) => Some(reasoning),
-            PendingPart::Text(_) | PendingPart::Call(_) => None,
+            _ => None,
         });
         match first {
             Some(first) => first.replay = Some(replay),
-            None => {
-                let part = self.reasoning_part("", Some(replay));
-                self.parts.insert(0, part);
-            }
+            None => self.insert_reasoning(0, "", Some(replay)),
         }
     }
 
@@ -202,7 +189,8 @@ impl<'a> ReplyBuilder<'a> {
                     let message = format!("the reply has more than {MAX_CALLS} tool calls");
                     return Err(RequestFailure::malformed(message));
                 }
-                self.release_held_text();
+                // A server that sends calls knows its model's template, so text is only text.
+                self.flush_held_text(true);
                 // A new call means that the ones before it are complete.
                 self.close_calls();
                 self.parts
@@ -240,18 +228,10 @@ impl<'a> ReplyBuilder<'a> {
         self.pending_calls().for_each(|call| call.is_closed = true);
     }
 
-    /// Stops looking for calls in text: a server that sends calls knows its model's template.
-    fn release_held_text(&mut self) {
-        let rest = self.splitter.finish();
-        self.push_segments(rest);
-        let held = self.detector.disable();
-        self.push_plain_text(&held);
-    }
-
     fn pending_calls(&mut self) -> impl Iterator<Item = &mut PendingCall> {
         self.parts.iter_mut().filter_map(|part| match part {
             PendingPart::Call(call) => Some(call),
-            PendingPart::Text(_) | PendingPart::Reasoning(_) => None,
+            _ => None,
         })
     }
 
@@ -343,11 +323,12 @@ impl<'a> ReplyBuilder<'a> {
         }
     }
 
-    fn flush_held_text(&mut self, is_truncated: bool) {
+    /// Adds the text that was held back, unless it is a call and not truncated.
+    fn flush_held_text(&mut self, is_text: bool) {
         let rest = self.splitter.finish();
         self.push_segments(rest);
-        let held = self.detector.take_held();
-        let detected = if is_truncated || self.has_calls() { None } else { self.detector.parse_calls(&held) };
+        let held = self.detector.disable();
+        let detected = if is_text || self.has_calls() { None } else { self.detector.parse_calls(&held) };
         let Some((before, calls)) = detected else { return self.push_plain_text(&held) };
         self.push_plain_text(before.trim_end());
         for (name, value) in calls {
@@ -365,7 +346,6 @@ impl<'a> ReplyBuilder<'a> {
         let Some((reasoning, rest)) = reasoning_tags::split_at_unopened_tag(text) else { return };
         let (reasoning, rest) = (reasoning.trim().to_owned(), rest.to_owned());
         *text = rest;
-        let part = self.reasoning_part(&reasoning, None);
-        self.parts.insert(0, part);
+        self.insert_reasoning(0, &reasoning, None);
     }
 }

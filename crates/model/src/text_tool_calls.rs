@@ -96,10 +96,6 @@ impl CallDetector {
     /// Stops detecting and returns the held text.
     pub(crate) fn disable(&mut self) -> String {
         self.state = DetectorState::Disabled;
-        self.take_held()
-    }
-
-    pub(crate) fn take_held(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
@@ -240,7 +236,7 @@ mod tests {
         let chars: Vec<char> = text.chars().collect();
         let shown =
             chars.chunks(size).map(|piece| detector.push(&piece.iter().collect::<String>())).collect();
-        let held = detector.take_held();
+        let held = detector.disable();
         (shown, detector.parse_calls(&held), held)
     }
 

@@ -27,7 +27,6 @@ mod settings;
 mod slash_commands;
 mod socket;
 mod text;
-mod transport;
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;

@@ -299,6 +299,7 @@ fn available_output(error: &ErrorFields) -> Option<u64> {
     }
     let after = |phrase: &str| number(error.lowercase.split_once(phrase)?.1);
     let before = |phrase: &str| last_number(error.lowercase.split_once(phrase)?.0);
+    let difference = |window: u64, input: u64| window.checked_sub(input).filter(|left| *left > 0);
     // Anthropic: "max_tokens: 100000 > 64000, which is the maximum allowed number of output
     // tokens".
     if error.contains_all(&["max_tokens:", "maximum allowed number of output tokens"]) {
@@ -307,7 +308,7 @@ fn available_output(error: &ErrorFields) -> Option<u64> {
     // Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000".
     if error.contains_all(&["exceed context limit", " > "]) {
         let input = after("exceed context limit: ")?;
-        return after(" > ")?.checked_sub(input).filter(|available_output| *available_output > 0);
+        return difference(after(" > ")?, input);
     }
     // OpenAI: "max_tokens is too large: 9999. This model supports at most 4096 completion tokens".
     if error.contains_all(&["supports at most", "completion tokens"]) {
@@ -319,13 +320,13 @@ fn available_output(error: &ErrorFields) -> Option<u64> {
         let window = after("maximum context length is ")?;
         let asked = before(" in the completion").unwrap_or(0);
         let prompt = before(" in the messages")?;
-        return window.checked_sub(prompt).filter(|available_output| *available_output > 0 && asked > 0);
+        return difference(window, prompt).filter(|_| asked > 0);
     }
     // vLLM: "'max_tokens' … is too large: 5000. … maximum context length is 8192 tokens and your
     // request has 4000 input tokens".
     if error.contains_all(&["maximum context length is", "is too large", "input tokens"]) {
         let window = after("maximum context length is ")?;
-        return window.checked_sub(before(" input tokens")?).filter(|available_output| *available_output > 0);
+        return difference(window, before(" input tokens")?);
     }
     None
 }

@@ -513,7 +513,7 @@ impl DiscordAccount {
         let mut messages: Vec<MessagePayload> =
             found.iter().filter_map(|json| parse_payload("a message", json.get())).collect();
         messages.sort_by_key(|message| message.id);
-        let guild = known.guild();
+        let guild = known.guild_id;
         let roles_of = if known.to_ref().kind == ChannelKind::Dm { self.role_guild() } else { guild };
         let mut missed = Vec::with_capacity(messages.len());
         for mut message in messages {
@@ -567,7 +567,7 @@ impl DiscordAccount {
         }
         found.retain(|known| known.last_message().is_some_and(|(_, newest)| newest > since));
         let mut channels = lock(&self.channels);
-        let guild = channels.get(parent).and_then(ChannelInfo::guild);
+        let guild = channels.get(parent).and_then(|parent| parent.guild_id);
         found.iter().for_each(|known| channels.insert(known.clone().with_guild(guild)));
         FetchResult::Threads { found, is_complete }
     }

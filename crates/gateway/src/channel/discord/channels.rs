@@ -18,7 +18,7 @@ pub(super) struct ChannelCache(HashMap<Id<ChannelMarker>, ChannelInfo>);
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ChannelInfo {
-    id: Id<ChannelMarker>,
+    pub(super) id: Id<ChannelMarker>,
     #[serde(rename = "type")]
     kind: ChannelType,
     #[serde(default)]
@@ -26,7 +26,7 @@ pub(super) struct ChannelInfo {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
-    guild_id: Option<Id<GuildMarker>>,
+    pub(super) guild_id: Option<Id<GuildMarker>>,
     /// As of when Discord reported the channel.
     #[serde(default)]
     last_message_id: Option<Id<MessageMarker>>,
@@ -36,7 +36,7 @@ pub(super) struct ChannelInfo {
 #[derive(Debug, Deserialize)]
 pub(super) struct GuildCreate {
     #[serde(alias = "guild_id")]
-    id: Id<GuildMarker>,
+    pub(super) id: Id<GuildMarker>,
     #[serde(default, deserialize_with = "lenient_list")]
     channels: Vec<ChannelInfo>,
     #[serde(default, deserialize_with = "lenient_list")]
@@ -44,10 +44,6 @@ pub(super) struct GuildCreate {
 }
 
 impl GuildCreate {
-    pub(super) fn guild_id(&self) -> Id<GuildMarker> {
-        self.id
-    }
-
     pub(super) fn last_messages(&self) -> Vec<(Id<ChannelMarker>, u64)> {
         self.channels.iter().chain(&self.threads).filter_map(ChannelInfo::last_message).collect()
     }
@@ -94,10 +90,6 @@ impl ChannelInfo {
         }
     }
 
-    pub(super) fn id(&self) -> Id<ChannelMarker> {
-        self.id
-    }
-
     /// Whether it contains only threads.
     pub(super) fn is_forum(&self) -> bool {
         matches!(self.kind, ChannelType::GuildForum | ChannelType::GuildMedia)
@@ -111,10 +103,6 @@ impl ChannelInfo {
     /// Sets the server, which Discord sometimes omits.
     pub(super) fn with_guild(self, guild: Option<Id<GuildMarker>>) -> Self {
         Self { guild_id: guild.or(self.guild_id), ..self }
-    }
-
-    pub(super) fn guild(&self) -> Option<Id<GuildMarker>> {
-        self.guild_id
     }
 
     pub(super) fn to_ref(&self) -> ChannelRef {

@@ -85,7 +85,7 @@ pub(super) async fn run(
     let hint = "install the ca-certificates package, or set SSL_CERT_FILE";
     account
         .rest
-        .transport
+        .connector
         .load_certificates()
         .map_err(|error| FatalError { reason: error.to_string(), hint: hint.to_owned() })?;
     sink.health.send_replace(ChannelHealth::Connecting);
@@ -173,7 +173,7 @@ impl GatewayConnection<'_> {
         let connected = tokio::select! {
             biased;
             () = stop.cancelled() => return ConnectionEnd::Stopped,
-            connected = GatewaySocket::connect(url.unwrap_or(start), &self.account.rest.transport) => connected,
+            connected = GatewaySocket::connect(url.unwrap_or(start), &self.account.rest.connector) => connected,
         };
         let mut socket = match connected {
             Ok(socket) => socket,
@@ -182,9 +182,8 @@ impl GatewayConnection<'_> {
                 if let Some(session) = &mut self.session {
                     session.url = None;
                 }
-                return ConnectionEnd::Lost(
-                    self.account.rest.transport.describe_failure(&hermes_net::explain_with_remedy(&*error)),
-                );
+                let reason = hermes_net::explain_with_remedy(&*error);
+                return ConnectionEnd::Lost(rest::describe_failure(&self.account.rest.connector, &reason));
             }
         };
         let end = self.read_events(&mut socket).await;
@@ -319,7 +318,7 @@ impl GatewayConnection<'_> {
             "GUILD_CREATE" => {
                 let contents: GuildCreate = parse_payload("a server", body)?;
                 let event = DispatchEvent::GuildAvailable(
-                    contents.guild_id(),
+                    contents.id,
                     contents.last_messages(),
                     contents.thread_parents(),
                 );

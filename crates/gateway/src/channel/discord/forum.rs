@@ -58,7 +58,7 @@ impl DiscordAccount {
         after: u64,
     ) -> Option<Vec<String>> {
         let me = self.identity()?;
-        let guild = lock(&self.channels).get(forum)?.guild()?;
+        let guild = lock(&self.channels).get(forum)?.guild_id?;
         let title = text::post_title(&post.text);
         let call = ApiRequest::get(format!("guilds/{guild}/threads/active"));
         let active: ActiveThreads = match self.rest.fetch(&call).await {

@@ -60,26 +60,26 @@ impl DiscordAccount {
             ChatKind::Thread => true,
             ChatKind::Group => {
                 let known = chat.id.parse().ok().and_then(|id| Some(lock(&self.channels).get(id)?.to_ref()));
-                let place = known.unwrap_or_else(|| ChannelRef {
+                let channel = known.unwrap_or_else(|| ChannelRef {
                     id: chat.id.clone(),
                     kind: ChannelKind::Channel,
                     name: chat.name.clone(),
                 });
-                requires_mention(&self.settings, &place)
+                requires_mention(&self.settings, &channel)
             }
         }
     }
 
     fn context_message(&self, message: &MessagePayload) -> Option<ContextMessage> {
         let sender = sender_of(&message.author, message.member.as_ref(), message.is_webhook());
-        let is_heard = !sender.is_bot || self.settings.allow_bots != BotPolicy::None;
+        let is_included = !sender.is_bot || self.settings.allow_bots != BotPolicy::None;
         let text = match (message.content.trim(), message.attachments.len()) {
             ("", 0) => return None,
             ("", 1) => "(a file)".to_owned(),
             ("", count) => format!("({count} files)"),
-            (words, _) => words.to_owned(),
+            (content, _) => content.to_owned(),
         };
-        is_heard.then(|| ContextMessage { id: message.id.to_string(), author: sender.name, text })
+        is_included.then(|| ContextMessage { id: message.id.to_string(), author: sender.name, text })
     }
 }
 

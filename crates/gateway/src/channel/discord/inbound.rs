@@ -113,7 +113,7 @@ pub(super) async fn on_interaction(
     {
         return;
     }
-    let channel = match call.channel() {
+    let channel = match &call.channel {
         Some(known) => known.to_ref(),
         None => account.channel_ref(channel, call.guild_id).await,
     };

@@ -122,7 +122,7 @@ pub(super) struct InteractionPayload {
     #[serde(default, deserialize_with = "lenient")]
     context: Option<u8>,
     #[serde(default, deserialize_with = "lenient")]
-    channel: Option<ChannelInfo>,
+    pub(super) channel: Option<ChannelInfo>,
     #[serde(default)]
     channel_id: Option<Id<ChannelMarker>>,
     #[serde(default)]
@@ -203,12 +203,8 @@ impl InteractionPayload {
         self.context.is_some_and(|context| context > 1)
     }
 
-    pub(super) fn channel(&self) -> Option<&ChannelInfo> {
-        self.channel.as_ref()
-    }
-
     pub(super) fn channel_id(&self) -> Option<Id<ChannelMarker>> {
-        self.channel.as_ref().map(ChannelInfo::id).or(self.channel_id)
+        self.channel.as_ref().map(|channel| channel.id).or(self.channel_id)
     }
 
     /// The action, if it is of a kind that the bot offers.

@@ -44,18 +44,18 @@ impl Route {
     pub(super) fn new(method: &str, path: &str) -> Self {
         let (mut shape, mut owner) = (method.to_owned(), String::new());
         let (mut first, mut is_emoji) = ("", false);
-        for (place, step) in path.split('/').enumerate() {
-            if place == 0 {
+        for (position, step) in path.split('/').enumerate() {
+            if position == 0 {
                 first = step;
             }
-            let owns = matches!((first, place), ("channels" | "guilds", 1) | ("webhooks", 1 | 2));
+            let owns = matches!((first, position), ("channels" | "guilds", 1) | ("webhooks", 1 | 2));
             if owns {
                 owner = format!("{owner}/{step}");
             }
             let is_id = step.bytes().all(|byte| byte.is_ascii_digit());
-            let is_token = first == "interactions" && place == 2;
-            let seen = if owns || is_id || is_emoji || is_token { "*" } else { step };
-            shape = format!("{shape}/{seen}");
+            let is_token = first == "interactions" && position == 2;
+            let counted = if owns || is_id || is_emoji || is_token { "*" } else { step };
+            shape = format!("{shape}/{counted}");
             is_emoji = step == "reactions";
         }
         Self { shape, owner }
@@ -71,9 +71,9 @@ impl RateLimits {
         self.global_until = None;
         let key = self.key(route);
         match self.buckets.get_mut(&key) {
-            Some(gate) if gate.reset <= now => drop(self.buckets.remove(&key)),
-            Some(gate) if gate.remaining == 0 => return Err(gate.reset - now),
-            Some(gate) => gate.remaining -= 1,
+            Some(bucket) if bucket.reset <= now => drop(self.buckets.remove(&key)),
+            Some(bucket) if bucket.remaining == 0 => return Err(bucket.reset - now),
+            Some(bucket) => bucket.remaining -= 1,
             None => {}
         }
         Ok(())
@@ -81,7 +81,7 @@ impl RateLimits {
 
     pub(super) fn update(&mut self, route: &Route, notice: &LimitHeaders, now: Instant) {
         if self.buckets.len() >= MAX_TRACKED_BUCKETS || self.bucket_ids.len() >= MAX_TRACKED_BUCKETS {
-            self.buckets.retain(|_, gate| gate.reset > now);
+            self.buckets.retain(|_, bucket| bucket.reset > now);
             self.bucket_ids.clear();
         }
         if let Some(bucket) = &notice.bucket {
@@ -96,7 +96,8 @@ impl RateLimits {
             (None, Some(remaining), Some(after)) => {
                 // Responses may arrive out of order: within one period the remaining count never
                 // grows.
-                let known = self.buckets.get(&key).filter(|gate| gate.reset > now).map(|gate| gate.remaining);
+                let known =
+                    self.buckets.get(&key).filter(|bucket| bucket.reset > now).map(|bucket| bucket.remaining);
                 let remaining = known.map_or(remaining, |known| known.min(remaining));
                 self.buckets.insert(key, BucketState { remaining, reset: now + after });
             }

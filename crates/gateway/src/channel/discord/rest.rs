@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use hermes_net::Connector;
 use hermes_types::Secret;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::multipart::{Form, Part};
@@ -19,7 +20,6 @@ use tokio::fs::File;
 
 use super::rate_limits::{LimitHeaders, RateLimits, Route};
 use super::settings::DiscordSettings;
-use super::transport::{DiscordTransport, TIMED_OUT, describe_proxy_failure};
 use crate::channel::SendError;
 use crate::lock::lock;
 
@@ -28,6 +28,7 @@ const DEFAULT_API_BASE: &str = "https://discord.com/api/v10";
 const MAX_LIMIT_WAIT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const TIMED_OUT: &str = "timed out";
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(180);
 /// Attempts and the longest wait for requests that do not matter much.
 const BRIEF_RETRY: (u32, Duration) = (3, MAX_LIMIT_WAIT);
@@ -44,7 +45,7 @@ const UPLOAD_MEDIA_TYPE: &str = "application/octet-stream";
 pub(super) struct RestClient {
     base: String,
     token: Secret,
-    pub(super) transport: DiscordTransport,
+    pub(super) connector: Connector,
     client: OnceLock<Result<Client, hermes_net::Error>>,
     limits: Mutex<RateLimits>,
 }
@@ -121,8 +122,9 @@ impl ApiRequest {
 impl RestClient {
     pub(super) fn new(settings: &DiscordSettings) -> Self {
         let base = settings.api_base.as_deref().unwrap_or(DEFAULT_API_BASE).trim_end_matches('/').to_owned();
-        let (token, transport) = (settings.token.clone(), DiscordTransport::new(settings));
-        Self { base, token, transport, client: OnceLock::new(), limits: Mutex::default() }
+        let connector = Connector::new(settings.proxy.clone(), settings.root_certificates.clone());
+        let token = settings.token.clone();
+        Self { base, token, connector, client: OnceLock::new(), limits: Mutex::default() }
     }
 
     pub(super) fn is_same_origin(&self, url: &Url) -> bool {
@@ -130,7 +132,7 @@ impl RestClient {
     }
 
     pub(super) fn client(&self) -> Result<&Client, ApiError> {
-        let client = self.client.get_or_init(|| build_client(&self.transport)).as_ref();
+        let client = self.client.get_or_init(|| build_client(&self.connector)).as_ref();
         client.map_err(|error| ApiError::Invalid(error.to_string()))
     }
 
@@ -150,8 +152,8 @@ impl RestClient {
         reason: fn(&(dyn std::error::Error + 'static)) -> String,
     ) -> String {
         match (error.is_connect(), error.is_timeout()) {
-            (true, true) => self.transport.describe_failure(TIMED_OUT),
-            (true, false) => self.transport.describe_failure(&reason(&error.without_url())),
+            (true, true) => describe_failure(&self.connector, TIMED_OUT),
+            (true, false) => describe_failure(&self.connector, &reason(&error.without_url())),
             (false, _) => reason(&error.without_url()),
         }
     }
@@ -335,8 +337,20 @@ pub(super) fn strip_token_prefix(token: &str) -> &str {
     token.strip_prefix("Bot ").unwrap_or(token).trim()
 }
 
-fn build_client(transport: &DiscordTransport) -> Result<Client, hermes_net::Error> {
-    let builder = transport.client_builder()?.connect_timeout(CONNECT_TIMEOUT).user_agent(concat!(
+/// Names the proxy, which may be the reason.
+pub(super) fn describe_failure(connector: &Connector, reason: &str) -> String {
+    match connector.has_proxy() {
+        true => describe_proxy_failure(reason),
+        false => format!("cannot reach Discord: {reason}"),
+    }
+}
+
+fn describe_proxy_failure(reason: &str) -> String {
+    format!("cannot reach Discord through `discord.proxy`: {reason}")
+}
+
+fn build_client(connector: &Connector) -> Result<Client, hermes_net::Error> {
+    let builder = connector.client_builder()?.connect_timeout(CONNECT_TIMEOUT).user_agent(concat!(
         "DiscordBot (hermes, ",
         env!("CARGO_PKG_VERSION"),
         ")"

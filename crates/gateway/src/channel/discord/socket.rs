@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use hermes_net::{ConnectError, NetStream};
+use hermes_net::{ConnectError, Connector, NetStream};
 use http::Uri;
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_websockets::{ClientBuilder, CloseCode, Limits, Message, WebSocketStream};
 
-use super::transport::{DiscordTransport, TIMED_OUT};
+use super::rest::TIMED_OUT;
 
 const API_VERSION: &str = "10";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -37,17 +37,17 @@ pub(super) enum SocketEvent {
 }
 
 impl GatewaySocket {
-    pub(super) async fn connect(base: &str, transport: &DiscordTransport) -> Result<Self, ConnectError> {
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, Self::open(base, transport)).await;
+    pub(super) async fn connect(base: &str, connector: &Connector) -> Result<Self, ConnectError> {
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, Self::open(base, connector)).await;
         connected.unwrap_or_else(|_| Err(TIMED_OUT.into()))
     }
 
-    async fn open(base: &str, transport: &DiscordTransport) -> Result<Self, ConnectError> {
+    async fn open(base: &str, connector: &Connector) -> Result<Self, ConnectError> {
         let url = gateway_url(base)?;
         let host = url.host_str().unwrap_or_default();
         let (scheme, usual) = if url.scheme() == "wss" { ("https", 443) } else { ("http", 80) };
         let server: Uri = format!("{scheme}://{host}:{}/", url.port().unwrap_or(usual)).parse()?;
-        let stream = transport.connect(&server).await?;
+        let stream = connector.connect(&server).await?;
         let uri: Uri = url.as_str().parse()?;
         let builder =
             ClientBuilder::from_uri(uri).limits(Limits::default().max_payload_len(Some(MAX_FRAME_BYTES)));
