@@ -1,8 +1,9 @@
 //! Splits a Markdown text into messages of the length that a platform accepts.
 //!
-//! The block and inline scanner in `map` is our own: a Markdown parser reports what a complete
-//! document means, but a streamed reply is incomplete, and what matters here is which cuts keep
-//! each part readable on its own.
+//! The scanner in `map` is our own instead of `pulldown-cmark`, because chat platforms do not follow
+//! CommonMark: a fence opens a code block at any indentation and inside of lists, indented text is
+//! not code, and a bare URL is a link. A streamed reply is also incomplete, and what matters here is
+//! which cuts keep each part readable on its own.
 
 mod map;
 

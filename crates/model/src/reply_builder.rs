@@ -12,6 +12,7 @@ use crate::error::RequestFailure;
 use crate::reasoning_tags::{self, ReasoningSplitter, TextSegment};
 use crate::reply::{Finish, Prompt, Reply, ReplyEvent};
 use crate::text_tool_calls::CallDetector;
+use crate::wire::DecodeResult;
 
 const MAX_CALLS: usize = 256;
 const MAX_PARTS: usize = 4096;
@@ -181,7 +182,7 @@ impl<'a> ReplyBuilder<'a> {
 
     /// Adds a piece of a call. A name replaces the name before it: some servers send it with each
     /// piece.
-    pub(crate) fn push_call(&mut self, delta: &CallDelta<'_>) -> Result<(), RequestFailure> {
+    pub(crate) fn push_call(&mut self, delta: &CallDelta<'_>) -> DecodeResult {
         let at = match self.find_call(delta) {
             Some(at) => at,
             None => {

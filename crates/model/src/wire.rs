@@ -109,16 +109,14 @@ pub(crate) enum StreamStep {
     Done,
 }
 
+pub(crate) type DecodeResult<T = ()> = Result<T, RequestFailure>;
+
 /// Decodes the replies of a protocol.
 pub(crate) trait Decoder: Send {
-    fn decode_event(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        data: &str,
-    ) -> Result<StreamStep, RequestFailure>;
+    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, data: &str) -> DecodeResult<StreamStep>;
 
     /// Decodes a reply that is not streamed.
-    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> Result<(), RequestFailure>;
+    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> DecodeResult;
 
     /// The finish reason at the end of the stream, or none if the reply is incomplete.
     fn finish(&mut self, builder: &mut ReplyBuilder<'_>) -> Option<Finish> {

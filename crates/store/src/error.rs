@@ -134,6 +134,8 @@ pub(crate) enum QueryError {
     Store(#[from] Error),
 }
 
+pub(crate) type QueryResult<T = ()> = Result<T, QueryError>;
+
 impl QueryError {
     /// Attaches the path.
     pub(crate) fn into_error(self, path: &Path) -> Error {

@@ -19,7 +19,7 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use tempfile::TempPath;
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 
 /// The database file in the Hermes home. `state.db` in the same home belongs to the Python Hermes
 /// Agent, which adds its own columns and version numbers to it, so the two programs must not share
@@ -64,11 +64,11 @@ fn open_as(path: &Path, if_missing: IfMissing, migrations: &[&str]) -> Result<Op
     }
 }
 
-pub(crate) fn open_reader(path: &Path) -> Result<Connection, QueryError> {
+pub(crate) fn open_reader(path: &Path) -> QueryResult<Connection> {
     connect_to(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
 }
 
-fn connect_to(path: &Path, access: OpenFlags) -> Result<Connection, QueryError> {
+fn connect_to(path: &Path, access: OpenFlags) -> QueryResult<Connection> {
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
@@ -93,7 +93,7 @@ fn check_file(path: &Path, meta: &fs::Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-fn connect(path: &Path, migrations: &[&str]) -> Result<Connection, QueryError> {
+fn connect(path: &Path, migrations: &[&str]) -> QueryResult<Connection> {
     let mut connection = connect_to(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     if connection.is_readonly("main")? {
         return Err(Error::ReadOnly { path: path.to_path_buf() }.into());
@@ -141,7 +141,7 @@ fn create_database(path: &Path, migrations: &[&str]) -> Result<(), Error> {
     }
 }
 
-fn initialize(unfinished: &Path, migrations: &[&str]) -> Result<(), QueryError> {
+fn initialize(unfinished: &Path, migrations: &[&str]) -> QueryResult {
     let mut connection = connect_to(unfinished, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // The file is not used before it is complete, so one sync at the end suffices. `auto_vacuum`
     // takes effect only in an empty file.
@@ -157,7 +157,7 @@ fn initialize(unfinished: &Path, migrations: &[&str]) -> Result<(), QueryError> 
     Ok(synced.map_err(|error| file_error(unfinished, error))?)
 }
 
-fn run_migrations(connection: &Connection, migrations: &[&str], done: u32) -> Result<(), QueryError> {
+fn run_migrations(connection: &Connection, migrations: &[&str], done: u32) -> QueryResult {
     let done = usize::try_from(done).unwrap_or(usize::MAX);
     migrations.iter().skip(done).try_for_each(|sql| connection.execute_batch(sql))?;
     connection.pragma_update(None, "user_version", count(migrations))?;
@@ -165,7 +165,7 @@ fn run_migrations(connection: &Connection, migrations: &[&str], done: u32) -> Re
 }
 
 /// Backs up an older database, then migrates it.
-fn migrate(connection: &mut Connection, path: &Path, migrations: &[&str]) -> Result<(), QueryError> {
+fn migrate(connection: &mut Connection, path: &Path, migrations: &[&str]) -> QueryResult {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: u32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     // Another process may have migrated the file while this one waited.

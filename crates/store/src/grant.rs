@@ -5,7 +5,7 @@ use rusqlite::{Row, params};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryError, QueryResult};
 use crate::message::check_size;
 use crate::sql;
 use crate::store::Store;
@@ -89,7 +89,7 @@ impl Store {
     }
 }
 
-fn read_row(row: &Row<'_>) -> Result<GrantRow, QueryError> {
+fn read_row(row: &Row<'_>) -> QueryResult<GrantRow> {
     let id: String = row.get(0)?;
     let json = serde_json::from_str(&row.get::<_, String>(2)?);
     Ok(GrantRow {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use hermes_types::{CallId, Message};
 use rusqlite::{Connection, params};
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryError, QueryResult};
 use crate::message::{self, COLUMNS, MessageColumns, MessageRow, NewMessage, SET_UNDONE, Seq};
 use crate::search;
 use crate::session::SessionId;
@@ -68,11 +68,7 @@ impl Store {
 }
 
 /// Appends messages and returns their sequence numbers.
-pub(crate) fn append(
-    connection: &Connection,
-    n: i64,
-    entries: &[NewMessage],
-) -> Result<Range<Seq>, QueryError> {
+pub(crate) fn append(connection: &Connection, n: i64, entries: &[NewMessage]) -> QueryResult<Range<Seq>> {
     let last = sql::value(connection, "SELECT last_seq FROM sessions WHERE n = ?1", [n])?;
     let first = Seq::new(last).next();
     let mut next = first;
@@ -99,7 +95,7 @@ pub(crate) fn replace_tool_result(
     n: i64,
     call: &CallId,
     text: String,
-) -> Result<(), QueryError> {
+) -> QueryResult {
     let sql = format!(
         "SELECT {COLUMNS}, id FROM messages WHERE session = ?1 AND role = 'tool' AND undone IS NULL ORDER BY seq DESC"
     );
@@ -124,7 +120,7 @@ pub(crate) fn replace_tool_result(
 }
 
 /// Checks that no message is missing; a lost one would leave no other trace.
-fn check_complete(connection: &Connection, n: i64) -> Result<(), QueryError> {
+fn check_complete(connection: &Connection, n: i64) -> QueryResult {
     let sql =
         "SELECT last_seq = (SELECT count(*) FROM messages WHERE session = ?1) FROM sessions WHERE n = ?1";
     if sql::value(connection, sql, [n])? {
@@ -134,11 +130,7 @@ fn check_complete(connection: &Connection, n: i64) -> Result<(), QueryError> {
 }
 
 /// All active messages starting with `from`.
-pub(crate) fn messages_since(
-    connection: &Connection,
-    n: i64,
-    from: Seq,
-) -> Result<Vec<MessageRow>, QueryError> {
+pub(crate) fn messages_since(connection: &Connection, n: i64, from: Seq) -> QueryResult<Vec<MessageRow>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM messages WHERE session = ?1 AND seq >= ?2 AND undone IS NULL ORDER BY seq"
     );
@@ -151,7 +143,7 @@ pub(crate) fn message_page(
     filter: MessageFilter,
     after: Seq,
     limit: usize,
-) -> Result<Vec<MessageRow>, QueryError> {
+) -> QueryResult<Vec<MessageRow>> {
     let active = match filter {
         MessageFilter::Active => "AND undone IS NULL",
         MessageFilter::All => "",
@@ -173,7 +165,7 @@ pub(crate) fn message_page(
     Ok(found)
 }
 
-fn undo(connection: &Connection, n: i64, exchanges: usize) -> Result<Option<UndoResult>, QueryError> {
+fn undo(connection: &Connection, n: i64, exchanges: usize) -> QueryResult<Option<UndoResult>> {
     let Some(back) = exchanges.checked_sub(1) else { return Ok(None) };
     // Going back beyond the first message stops at the first message.
     let sql = "SELECT min(seq) FROM (

@@ -5,7 +5,7 @@ use hermes_types::{Person, SessionKey, Timestamp};
 use rusqlite::{Row, Transaction, params};
 use serde_json::Value;
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::message::check_size;
 use crate::outbox::{self, NewOutboxRow, OutboxId};
 use crate::sql;
@@ -141,7 +141,7 @@ pub(crate) fn assign_to_turn(
     transaction: &Transaction<'_>,
     messages: &[InboxId],
     turn: TurnId,
-) -> Result<(), QueryError> {
+) -> QueryResult {
     for id in messages {
         sql::execute(transaction, "UPDATE inbox SET turn = ?2 WHERE n = ?1", [id.0, turn.number()])?;
     }
@@ -149,16 +149,12 @@ pub(crate) fn assign_to_turn(
 }
 
 /// Marks the messages that a turn answers as done.
-pub(crate) fn finish_turn(
-    transaction: &Transaction<'_>,
-    turn: TurnId,
-    at: Timestamp,
-) -> Result<(), QueryError> {
+pub(crate) fn finish_turn(transaction: &Transaction<'_>, turn: TurnId, at: Timestamp) -> QueryResult {
     sql::execute(transaction, &format!("{MARK_DONE} turn = ?1"), params![turn.number(), at.seconds()])?;
     Ok(())
 }
 
-fn read_row(row: &Row<'_>) -> Result<InboxRow, QueryError> {
+fn read_row(row: &Row<'_>) -> QueryResult<InboxRow> {
     let event: String = row.get(4)?;
     Ok(InboxRow {
         id: InboxId(row.get(0)?),

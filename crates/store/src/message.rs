@@ -4,7 +4,7 @@ use hermes_types::{Call, CallId, Message, Part, Reasoning, Timestamp, Usage};
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryError, QueryResult};
 
 /// The maximum size of a message or a prompt.
 const MAX_TEXT_BYTES: usize = 32 << 20;
@@ -92,7 +92,7 @@ struct StoredToolResult {
 pub(crate) const COLUMNS: &str = "seq, role, at, undone, sum, finish, usage, rest, text";
 
 impl NewMessage {
-    pub(crate) fn to_columns(&self, seq: Seq) -> Result<MessageColumns, QueryError> {
+    pub(crate) fn to_columns(&self, seq: Seq) -> QueryResult<MessageColumns> {
         let (role, rest) = match &self.message {
             Message::User { images, .. } if images.is_empty() => ("user", None),
             Message::User { images, .. } => ("user", Some(to_json(images)?)),
@@ -121,12 +121,12 @@ impl NewMessage {
     }
 }
 
-fn to_json(value: &impl Serialize) -> Result<String, QueryError> {
+fn to_json(value: &impl Serialize) -> QueryResult<String> {
     serde_json::to_string(value)
         .map_err(|error| QueryError::Corrupt(format!("a message cannot be serialized: {error}")))
 }
 
-pub(crate) fn read_row(row: &Row<'_>) -> Result<MessageRow, QueryError> {
+pub(crate) fn read_row(row: &Row<'_>) -> QueryResult<MessageRow> {
     let seq: u32 = row.get(0)?;
     let corrupt = |detail: &str| QueryError::Corrupt(format!("message {seq} of a session: {detail}"));
     let invalid = |error: serde_json::Error| corrupt(&error.to_string());
@@ -177,7 +177,7 @@ fn restore_parts(stored: Vec<StoredPart>, mut text: &str) -> Option<Vec<Part>> {
     text.is_empty().then_some(parts)
 }
 
-pub(crate) fn check_size(what: &'static str, size: usize) -> Result<(), QueryError> {
+pub(crate) fn check_size(what: &'static str, size: usize) -> QueryResult {
     if size > MAX_TEXT_BYTES {
         Err(Error::TooLarge { what, size, limit: MAX_TEXT_BYTES }.into())
     } else {

@@ -5,7 +5,7 @@ use hermes_types::{SessionKey, Timestamp};
 use rusqlite::{Row, Transaction, params};
 use serde_json::Value;
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::message::check_size;
 use crate::sql;
 use crate::store::Store;
@@ -132,7 +132,7 @@ pub(crate) fn add(
     transaction: &Transaction<'_>,
     parts: &[NewOutboxRow],
     at: Timestamp,
-) -> Result<Vec<OutboxId>, QueryError> {
+) -> QueryResult<Vec<OutboxId>> {
     let sql = "INSERT INTO outbox (platform, chat, key, mark, body, created) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                ON CONFLICT (mark) DO UPDATE SET mark = mark RETURNING n";
     let mut added = Vec::with_capacity(parts.len());
@@ -145,7 +145,7 @@ pub(crate) fn add(
     Ok(added)
 }
 
-fn read_row(row: &Row<'_>) -> Result<OutboxRow, QueryError> {
+fn read_row(row: &Row<'_>) -> QueryResult<OutboxRow> {
     let (body, state): (String, String) = (row.get(3)?, row.get(6)?);
     let at: Option<u64> = row.get(7)?;
     Ok(OutboxRow {

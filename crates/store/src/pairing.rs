@@ -8,7 +8,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::sql;
 use crate::store::Store;
 
@@ -173,7 +173,7 @@ fn request_code(
     user: &str,
     name: &str,
     now: u64,
-) -> Result<CodeResponse, QueryError> {
+) -> QueryResult<CodeResponse> {
     if transaction.prepare_cached(FIND_PAIRING)?.exists(params![platform, user])? {
         return Ok(CodeResponse::AlreadyPaired);
     }
@@ -191,7 +191,7 @@ fn request_code(
         Some(_) => return Ok(CodeResponse::TooSoon),
         None => now + CODE_LIFETIME_SECS,
     };
-    let count = |condition: &str| -> Result<usize, QueryError> {
+    let count = |condition: &str| -> QueryResult<usize> {
         let sql = format!("SELECT count(*) FROM pairing_codes WHERE platform = ?1 AND {condition}");
         sql::value(transaction, &sql, params![platform, now])
     };
@@ -217,7 +217,7 @@ fn approve(
     platform: &str,
     code: &str,
     now: u64,
-) -> Result<ApprovalResult, QueryError> {
+) -> QueryResult<ApprovalResult> {
     if let Some(until) = locked_until(transaction, platform, now)? {
         return Ok(ApprovalResult::Locked { until });
     }
@@ -239,7 +239,7 @@ fn find_by_code(
     platform: &str,
     code: &str,
     now: u64,
-) -> Result<Option<(String, String)>, QueryError> {
+) -> QueryResult<Option<(String, String)>> {
     let sql = "SELECT person, name, salt, hash FROM pairing_codes WHERE platform = ?1 AND expires > ?2";
     let read = |row: &Row<'_>| {
         let (salt, stored): (Vec<u8>, Vec<u8>) = (row.get(2)?, row.get(3)?);
@@ -250,11 +250,7 @@ fn find_by_code(
     Ok(pending.into_iter().rfind(|(is_owner, _)| *is_owner).map(|(_, user)| user))
 }
 
-fn count_wrong_code(
-    transaction: &Transaction<'_>,
-    platform: &str,
-    now: u64,
-) -> Result<ApprovalResult, QueryError> {
+fn count_wrong_code(transaction: &Transaction<'_>, platform: &str, now: u64) -> QueryResult<ApprovalResult> {
     let sql = "INSERT INTO pairing_faults (platform, wrong, locked_until) VALUES (?1, 1, 0)
                ON CONFLICT DO UPDATE SET wrong = wrong + 1 RETURNING wrong";
     let count: u32 = sql::value(transaction, sql, [platform])?;
@@ -267,7 +263,7 @@ fn count_wrong_code(
     Ok(ApprovalResult::Locked { until: Timestamp::from_seconds(until) })
 }
 
-fn locked_until(connection: &Connection, platform: &str, now: u64) -> Result<Option<Timestamp>, QueryError> {
+fn locked_until(connection: &Connection, platform: &str, now: u64) -> QueryResult<Option<Timestamp>> {
     let sql = "SELECT locked_until FROM pairing_faults WHERE platform = ?1 AND locked_until > ?2";
     sql::first(connection, sql, params![platform, now], |row| Ok(Timestamp::from_seconds(row.get(0)?)))
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryError, QueryResult};
 use crate::message::check_size;
 use crate::session::{self, SessionId};
 use crate::sql;
@@ -197,7 +197,7 @@ const SELECT: &str =
     "SELECT q.id, q.key, s.id, q.call, q.stored, q.shown, q.approvers, q.created, q.expires, q.state,
     q.decided, q.decided_by, q.choice, q.reason, q.used FROM questions q LEFT JOIN sessions s ON s.n = q.session";
 
-fn insert(connection: &Connection, question: &NewQuestion) -> Result<(), QueryError> {
+fn insert(connection: &Connection, question: &NewQuestion) -> QueryResult {
     let call = question.waiting_call.as_ref();
     let session = call.map(|call| session::row_number(connection, &call.session)).transpose()?;
     let (stored, shown) = (question.stored.to_string(), question.shown.to_string());
@@ -224,20 +224,20 @@ fn insert(connection: &Connection, question: &NewQuestion) -> Result<(), QueryEr
     Ok(())
 }
 
-fn set_state(connection: &Connection, id: &str, state: &str, at: Timestamp) -> Result<(), QueryError> {
+fn set_state(connection: &Connection, id: &str, state: &str, at: Timestamp) -> QueryResult {
     let sql = "UPDATE questions SET state = ?2, decided = ?3 WHERE id = ?1 AND state = 'open'";
     sql::execute(connection, sql, params![id, state, at.seconds()])?;
     Ok(())
 }
 
-fn get(connection: &Connection, id: &str) -> Result<Option<QuestionRow>, QueryError> {
+fn get(connection: &Connection, id: &str) -> QueryResult<Option<QuestionRow>> {
     sql::first(connection, &format!("{SELECT} WHERE q.id = ?1"), [id], read_row)
 }
 
-fn read_row(row: &Row<'_>) -> Result<QuestionRow, QueryError> {
+fn read_row(row: &Row<'_>) -> QueryResult<QuestionRow> {
     let id: String = row.get(0)?;
     let wrong = || QueryError::Corrupt(format!("question {id} has an unknown format"));
-    let json = |at: usize| -> Result<Value, QueryError> {
+    let json = |at: usize| -> QueryResult<Value> {
         serde_json::from_str(&row.get::<_, String>(at)?).map_err(|_error| wrong())
     };
     let approvers: Vec<Person> = serde_json::from_value(json(6)?).map_err(|_error| wrong())?;

@@ -8,7 +8,7 @@
 use hermes_types::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::session::{self, SessionId, SessionRow};
 use crate::sql;
 use crate::store::Store;
@@ -133,7 +133,7 @@ impl Store {
 }
 
 /// Merges a part of the search index. Returns whether more may be left.
-fn merge_index(connection: &Connection, index: &str, amount: i64) -> Result<bool, QueryError> {
+fn merge_index(connection: &Connection, index: &str, amount: i64) -> QueryResult<bool> {
     let before = connection.total_changes();
     let sql = format!("INSERT INTO {index} ({index}, rank) VALUES ('merge', ?1)");
     sql::execute(connection, &sql, [amount])?;
@@ -142,7 +142,7 @@ fn merge_index(connection: &Connection, index: &str, amount: i64) -> Result<bool
 }
 
 /// Deletes closed questions without a session and revoked grants.
-fn delete_settled(connection: &Connection, before: Timestamp) -> Result<(), QueryError> {
+fn delete_settled(connection: &Connection, before: Timestamp) -> QueryResult {
     let questions = "DELETE FROM questions WHERE session IS NULL AND expires < ?1 AND created < ?1";
     let grants = "DELETE FROM grants WHERE revoked_at < ?1";
     for sql in [questions, grants] {
@@ -160,7 +160,7 @@ fn select_prunable(column: &str) -> String {
     )
 }
 
-fn remove_tree(connection: &Connection, lock: &WorkerLock, n: i64) -> Result<usize, QueryError> {
+fn remove_tree(connection: &Connection, lock: &WorkerLock, n: i64) -> QueryResult<usize> {
     let sql = "WITH RECURSIVE family (n) AS (
                    SELECT n FROM sessions WHERE n = ?1
                    UNION SELECT c.n FROM sessions c JOIN family ON c.parent = family.n WHERE c.lineage = 'delegate')

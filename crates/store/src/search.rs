@@ -12,7 +12,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 use serde::Serialize;
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::message::Seq;
 use crate::session::{HIDDEN_SOURCES, SessionId, Viewer};
 use crate::store::Store;
@@ -58,11 +58,7 @@ impl Store {
     }
 }
 
-fn find(
-    connection: &Connection,
-    reader: &Viewer,
-    search: &SearchQuery,
-) -> Result<Vec<MessageHit>, QueryError> {
+fn find(connection: &Connection, reader: &Viewer, search: &SearchQuery) -> QueryResult<Vec<MessageHit>> {
     let query = Query::parse(&search.text);
     if query.is_empty() {
         return Ok(Vec::new());
@@ -104,7 +100,7 @@ fn to_sql(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn read_row(row: &Row<'_>, query: &Query) -> Result<MessageHit, QueryError> {
+fn read_row(row: &Row<'_>, query: &Query) -> QueryResult<MessageHit> {
     Ok(MessageHit {
         session: SessionId::new(row.get::<_, String>(0)?),
         title: row.get(1)?,

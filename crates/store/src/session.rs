@@ -8,7 +8,7 @@ use hermes_types::{Person, SessionKey, Timestamp, Usage};
 use rusqlite::{Connection, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryError, QueryResult};
 use crate::message::{Checksum, check_size};
 use crate::spending::CostStatus;
 use crate::sql::{self, keyword_column};
@@ -28,7 +28,7 @@ impl SessionId {
         Self(id.into())
     }
 
-    fn generate(at: Timestamp) -> Result<Self, QueryError> {
+    fn generate(at: Timestamp) -> QueryResult<Self> {
         let mut seed = [0; 3];
         getrandom::fill(&mut seed).map_err(|error| Error::NoRandom(error.to_string()))?;
         Ok(Self(format!("{}_{}", format_utc(at), hermes_types::hex(&seed))))
@@ -203,7 +203,7 @@ impl Store {
     pub(crate) async fn write_session<T: Send + 'static>(
         &self,
         id: &SessionId,
-        work: impl FnOnce(&Transaction<'_>, i64) -> Result<T, QueryError> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>, i64) -> QueryResult<T> + Send + 'static,
     ) -> Result<T, Error> {
         let id = id.clone();
         self.write(move |transaction| work(transaction, row_number(transaction, &id)?)).await
@@ -213,7 +213,7 @@ impl Store {
     pub(crate) async fn read_session<T: Send + 'static>(
         &self,
         id: &SessionId,
-        work: impl FnOnce(&Connection, i64) -> Result<T, QueryError> + Send + 'static,
+        work: impl FnOnce(&Connection, i64) -> QueryResult<T> + Send + 'static,
     ) -> Result<T, Error> {
         let id = id.clone();
         self.read(move |connection| work(connection, row_number(connection, &id)?)).await
@@ -316,7 +316,7 @@ const SELECT: &str = "SELECT s.id, s.key, s.source, s.person, s.model, s.provide
     s.output, s.reasoning, s.cost, s.cost_status, s.archived
     FROM sessions s LEFT JOIN sessions p ON p.n = s.parent";
 
-pub(crate) fn read_row(row: &Row<'_>) -> Result<SessionRow, QueryError> {
+pub(crate) fn read_row(row: &Row<'_>) -> QueryResult<SessionRow> {
     Ok(SessionRow {
         id: SessionId(row.get(0)?),
         key: SessionKey::new(row.get::<_, String>(1)?),
@@ -352,18 +352,18 @@ pub(crate) fn select_where(condition: &str) -> String {
     format!("{SELECT} WHERE {condition}")
 }
 
-fn by_row(connection: &Connection, n: i64) -> Result<SessionRow, QueryError> {
+fn by_row(connection: &Connection, n: i64) -> QueryResult<SessionRow> {
     let sql = format!("{SELECT} WHERE s.n = ?1");
     Ok(sql::first(connection, &sql, [n], read_row)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
 }
 
-pub(crate) fn row_number(connection: &Connection, id: &SessionId) -> Result<i64, QueryError> {
+pub(crate) fn row_number(connection: &Connection, id: &SessionId) -> QueryResult<i64> {
     let found =
         sql::first(connection, "SELECT n FROM sessions WHERE id = ?1", [&id.0], |row| Ok(row.get(0)?))?;
     found.ok_or_else(|| Error::NoSession(id.0.clone()).into())
 }
 
-fn create(connection: &Connection, new: &NewSession, at: Timestamp) -> Result<SessionId, QueryError> {
+fn create(connection: &Connection, new: &NewSession, at: Timestamp) -> QueryResult<SessionId> {
     let parent = new.parent.as_ref();
     let parent_row = parent.map(|parent| row_number(connection, &parent.session)).transpose()?;
     let id = SessionId::generate(at)?;
@@ -389,7 +389,7 @@ fn create(connection: &Connection, new: &NewSession, at: Timestamp) -> Result<Se
     Ok(id)
 }
 
-fn prompt(connection: &Connection, n: i64) -> Result<SessionPrompt, QueryError> {
+fn prompt(connection: &Connection, n: i64) -> QueryResult<SessionPrompt> {
     let sql = "SELECT prompt, tools, sum FROM prompts WHERE session = ?1";
     let read =
         |row: &Row<'_>| Ok((SessionPrompt { text: row.get(0)?, tools: row.get(1)? }, row.get::<_, i64>(2)?));
@@ -400,7 +400,7 @@ fn prompt(connection: &Connection, n: i64) -> Result<SessionPrompt, QueryError> 
     }
 }
 
-fn save_prompt(connection: &Connection, n: i64, prompt: &SessionPrompt) -> Result<(), QueryError> {
+fn save_prompt(connection: &Connection, n: i64, prompt: &SessionPrompt) -> QueryResult {
     check_size("a prompt", prompt.text.len() + prompt.tools.len())?;
     let sql = "INSERT INTO prompts (session, prompt, tools, sum) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (session) DO UPDATE SET prompt = ?2, tools = ?3, sum = ?4";
@@ -414,11 +414,7 @@ impl SessionPrompt {
     }
 }
 
-fn list(
-    connection: &Connection,
-    viewer: &Viewer,
-    query: &SessionQuery,
-) -> Result<Vec<SessionRow>, QueryError> {
+fn list(connection: &Connection, viewer: &Viewer, query: &SessionQuery) -> QueryResult<Vec<SessionRow>> {
     let (archived, listed) = match query.filter {
         ListFilter::Current => ("AND s.archived = 0", listed_condition()),
         ListFilter::Archived => ("AND s.archived = 1", listed_condition()),
@@ -449,7 +445,7 @@ fn listed_condition() -> String {
     )
 }
 
-fn find_row(connection: &Connection, viewer: &Viewer, word: &str) -> Result<i64, QueryError> {
+fn find_row(connection: &Connection, viewer: &Viewer, word: &str) -> QueryResult<i64> {
     let not_found = || Error::NoSession(word.to_owned());
     if word == "last" {
         let query = SessionQuery { limit: 1, ..SessionQuery::default() };
@@ -458,7 +454,7 @@ fn find_row(connection: &Connection, viewer: &Viewer, word: &str) -> Result<i64,
     }
     const VISIBLE: &str = "(?2 IS NULL OR person = ?2)";
     let person = viewer.person();
-    let find = |condition: &str| -> Result<Vec<i64>, QueryError> {
+    let find = |condition: &str| -> QueryResult<Vec<i64>> {
         let sql = format!("SELECT n FROM sessions WHERE {condition} AND {VISIBLE} LIMIT 100");
         sql::rows(connection, &sql, params![word, person], |row| Ok(row.get(0)?))
     };
@@ -479,7 +475,7 @@ fn find_row(connection: &Connection, viewer: &Viewer, word: &str) -> Result<i64,
 }
 
 /// The last session of a chain of continuations.
-fn last_continuation(connection: &Connection, n: i64) -> Result<i64, QueryError> {
+fn last_continuation(connection: &Connection, n: i64) -> QueryResult<i64> {
     let sql = "WITH RECURSIVE line (n, depth) AS (
                    VALUES (?1, 0)
                    UNION SELECT c.n, depth + 1 FROM sessions c JOIN line ON c.parent = line.n

@@ -4,7 +4,7 @@ use hermes_types::{Timestamp, Usage};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::session::SessionId;
 use crate::sql::{self, keyword_column};
 use crate::store::Store;
@@ -78,7 +78,7 @@ impl Store {
 }
 
 /// Adds a call to the totals of its session and its day.
-pub(crate) fn add_call(connection: &Connection, n: i64, call: &ModelCall) -> Result<(), QueryError> {
+pub(crate) fn add_call(connection: &Connection, n: i64, call: &ModelCall) -> QueryResult {
     let (cost, status) = call.cost.parts();
     // Limits the counts a provider reports, so that sums cannot overflow.
     let bounded = |count: u64| i64::try_from(count).unwrap_or(i64::MAX).min(1 << 50);

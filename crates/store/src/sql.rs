@@ -3,11 +3,11 @@
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Row};
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::store::Store;
 
 /// Runs a statement. Returns the number of changed rows.
-pub(crate) fn execute(connection: &Connection, sql: &str, values: impl Params) -> Result<usize, QueryError> {
+pub(crate) fn execute(connection: &Connection, sql: &str, values: impl Params) -> QueryResult<usize> {
     Ok(connection.prepare_cached(sql)?.execute(values)?)
 }
 
@@ -16,8 +16,8 @@ pub(crate) fn rows<T>(
     connection: &Connection,
     sql: &str,
     values: impl Params,
-    read: impl FnMut(&Row<'_>) -> Result<T, QueryError>,
-) -> Result<Vec<T>, QueryError> {
+    read: impl FnMut(&Row<'_>) -> QueryResult<T>,
+) -> QueryResult<Vec<T>> {
     let mut statement = connection.prepare_cached(sql)?;
     statement.query_and_then(values, read)?.collect()
 }
@@ -27,18 +27,14 @@ pub(crate) fn first<T>(
     connection: &Connection,
     sql: &str,
     values: impl Params,
-    read: impl FnMut(&Row<'_>) -> Result<T, QueryError>,
-) -> Result<Option<T>, QueryError> {
+    read: impl FnMut(&Row<'_>) -> QueryResult<T>,
+) -> QueryResult<Option<T>> {
     let mut statement = connection.prepare_cached(sql)?;
     statement.query_and_then(values, read)?.next().transpose()
 }
 
 /// Reads the only value of a query that always has one row.
-pub(crate) fn value<T: FromSql>(
-    connection: &Connection,
-    sql: &str,
-    values: impl Params,
-) -> Result<T, QueryError> {
+pub(crate) fn value<T: FromSql>(connection: &Connection, sql: &str, values: impl Params) -> QueryResult<T> {
     Ok(connection.prepare_cached(sql)?.query_row(values, |row| row.get(0))?)
 }
 
@@ -76,7 +72,7 @@ impl Store {
         &self,
         sql: impl AsRef<str> + Send + 'static,
         values: impl Params + Send + 'static,
-        read: impl FnMut(&Row<'_>) -> Result<T, QueryError> + Send + 'static,
+        read: impl FnMut(&Row<'_>) -> QueryResult<T> + Send + 'static,
     ) -> Result<Vec<T>, Error> {
         self.read(move |connection| rows(connection, sql.as_ref(), values, read)).await
     }
@@ -86,7 +82,7 @@ impl Store {
         &self,
         sql: impl AsRef<str> + Send + 'static,
         values: impl Params + Send + 'static,
-        read: impl FnMut(&Row<'_>) -> Result<T, QueryError> + Send + 'static,
+        read: impl FnMut(&Row<'_>) -> QueryResult<T> + Send + 'static,
     ) -> Result<Option<T>, Error> {
         self.read(move |connection| first(connection, sql.as_ref(), values, read)).await
     }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::changes::ChangeNotifier;
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::file::{self, IfMissing};
 use crate::worker_lock::WorkerLock;
 
@@ -113,7 +113,7 @@ impl Store {
     /// Runs `work` in one transaction.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, QueryError> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> QueryResult<T> + Send + 'static,
     ) -> Result<T, Error> {
         let written = self
             .on_writer(move |connection| {
@@ -132,7 +132,7 @@ impl Store {
     /// Runs `work` on the writing connection.
     pub(crate) async fn on_writer<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Connection) -> Result<T, QueryError> + Send + 'static,
+        work: impl FnOnce(&mut Connection) -> QueryResult<T> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let command = WriterCommand::Run(Box::new(move |connection| drop(reply.send(work(connection)))));
@@ -143,7 +143,7 @@ impl Store {
     /// Runs `work` on a reading connection, in one snapshot.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, QueryError> + Send + 'static,
+        work: impl FnOnce(&Connection) -> QueryResult<T> + Send + 'static,
     ) -> Result<T, Error> {
         let inner = Arc::clone(&self.inner);
         let permits = Arc::clone(&inner.reader_permits);
@@ -161,7 +161,7 @@ impl Store {
             drop(permit);
             result
         };
-        let result: Result<T, QueryError> =
+        let result: QueryResult<T> =
             tokio::task::spawn_blocking(run).await.map_err(|_stopped| Error::Closed)?;
         result.map_err(|error| error.into_error(&self.inner.path))
     }

@@ -7,7 +7,7 @@
 use hermes_types::{Call, CallId, Message, Timestamp};
 use rusqlite::{Connection, Row, params};
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::history;
 use crate::inbox::{self, InboxId};
 use crate::message::{MessageRow, NewMessage, Seq};
@@ -193,7 +193,7 @@ fn unanswered_calls(messages: &[MessageRow]) -> Vec<Call> {
 const SELECT: &str = "SELECT t.n, s.id, t.started, t.first_seq, t.steps, t.holder
     FROM turns t JOIN sessions s ON s.n = t.session";
 
-fn read_turn(row: &Row<'_>, lock: &WorkerLock) -> Result<OpenTurn, QueryError> {
+fn read_turn(row: &Row<'_>, lock: &WorkerLock) -> QueryResult<OpenTurn> {
     Ok(OpenTurn {
         id: TurnId(row.get(0)?),
         session: SessionId::new(row.get::<_, String>(1)?),
@@ -204,11 +204,7 @@ fn read_turn(row: &Row<'_>, lock: &WorkerLock) -> Result<OpenTurn, QueryError> {
     })
 }
 
-pub(crate) fn find_open(
-    connection: &Connection,
-    lock: &WorkerLock,
-    n: i64,
-) -> Result<Option<OpenTurn>, QueryError> {
+pub(crate) fn find_open(connection: &Connection, lock: &WorkerLock, n: i64) -> QueryResult<Option<OpenTurn>> {
     let sql = format!("{SELECT} WHERE t.session = ?1 AND t.ended IS NULL");
     sql::first(connection, &sql, [n], |row| read_turn(row, lock))
 }

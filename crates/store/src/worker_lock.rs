@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use hermes_types::LockFile;
 
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::file::{file_error, parent_of, with_suffix};
 use crate::lock_owner::{self, LockOwner};
 
@@ -50,7 +50,7 @@ impl WorkerLock {
     }
 
     /// The id under which turns are owned.
-    pub(crate) fn worker_id(&self) -> Result<&str, QueryError> {
+    pub(crate) fn worker_id(&self) -> QueryResult<&str> {
         if let Some(file) = self.file.get() {
             return Ok(&file.id);
         }
@@ -58,7 +58,7 @@ impl WorkerLock {
         Ok(&self.file.get_or_init(|| file).id)
     }
 
-    fn create(&self) -> Result<WorkerFile, QueryError> {
+    fn create(&self) -> QueryResult<WorkerFile> {
         remove_stale(&self.database);
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| Error::NoRandom(error.to_string()))?;

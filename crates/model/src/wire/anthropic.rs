@@ -7,7 +7,7 @@
 use hermes_types::{CallArguments, CallId, Part, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{Decoder, ModelRequest, StreamStep, count, text};
+use super::{DecodeResult, Decoder, ModelRequest, StreamStep, count, text};
 use crate::endpoint::Effort;
 use crate::error::{self, RequestFailure};
 use crate::history::{self, HistoryEntry};
@@ -160,11 +160,7 @@ pub(crate) struct AnthropicDecoder {
 }
 
 impl Decoder for AnthropicDecoder {
-    fn decode_event(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        data: &str,
-    ) -> Result<StreamStep, RequestFailure> {
+    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, data: &str) -> DecodeResult<StreamStep> {
         let Ok(event) = json::parse(data) else { return Ok(StreamStep::Continue) };
         let index = count(&event, "/index");
         match text(&event, "type") {
@@ -188,7 +184,7 @@ impl Decoder for AnthropicDecoder {
         Ok(StreamStep::Continue)
     }
 
-    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> Result<(), RequestFailure> {
+    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> DecodeResult {
         if text(body, "type") == "error" || body.get("error").is_some() {
             return Err(error::from_stream(body));
         }
@@ -206,12 +202,7 @@ impl Decoder for AnthropicDecoder {
 }
 
 impl AnthropicDecoder {
-    fn start(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        index: u64,
-        block: &Value,
-    ) -> Result<(), RequestFailure> {
+    fn start(&mut self, builder: &mut ReplyBuilder<'_>, index: u64, block: &Value) -> DecodeResult {
         // Only a block that is followed by another one is certainly complete.
         builder.close_calls();
         match text(block, "type") {
@@ -231,12 +222,7 @@ impl AnthropicDecoder {
         Ok(())
     }
 
-    fn delta(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        index: u64,
-        delta: &Value,
-    ) -> Result<(), RequestFailure> {
+    fn delta(&mut self, builder: &mut ReplyBuilder<'_>, index: u64, delta: &Value) -> DecodeResult {
         match text(delta, "type") {
             "text_delta" => builder.push_plain_text(text(delta, "text")),
             "input_json_delta" => {

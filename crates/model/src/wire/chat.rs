@@ -11,7 +11,7 @@
 use hermes_types::{Call, Part, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{Decoder, ModelRequest, StreamStep, arguments_text, count, server_failure, text};
+use super::{DecodeResult, Decoder, ModelRequest, StreamStep, arguments_text, count, server_failure, text};
 use crate::endpoint::{Effort, Endpoint};
 use crate::error::{self, RequestFailure};
 use crate::history::{self, HistoryEntry};
@@ -217,11 +217,7 @@ pub(crate) struct ChatDecoder {
 }
 
 impl Decoder for ChatDecoder {
-    fn decode_event(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        data: &str,
-    ) -> Result<StreamStep, RequestFailure> {
+    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, data: &str) -> DecodeResult<StreamStep> {
         if data.trim() == "[DONE]" {
             self.is_done = true;
             return Ok(StreamStep::Done);
@@ -233,7 +229,7 @@ impl Decoder for ChatDecoder {
         Ok(StreamStep::Continue)
     }
 
-    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> Result<(), RequestFailure> {
+    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> DecodeResult {
         if body.get("choices").is_none() && body.get("error").is_none() {
             return Err(RequestFailure::malformed("the response has no choices"));
         }
@@ -263,7 +259,7 @@ impl ChatDecoder {
         }
     }
 
-    fn chunk(&mut self, builder: &mut ReplyBuilder<'_>, chunk: &Value) -> Result<(), RequestFailure> {
+    fn chunk(&mut self, builder: &mut ReplyBuilder<'_>, chunk: &Value) -> DecodeResult {
         if chunk.get("error").is_some_and(|error| !error.is_null()) || chunk["object"] == "error" {
             return Err(error::from_stream(chunk));
         }
@@ -290,7 +286,7 @@ impl ChatDecoder {
         Ok(())
     }
 
-    fn delta(&mut self, builder: &mut ReplyBuilder<'_>, delta: &Value) -> Result<(), RequestFailure> {
+    fn delta(&mut self, builder: &mut ReplyBuilder<'_>, delta: &Value) -> DecodeResult {
         self.decode_reasoning(builder, delta);
         match delta.get("content") {
             Some(Value::String(text)) => builder.push_text(text),

@@ -4,7 +4,7 @@
 use hermes_types::{Part, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{Decoder, ModelRequest, StreamStep, arguments_text, count, server_failure, text};
+use super::{DecodeResult, Decoder, ModelRequest, StreamStep, arguments_text, count, server_failure, text};
 use crate::endpoint::Effort;
 use crate::error::{self, RequestFailure};
 use crate::history::{self, HistoryEntry};
@@ -113,11 +113,7 @@ pub(crate) struct ResponsesDecoder {
 }
 
 impl Decoder for ResponsesDecoder {
-    fn decode_event(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        data: &str,
-    ) -> Result<StreamStep, RequestFailure> {
+    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, data: &str) -> DecodeResult<StreamStep> {
         if data.trim() == "[DONE]" {
             return Ok(StreamStep::Done);
         }
@@ -161,7 +157,7 @@ impl Decoder for ResponsesDecoder {
         Ok(StreamStep::Continue)
     }
 
-    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> Result<(), RequestFailure> {
+    fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> DecodeResult {
         if body.get("output").is_none() {
             let has_error = body.get("error").is_some_and(|error| !error.is_null());
             return Err(if has_error {
@@ -176,11 +172,7 @@ impl Decoder for ResponsesDecoder {
 
 impl ResponsesDecoder {
     /// Decodes the complete response. Its items count only if they were not streamed.
-    fn decode_response(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        response: &Value,
-    ) -> Result<(), RequestFailure> {
+    fn decode_response(&mut self, builder: &mut ReplyBuilder<'_>, response: &Value) -> DecodeResult {
         if matches!(text(response, "status"), "failed" | "cancelled") {
             return Err(server_failure(response));
         }
@@ -210,12 +202,7 @@ impl ResponsesDecoder {
     }
 
     /// Decodes a finished item.
-    fn decode_item(
-        &mut self,
-        builder: &mut ReplyBuilder<'_>,
-        index: u64,
-        item: &Value,
-    ) -> Result<(), RequestFailure> {
+    fn decode_item(&mut self, builder: &mut ReplyBuilder<'_>, index: u64, item: &Value) -> DecodeResult {
         match text(item, "type") {
             "function_call" => {
                 push_call(builder, index, item)?;
@@ -243,7 +230,7 @@ impl ResponsesDecoder {
     }
 }
 
-fn push_call(builder: &mut ReplyBuilder<'_>, index: u64, item: &Value) -> Result<(), RequestFailure> {
+fn push_call(builder: &mut ReplyBuilder<'_>, index: u64, item: &Value) -> DecodeResult {
     let id = match text(item, "call_id") {
         "" => text(item, "id"),
         id => id,

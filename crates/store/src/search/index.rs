@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use rusqlite::{Connection, params};
 
-use crate::error::QueryError;
+use crate::error::QueryResult;
 
 /// Whether a character belongs to a script without spaces between words: Han, Kana, Hangul.
 pub(crate) fn is_unspaced(char: char) -> bool {
@@ -19,7 +19,7 @@ pub(crate) fn is_unspaced(char: char) -> bool {
         | '\u{f900}'..='\u{faff}' | '\u{ff66}'..='\u{ff9f}' | '\u{20000}'..='\u{3ffff}')
 }
 
-pub(crate) fn add(connection: &Connection, id: i64, text: &str) -> Result<(), QueryError> {
+pub(crate) fn add(connection: &Connection, id: i64, text: &str) -> QueryResult {
     let words = spaced_text(text);
     if words.chars().any(char::is_alphanumeric) {
         let sql = "INSERT INTO words (rowid, text) VALUES (?1, ?2)";
@@ -33,7 +33,7 @@ pub(crate) fn add(connection: &Connection, id: i64, text: &str) -> Result<(), Qu
     Ok(())
 }
 
-pub(crate) fn remove(connection: &Connection, id: i64) -> Result<(), QueryError> {
+pub(crate) fn remove(connection: &Connection, id: i64) -> QueryResult {
     for index in ["words", "pairs"] {
         connection.prepare_cached(&format!("DELETE FROM {index} WHERE rowid = ?1"))?.execute([id])?;
     }

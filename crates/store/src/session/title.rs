@@ -4,7 +4,7 @@ use hermes_types::text::is_hidden;
 use rusqlite::{Connection, Row, params};
 
 use super::TitleConflict;
-use crate::error::{Error, QueryError};
+use crate::error::{Error, QueryResult};
 use crate::sql;
 
 const MAX_TITLE_CHARS: usize = 100;
@@ -15,7 +15,7 @@ pub(crate) fn set(
     n: i64,
     text: &str,
     on_conflict: TitleConflict,
-) -> Result<String, QueryError> {
+) -> QueryResult<String> {
     let mut title = normalize(text);
     if title.is_empty() {
         return Err(Error::EmptyTitle.into());
@@ -32,12 +32,12 @@ pub(crate) fn set(
     Ok(title)
 }
 
-fn find_exact(connection: &Connection, title: &str) -> Result<Option<i64>, QueryError> {
+fn find_exact(connection: &Connection, title: &str) -> QueryResult<Option<i64>> {
     sql::first(connection, "SELECT n FROM sessions WHERE title = ?1", [title], |row| Ok(row.get(0)?))
 }
 
 /// The title with the next free number.
-fn next_numbered(connection: &Connection, title: &str) -> Result<String, QueryError> {
+fn next_numbered(connection: &Connection, title: &str) -> QueryResult<String> {
     let (stem, _) = split_number(title);
     let highest = numbered(connection, stem, None)?.into_iter().map(|(number, _)| number).max().unwrap_or(1);
     for number in highest.saturating_add(1).. {
@@ -53,11 +53,7 @@ fn next_numbered(connection: &Connection, title: &str) -> Result<String, QueryEr
 }
 
 /// The session with a title; of several numbered ones, the one with the highest number.
-pub(crate) fn find(
-    connection: &Connection,
-    title: &str,
-    person: Option<&str>,
-) -> Result<Option<i64>, QueryError> {
+pub(crate) fn find(connection: &Connection, title: &str, person: Option<&str>) -> QueryResult<Option<i64>> {
     let title = normalize(title);
     if title.is_empty() {
         return Ok(None);
@@ -71,11 +67,7 @@ pub(crate) fn find(
 }
 
 /// The sessions with this title, numbered or not, and their numbers.
-fn numbered(
-    connection: &Connection,
-    stem: &str,
-    person: Option<&str>,
-) -> Result<Vec<(u64, i64)>, QueryError> {
+fn numbered(connection: &Connection, stem: &str, person: Option<&str>) -> QueryResult<Vec<(u64, i64)>> {
     // The range uses the index on titles; `read` checks the rest.
     let sql = "SELECT n, title FROM sessions
                WHERE (title = ?1 OR (title >= ?1 || ' #' AND title < ?1 || ' $')) AND (?2 IS NULL OR person = ?2)";

@@ -32,14 +32,6 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Discord allows one identify per five seconds.
 const IDENTIFY_INTERVAL: Duration = Duration::from_secs(5);
 
-const DISPATCH: u8 = OpCode::Dispatch as u8;
-const HEARTBEAT: u8 = OpCode::Heartbeat as u8;
-const IDENTIFY: u8 = OpCode::Identify as u8;
-const RESUME: u8 = OpCode::Resume as u8;
-const RECONNECT: u8 = OpCode::Reconnect as u8;
-const INVALID_SESSION: u8 = OpCode::InvalidSession as u8;
-const HELLO: u8 = OpCode::Hello as u8;
-
 #[derive(Debug, Deserialize)]
 struct GatewayPayload<'a> {
     op: u8,
@@ -228,8 +220,8 @@ impl GatewayConnection<'_> {
     async fn on_payload(&mut self, socket: &mut GatewaySocket, text: &str) -> Option<ConnectionEnd> {
         let envelope = parse_payload::<GatewayPayload<'_>>("an event", text)?;
         let body = envelope.d.map(RawValue::get).unwrap_or("null");
-        let sent = match envelope.op {
-            HELLO => {
+        let sent = match OpCode::from(envelope.op)? {
+            OpCode::Hello => {
                 let hello = parse_payload::<HelloPayload>("a greeting", body)?;
                 let every = Duration::try_from_secs_f64(hello.heartbeat_interval / 1000.0)
                     .unwrap_or(DEFAULT_HEARTBEAT_INTERVAL);
@@ -239,11 +231,11 @@ impl GatewayConnection<'_> {
                 socket.start_heartbeat(every);
                 self.identify_or_resume(socket).await
             }
-            HEARTBEAT => socket.send_heartbeat().await,
-            RECONNECT => return Some(ConnectionEnd::Reconnect),
-            INVALID_SESSION if body == "true" => return Some(ConnectionEnd::Reconnect),
-            INVALID_SESSION => return Some(ConnectionEnd::InvalidSession),
-            DISPATCH => return self.on_dispatch_payload(socket, envelope, body).await,
+            OpCode::Heartbeat => socket.send_heartbeat().await,
+            OpCode::Reconnect => return Some(ConnectionEnd::Reconnect),
+            OpCode::InvalidSession if body == "true" => return Some(ConnectionEnd::Reconnect),
+            OpCode::InvalidSession => return Some(ConnectionEnd::InvalidSession),
+            OpCode::Dispatch => return self.on_dispatch_payload(socket, envelope, body).await,
             _ => return None,
         };
         sent.err().map(|error| ConnectionEnd::Lost(error.to_string()))
@@ -280,13 +272,13 @@ impl GatewayConnection<'_> {
             Some(session) => {
                 socket.sequence = Some(session.sequence);
                 let seq = session.sequence;
-                json!({"op": RESUME, "d": {"token": token, "session_id": session.id, "seq": seq}})
+                json!({"op": OpCode::Resume as u8, "d": {"token": token, "session_id": session.id, "seq": seq}})
             }
             None => {
                 self.identified_at = Some(Instant::now());
                 let properties = json!({"os": std::env::consts::OS, "browser": "hermes", "device": "hermes"});
                 let intents = INTENTS.bits();
-                json!({"op": IDENTIFY, "d": {"token": token, "intents": intents, "properties": properties}})
+                json!({"op": OpCode::Identify as u8, "d": {"token": token, "intents": intents, "properties": properties}})
             }
         };
         socket.send_json(&greeting).await
