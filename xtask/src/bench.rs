@@ -38,15 +38,30 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     }
 }
 
-/// The release build of `hermes`.
-fn release_build() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--package", "hermes-cli"])
-        .current_dir(root())
-        .status()
-        .context("cargo build")?;
-    ensure!(status.success(), "cargo build --release failed");
-    Ok(target().join("release").join("hermes"))
+/// The programs that measure parts of `hermes`, with their packages.
+const EXAMPLES: [&str; 14] = [
+    "--package", "hermes-agent", "--example", "code_speed", "--package", "hermes-exec", "--example",
+    "contestant", "--package", "hermes-testkit", "--example", "gateway_speed", "--example", "scripted-model",
+];
+
+/// Builds `hermes` as it is shipped.
+fn build_hermes() -> Result<PathBuf> {
+    build(&["--package", "hermes-cli"])?;
+    Ok(target().join("dist").join("hermes"))
+}
+
+/// Builds the examples, all at once so that shared crates are built once, and returns one of them.
+fn build_example(name: &str) -> Result<PathBuf> {
+    build(&EXAMPLES)?;
+    Ok(target().join("dist").join("examples").join(name))
+}
+
+fn build(packages: &[&str]) -> Result<()> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--profile", "dist", "--quiet"]).args(packages).current_dir(root());
+    let status = command.status().context("cargo build")?;
+    ensure!(status.success(), "{command:?} failed");
+    Ok(())
 }
 
 fn target() -> PathBuf {

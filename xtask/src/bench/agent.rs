@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::comparison::table::{Bar, Format, Row, print};
-use super::{peak_memory, python_hermes, release_build, target};
+use super::{build_example, build_hermes, peak_memory, python_hermes};
 use crate::{peers, root};
 use relay::Relay;
 
@@ -71,16 +71,7 @@ enum AgentSubject {
 
 impl AgentBench {
     fn new() -> Result<Self> {
-        let ours = release_build()?;
-        let status = Command::new(env!("CARGO"))
-            .args([
-                "build", "--release", "--quiet", "--package", "hermes-testkit", "--example", "scripted-model",
-            ])
-            .current_dir(root())
-            .status()
-            .context("cargo build")?;
-        ensure!(status.success(), "the scripted model could not be built");
-        let model = target().join("release").join("examples").join("scripted-model");
+        let (ours, model) = (build_hermes()?, build_example("scripted-model")?);
         let folder = std::env::temp_dir().join(format!("hermes-bench-{}", std::process::id()));
         for who in [AgentSubject::Ours, AgentSubject::Theirs] {
             fs::create_dir_all(folder.join(who.as_str()))?;
@@ -154,10 +145,7 @@ impl AgentBench {
     fn code(&self) -> Result<Vec<Row>> {
         let (socket, image) =
             peers::docker().context("the peer `docker`; start it with: cargo xtask peers up docker")?;
-        let mut command = Command::new(env!("CARGO"));
-        command.args([
-            "run", "--release", "--quiet", "--package", "hermes-agent", "--example", "code_speed", "--",
-        ]);
+        let mut command = Command::new(build_example("code_speed")?);
         let output = command.arg(socket).arg(image).current_dir(root()).stderr(Stdio::inherit()).output()?;
         ensure!(output.status.success(), "{command:?} ended with {}", output.status);
         let mut rows = Vec::new();

@@ -11,11 +11,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{python_hermes, target};
-use crate::root;
+use super::{build_example, build_hermes, python_hermes};
 use subject::SubjectProcess;
 use table::{Format, Row};
 
@@ -100,18 +99,17 @@ pub(super) enum Subject {
 
 impl Bench {
     fn new(driver: &'static str, env: Vec<(&'static str, OsString)>) -> Result<Self> {
-        build()?;
-        let release = target().join("release");
+        let (hermes, contestant) = (build_hermes()?, build_example("contestant")?);
         let folder = Folder::new()?;
         fs::write(folder.home().join(".install-id"), INSTALL)?;
         let install: String = INSTALL.chars().take(8).collect();
-        let mut command = Command::new(release.join("examples").join("contestant"));
+        let mut command = Command::new(contestant);
         command.arg(folder.home()).arg(folder.run().join(format!("hermes-{install}")));
         command.env("HERMES_HOME", folder.home()).env("XDG_RUNTIME_DIR", folder.run());
         command.current_dir(folder.workspace("workspace")?);
         command.envs(env.clone());
         let ours = SubjectProcess::start(&mut command)?;
-        Ok(Self { ours, theirs: None, driver, env, hermes: release.join("hermes"), folder })
+        Ok(Self { ours, theirs: None, driver, env, hermes, folder })
     }
 
     /// Variables for all measured processes.
@@ -161,18 +159,6 @@ impl Bench {
         }
         Ok(answers)
     }
-}
-
-/// Builds both programs at once, so that shared crates are built once.
-fn build() -> Result<()> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--package", "hermes-cli", "--bin", "hermes"])
-        .args(["--package", "hermes-exec", "--example", "contestant"])
-        .current_dir(root())
-        .status()
-        .context("cargo build")?;
-    ensure!(status.success(), "cargo build --release failed");
-    Ok(())
 }
 
 /// A temporary directory. Its path is short because socket paths are limited.

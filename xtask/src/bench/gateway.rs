@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::comparison::table::{Bar, Format, Row, print};
-use super::{python_hermes, release_build};
+use super::{build_example, build_hermes, python_hermes};
 use crate::root;
 
 /// Time that the Python program needs to start.
@@ -20,7 +20,7 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
         [word] if word == "--json" => Format::Json,
         _ => bail!("usage: cargo xtask bench gateway [--json]"),
     };
-    let ours = release_build()?;
+    let ours = build_hermes()?;
     let folder = std::env::temp_dir().join(format!("hermes-bench-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let measured = measure(&ours, &folder).and_then(|said| Ok((said, theirs(&folder)?)));
@@ -42,15 +42,8 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
 }
 
 fn measure(ours: &std::path::Path, folder: &std::path::Path) -> Result<Value> {
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .args([
-            "run", "--release", "--quiet", "--package", "hermes-testkit", "--example", "gateway_speed", "--",
-        ])
-        .arg(ours)
-        .arg(folder)
-        .current_dir(root())
-        .stderr(Stdio::inherit());
+    let mut command = Command::new(build_example("gateway_speed")?);
+    command.arg(ours).arg(folder).current_dir(root()).stderr(Stdio::inherit());
     let output = command.output()?;
     ensure!(output.status.success(), "{command:?} ended with {}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)

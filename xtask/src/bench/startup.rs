@@ -4,13 +4,13 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use super::{median_and_p99, peak_memory, python_hermes, release_build, time};
+use super::{build_hermes, median_and_p99, peak_memory, python_hermes, time};
 
 const OUR_RUNS: usize = 500;
 const THEIR_RUNS: usize = 25;
 
 pub(super) fn main() -> Result<ExitCode> {
-    let (ours, theirs) = (release_build()?, python_hermes()?);
+    let (ours, theirs) = (build_hermes()?, python_hermes()?);
     let home = std::env::temp_dir().join("hermes-bench-no-home");
     let run = |program: &std::path::Path| {
         let mut command = Command::new(program);
