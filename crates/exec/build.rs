@@ -23,13 +23,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let target = target()?;
     println!("cargo::rustc-env=HERMES_GUEST_TARGET={target}");
-    // Clippy links nothing and has build directories of its own, so an empty file will do.
+    // Clippy links nothing and has its own build directories, so an empty file suffices.
     if env::var_os("RUSTC_WORKSPACE_WRAPPER").is_some_and(|wrapper| !wrapper.is_empty()) {
         fs::write(out.join("hermes-guest"), "")?;
         println!("cargo::rustc-env=HERMES_GUEST_HASH=");
         return Ok(());
     }
-    // A directory of its own: the outer cargo holds the lock of the other one.
+    // Another directory, because the outer cargo holds the lock of its own.
     let work = out.join("guest-target");
     let status = Command::new(env::var("CARGO")?)
         .args([
@@ -52,8 +52,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The target with musl where it is installed, because that is the smallest; else the one we are built for, whose
-/// glibc can be linked in as well.
+/// The musl target if it is installed, because its guest is the smallest; otherwise the target of
+/// this build, whose glibc can be linked statically.
 fn target() -> Result<String, Box<dyn Error>> {
     let ours = env::var("TARGET")?;
     let musl = ours.replace("-gnu", "-musl");
@@ -65,7 +65,7 @@ fn flags(out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned(), "-Cforce-unwind-tables=no".to_owned()];
     let ours = Path::new(&rustc(&["--print", "sysroot"])?).join("lib/rustlib").join(env::var("HOST")?);
     let lld = ours.join("bin/gcc-ld");
-    // Toolchains of distributions come without this linker, and with a guest that is a third larger.
+    // Toolchains of distributions lack this linker; their guest is a third larger.
     if lld.is_dir() {
         let script = out.join("without-unwinding.ld");
         fs::write(&script, WITHOUT_UNWINDING)?;
@@ -83,6 +83,6 @@ fn flags(out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
 }
 
 fn rustc(arguments: &[&str]) -> Result<String, Box<dyn Error>> {
-    let said = Command::new(env::var("RUSTC")?).args(arguments).output()?;
-    Ok(String::from_utf8(said.stdout)?.trim().to_owned())
+    let output = Command::new(env::var("RUSTC")?).args(arguments).output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }

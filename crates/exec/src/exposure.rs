@@ -27,7 +27,7 @@ pub enum Exposure {
 }
 
 impl Spec {
-    /// What commands in this place can damage.
+    /// The damage that commands in this place can do.
     pub fn reach(&self) -> Reach {
         self.backend.reach()
     }

@@ -35,7 +35,7 @@ pub struct BackendProblem {
     pub remedy: String,
 }
 
-/// What a backend keeps commands from.
+/// The guarantees of a backend against its commands.
 #[derive(Debug, Serialize)]
 pub struct Confinement {
     pub files: Guarantee,

@@ -1,9 +1,9 @@
 //! Network access for places that have no network of their own.
 //!
-//! Such a place has only a loopback interface. The guest listens there on [`PORT`] and forwards every
-//! connection as a stream to this process, which serves HTTP `CONNECT`, plain HTTP and SOCKS5, told
-//! apart by the first byte. The target is resolved here, once, and connected only if every address is
-//! public and none belongs to this machine ([`target`]).
+//! Such a place has only a loopback interface. The guest listens there on [`PORT`] and forwards
+//! every connection as a stream to this process, which serves HTTP `CONNECT`, plain HTTP and
+//! SOCKS5; the first byte tells which. The target is resolved here, once, and connected only if
+//! every address is public and none belongs to this machine ([`target`]).
 //!
 //! | limit | value |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | time to resolve, and to connect | 20 s each |
 //! | silence in both directions | 10 min; 1 min once one side has ended |
 //!
-//! Nothing here trusts the place: a command may send anything to the port, and a compromised guest may
-//! open any stream.
+//! Nothing here trusts the place: a command may send anything to the port, and a compromised guest
+//! may open any stream.
 
 mod http;
 mod relay;

@@ -29,8 +29,7 @@ pub fn remove_dir(path: &Path) -> io::Result<()> {
         };
         while empty_once(&top, &mut moved)? {}
         match unlinkat(CWD, path, AtFlags::REMOVEDIR) {
-            // A guest that was just starting when its host was killed may have created files
-            // meanwhile.
+            // A guest that was just starting when its host was killed may have created files since.
             Err(Errno::NOTEMPTY) => {}
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             Err(error) => return Err(error.into()),

@@ -94,8 +94,8 @@ fn drop_groups() -> io::Result<()> {
     Ok(())
 }
 
-/// Receives the jail, in a memory file because an environment can exceed the size of a packet, and the
-/// descriptors of its standard streams.
+/// Receives the jail, in a memory file because an environment can exceed the size of a packet, and
+/// the descriptors of its standard streams.
 fn receive_request(control: &OwnedFd) -> io::Result<(Jail, Vec<OwnedFd>)> {
     let gone = || io::Error::from_raw_os_error(libc::EPIPE);
     let (_, mut descriptors): (u8, _) = ipc::receive(control)?.ok_or_else(gone)?;

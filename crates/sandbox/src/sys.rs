@@ -114,7 +114,8 @@ pub(crate) fn process_start_time(pid: i32) -> io::Result<u64> {
 /// Resets all signals to their default actions, whatever the parent process ignored.
 pub(crate) fn reset_signals() {
     for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: the default action runs no code of ours. SIGKILL and SIGSTOP refuse, which changes nothing.
+        // SAFETY: the default action runs no code of ours. SIGKILL and SIGSTOP refuse, which
+        // changes nothing.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
@@ -122,7 +123,8 @@ pub(crate) fn reset_signals() {
 /// Makes a system call with one argument and otherwise null, to see whether it is refused. For the
 /// probe.
 pub(crate) fn try_syscall(call: i64, argument: i64) -> io::Result<()> {
-    // SAFETY: the kernel checks null pointers before it uses them, and no call that is tried changes our memory.
+    // SAFETY: the kernel checks null pointers before it uses them, and none of these calls changes
+    // our memory.
     check_result(unsafe { libc::syscall(call, argument, 0i64, 0i64, 0i64, 0i64) })
 }
 

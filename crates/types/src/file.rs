@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Replaces a file: a reader sees the old content or the new one, and so does a reader after a crash
-/// of this process. `write` fills the new file, which is created empty with this mode. Concurrent
-/// writers must hold a lock.
+/// Replaces a file: a reader sees the old content or the new one, even after a crash of this
+/// process. `write` fills the new file, which is created empty with this mode. Concurrent writers
+/// must hold a lock.
 pub fn replace_file(path: &Path, mode: u32, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     // A fixed name, so the next writer overwrites the remains of a crash.
     let new = path.with_added_extension("new");

@@ -1,9 +1,9 @@
 //! Types shared by all crates.
 //!
-//! A type belongs here when two crates must agree on its meaning. Each type holds only valid values, so
-//! its users need no further checks: a [`BackendName`] is an existing backend, an [`EnvName`] is a name
-//! that every shell accepts, a [`Volume`] has an absolute target, and a [`Secret`] cannot be printed by
-//! accident.
+//! A type belongs here when two crates must agree on its meaning. Each type holds only valid
+//! values, so its users need no further checks: a [`BackendName`] is an existing backend, an
+//! [`EnvName`] is a name that every shell accepts, a [`Volume`] has an absolute target, and a
+//! [`Secret`] cannot be printed by accident.
 //!
 //! Start with [`backend`] for execution environments, [`volume`] for mounts, and [`origin`] for who
 //! requests a [`Job`], through which entry point, and who can approve it.

@@ -2,7 +2,8 @@
 
 use crate::{EntryPoint, Person, Place, SessionKey};
 
-/// The origin of one request. It is passed along as a value; there is no process-wide session state.
+/// The origin of one request. It is passed along as a value; there is no process-wide session
+/// state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     pub person: Person,

@@ -1,9 +1,9 @@
-//! What an environment can reach of the host.
+//! The part of the host that an environment can reach.
 
 use serde::{Deserialize, Serialize};
 
-/// What a command in an environment can damage. Computed from the final creation request, never from
-/// the backend name.
+/// The damage that a command in an environment can do. Computed from the final creation request,
+/// never from the backend name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {

@@ -16,8 +16,8 @@ pub fn shell_quote_bytes(text: &[u8]) -> Vec<u8> {
     [b"'", parts.join(br"'\''".as_slice()).as_slice(), b"'"].concat()
 }
 
-/// Whether a character is invisible or changes how its neighbors are displayed. Blanks and line ends
-/// are not hidden.
+/// Whether a character is invisible or changes how its neighbors are displayed. Blanks and line
+/// ends are not hidden.
 pub fn is_hidden(char: char) -> bool {
     matches!(char,
         '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{9f}'

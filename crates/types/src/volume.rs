@@ -55,7 +55,8 @@ const OPTIONS: [&str; 13] = [
 ];
 
 impl Volume {
-    /// Parses `source:target[:options]`. Spaces around the entry are ignored; spaces inside a path are kept.
+    /// Parses `source:target[:options]`. Spaces around the entry are ignored; spaces inside a path
+    /// are kept.
     pub fn parse(entry: &str) -> Result<Self, VolumeError> {
         let mut parts = entry.trim().split(':');
         let source = parts.next().unwrap_or_default();

@@ -10,8 +10,8 @@ use serde_bytes::ByteBuf;
 
 use crate::opened::Opened;
 
-/// Touches a file as a tool does. In the directory of the place there are a `tree` to search and a file to patch, which
-/// has the first of the words and gets the second.
+/// Uses a file as a tool does. The directory of the place has a `tree` to search and a file to
+/// patch, in which the first word is replaced by the second.
 pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str, &str)) {
     let files = opened.sandbox.files().await.unwrap();
     match action {

@@ -29,7 +29,7 @@ use world::{field, lineage, lives, sleepers};
 
 const DEADLINE: Duration = Duration::from_secs(1);
 const TREE: usize = 200;
-/// How many places are made at a time.
+/// Places created concurrently.
 const AT_ONCE: usize = 4;
 /// The state of a typical session of an agent.
 const STATE: &str = "for i in $(seq 100); do export V$i=\"value $i\"; done; \
@@ -53,13 +53,13 @@ fn main() {
 
 struct Contestant {
     layout: Layout,
-    /// Those that are open, by what they are called in questions.
+    /// The open places, by their names in requests.
     open: HashMap<String, Opened>,
-    /// Whether the file to patch has its second word.
+    /// Whether the file to patch has its second word now.
     patched: bool,
     /// The processes of many idle places.
     crowd: Vec<u32>,
-    /// Questions so far.
+    /// Requests so far.
     count: u32,
 }
 
@@ -123,7 +123,7 @@ impl Contestant {
         seconds(taken)
     }
 
-    /// How much more memory this process has when it has used many places and keeps them open.
+    /// The memory that many used and open places cost this process.
     async fn hold(&mut self, backend: &str, count: usize) -> Value {
         let own = || field("/proc/self/smaps_rollup", "Pss:");
         // The cost of the first place is not counted.
@@ -162,13 +162,13 @@ impl Contestant {
         json!({
             "seconds": taken.as_secs_f64(),
             "total": outcome.total_bytes,
-            // The highest ever against the present before: what it says is never too little.
+            // The peak minus the memory before: never too little.
             "guest_kib": memory(guest, "VmHWM:").saturating_sub(guest_before),
             "host_kib": memory(own, "VmHWM:").saturating_sub(host_before),
         })
     }
 
-    /// How late a tree that tries to get away is gone after its deadline.
+    /// The delay between a deadline and the end of a tree that tries to escape.
     async fn tree(&mut self, place: &str) -> Value {
         // A number of seconds that no other process sleeps for.
         let mark = format!("86400.{}{:05}", std::process::id(), self.count);
@@ -192,7 +192,7 @@ impl Contestant {
         json!({ "seconds": late.as_secs_f64(), "grown": grown, "left": sleepers(&mark) })
     }
 
-    /// Makes many places, several at a time as many sessions would, and leaves them alone.
+    /// Creates many places concurrently, as many sessions would, and leaves them idle.
     async fn make_crowd(&mut self, count: usize) -> Value {
         let began = Instant::now();
         let mut making = JoinSet::new();

@@ -1,4 +1,4 @@
-//! Places of this side, and commands in them.
+//! Places and commands of this contestant.
 
 use std::fs;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ impl Opened {
         timeout: Option<Duration>,
     ) -> RunningCommand {
         let cwd = self.sandbox.cwd().await.unwrap();
-        let wish = RunOptions {
+        let options = RunOptions {
             timeout: timeout.or(Some(Duration::from_secs(180))),
             keep_bytes: 50_000,
             input: CommandInput::None,
@@ -59,7 +59,7 @@ impl Opened {
             directory: WorkingDirectory::Session,
             terminal_size: None,
         };
-        self.sandbox.start_command(self.permit(Job::shell(text, cwd)), wish).await.unwrap()
+        self.sandbox.start_command(self.permit(Job::shell(text, cwd)), options).await.unwrap()
     }
 
     pub(crate) fn permit(&self, job: Job) -> Permit {

@@ -50,8 +50,9 @@ pub enum ScriptDirectory {
 }
 
 impl OpenPlace {
-    /// Starts the Python program of a permit, which must be for this place and this session. It ends
-    /// with its whole process tree. The second value yields the connections that the program makes to the socket in its environment.
+    /// Starts the Python program of a permit, which must be for this place and this session. It
+    /// ends with its whole process tree. The second value yields the connections that the program
+    /// makes to the socket in its environment.
     pub async fn start_python(
         &self,
         permit: Permit,

@@ -1,6 +1,6 @@
 //! HTTP/1: `CONNECT`, and requests with an absolute URL.
 //!
-//! Each forwarded request uses its own connection to the server, and both sides are told to close
+//! Each forwarded request uses its own connection to the server, and both sides must close
 //! it, so no two requests can be confused. The request is written from its parsed form, never
 //! copied.
 

@@ -42,7 +42,8 @@ impl Fixture {
         !rustix::process::getuid().is_root()
     }
 
-    /// Whether containers have a cgroup, by which they are limited and paused: rootless Podman has none where cgroups are of version 1.
+    /// Whether containers have a cgroup, by which they are limited and paused. Rootless Podman has
+    /// none on hosts with cgroup version 1.
     pub(crate) async fn has_cgroups(&self) -> bool {
         let info = self.engine().engine().await.api.info().await.unwrap();
         let version = info.cgroup_version.map(|version| version.to_string());
@@ -154,22 +155,22 @@ pub(crate) async fn a_failed_creation_leaves_nothing_and_gives_the_reason(test_e
             }),
         ),
     ];
-    for (told, change) in &cases {
+    for (expected, change) in &cases {
         let refused: Result<OpenPlace, Error> = test_env.plan_with("s", change).open().await;
         let error = refused.unwrap_err();
-        assert!(matches!(error, Error::Engine(_) | Error::ImageMissing { .. }), "{told}: {error}");
-        assert!(error.to_string().contains(told), "{told}: {error}");
+        assert!(matches!(error, Error::Engine(_) | Error::ImageMissing { .. }), "{expected}: {error}");
+        assert!(error.to_string().contains(expected), "{expected}: {error}");
         test_env.assert_nothing_left().await;
     }
 }
 
-/// An image that wants something else than the one it is made of. It goes with the test.
+/// An image with other settings than its base, removed after the test.
 struct CustomImage {
     image: String,
 }
 
 impl CustomImage {
-    /// One with these changes, in the words of a Dockerfile: Podman heeds no others.
+    /// Applies these lines of a Dockerfile; Podman accepts no other form.
     async fn new(test_env: &TestEnv, tag: &str, changes: &str) -> Self {
         let api = test_env.engine().engine().await.api;
         let folder = test_env.folder.file_name().unwrap().to_string_lossy().replace('.', "").to_lowercase();
@@ -214,7 +215,7 @@ pub(crate) async fn the_guest_starts_whatever_entry_point_and_user_the_image_has
 pub(crate) async fn every_user_can_write_to_home_and_workspace(test_env: &TestEnv) {
     let (numbered, named) = (
         CustomImage::new(test_env, "numbered", "USER 1000").await,
-        CustomImage::new(test_env, "named", "USER nobody").await,
+        CustomImage::new(test_env, "named", &format!("USER {}", "nobody")).await,
     );
     let plain = test_env.engine().image.clone();
     let own = if test_env.is_rootless() { 0 } else { rustix::process::getuid().as_raw() };
@@ -264,7 +265,7 @@ pub(crate) async fn every_user_can_write_to_home_and_workspace(test_env: &TestEn
     named.remove(test_env).await;
 }
 
-/// Ways to number the users inside that only Podman has, and who commands are then.
+/// User namespace modes of Podman, and the user of commands in each.
 pub(crate) async fn commands_can_write_with_every_podman_user_mapping(test_env: &TestEnv) {
     for (mode, uid) in [("keep-id", rustix::process::getuid().as_raw()), ("nomap", 0)] {
         for is_kept in [true, false] {
@@ -285,7 +286,7 @@ pub(crate) async fn commands_can_write_with_every_podman_user_mapping(test_env: 
 pub(crate) async fn a_read_only_layer_cannot_be_written_and_all_else_can(test_env: &TestEnv) {
     let write = "for at in / /etc /usr /home /workspace /root /tmp /var/tmp /run /dev/shm; do \
         if ( : >$at/x ) 2>/dev/null; then echo $at; fi; done";
-    // The own directories of hermes are mounts too, and of no use to commands.
+    // The directories of Hermes are mounts too; commands cannot write there.
     let open = ["/workspace", "/root", "/tmp", "/var/tmp", "/run", "/dev/shm"];
     let s = test_env.open("s").await;
     assert_eq!(s.out(write).await.lines().collect::<Vec<_>>(), open);
@@ -367,7 +368,7 @@ pub(crate) async fn a_client_killed_during_creation_leaves_no_container(test_env
         hermes.kill().unwrap();
         hermes.wait().unwrap();
     }
-    // The places are not opened again: a living one ends by itself, the rest is swept.
+    // No place is opened again: a living one ends by itself, and the sweep removes the others.
     until("they are gone", || test_env.running().is_empty()).await;
     test_env.assert_nothing_left().await;
 }
@@ -376,7 +377,7 @@ pub(crate) async fn a_client_killed_during_creation_leaves_no_container(test_env
 async fn a_container_with_a_disk_limit_cannot_exceed_it() {
     let engine = Private::on(Kind::Docker(&[]), Disk::Btrfs).await;
     let test_env = TestEnv::of(engine.peer.clone());
-    // A quota is found by trying, without leaving what it was tried with.
+    // The quota is found with a probe container, which is removed.
     let facts = engine.peer.engine().await.facts;
     assert!(facts.has_disk_quota, "{facts:?}");
     let fill =

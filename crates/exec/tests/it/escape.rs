@@ -15,7 +15,7 @@ use crate::session::{Session, TestEnv, text};
 /// CHOWN, DAC_OVERRIDE, FOWNER, SETGID and SETUID, as the kernel numbers them.
 const RIGHTS: &str = "00000000000000cb";
 
-/// The numbers of what has nothing of a right.
+/// Capability sets without any capability.
 const NONE: &str = "0000000000000000";
 
 pub(crate) async fn commands_have_the_rights_they_were_given_and_no_others(test_env: &TestEnv) {
@@ -33,7 +33,7 @@ pub(crate) async fn commands_have_the_rights_they_were_given_and_no_others(test_
         // The engine's filter of system calls is on.
         assert_eq!(field("Seccomp", of).await, "2");
     }
-    // Where nothing confines it, root has more.
+    // The control: unconfined root has more.
     let here = fs::read_to_string("/proc/self/status").unwrap();
     let bounds = here.lines().find_map(|line| line.strip_prefix("CapBnd:\t")).unwrap();
     assert_ne!(bounds, RIGHTS);
@@ -53,7 +53,7 @@ pub(crate) async fn nothing_of_the_host_is_there(test_env: &TestEnv) {
     let mut sockets: Vec<&str> = sockets.lines().collect();
     sockets.dedup();
     assert_eq!(sockets, ["/.hermes/run/sock"]);
-    // Everything that is mounted from the host is ours to give.
+    // Every mount of the host is one that Hermes configured.
     let folder = test_env.folder.display().to_string();
     let shown = s.out("grep ' - ' /proc/self/mountinfo").await;
     let mut targets: Vec<&str> = shown
@@ -66,13 +66,13 @@ pub(crate) async fn nothing_of_the_host_is_there(test_env: &TestEnv) {
     // The guest itself cannot be changed.
     assert_ne!(s.run("echo x >>/.hermes/guest").await.code, 0);
     assert_ne!(s.run("rm -f /.hermes/guest").await.code, 0);
-    // No process but those of the place.
+    // Only processes of the place are visible.
     assert_eq!(s.out("tr '\\0' ' ' </proc/1/cmdline | grep -c ' serve '").await, "1\n");
     let processes = s.out("ls -d /proc/[0-9]* | wc -l").await;
     assert!(processes.trim().parse::<u32>().unwrap() < 10, "{processes}");
 }
 
-/// Runs a program text of Python and gives what it prints.
+/// Runs a Python program and returns its output.
 async fn python(s: &Session, program: &str) -> String {
     s.out(&format!("exec python3 - <<'END'\n{program}\nEND")).await
 }
@@ -85,7 +85,7 @@ pub(crate) async fn devices_and_the_kernel_are_out_of_reach(test_env: &TestEnv) 
     let strange = devices.lines().filter(|name| !known.contains(name));
     assert_eq!(strange.collect::<Vec<_>>(), Vec::<&str>::new());
     assert!(devices.lines().any(|name| name == "null"), "{devices}");
-    // A node of one's own: of the disk, of memory, of the log of the kernel.
+    // New device nodes: of the disk, of memory, of the kernel log.
     let attempts = "import os, stat\n\
         for kind, major, minor in [(stat.S_IFBLK, 254, 0), (stat.S_IFBLK, 8, 0), (stat.S_IFCHR, 1, 1), (stat.S_IFCHR, 1, 11)]:\n\
         \x20   for place in ['/tmp', '/workspace', '/']:\n\
@@ -141,7 +141,7 @@ for name, call in calls.items():
     except PermissionError: pass
 print(libc.getpid() == os.getpid())";
 
-/// The same as root of a user namespace of one's own, which Podman lets everybody have. It is root of nothing else.
+/// The same as root of a new user namespace, which Podman allows. It is root of nothing else.
 const AS_ROOT_OF_NOTHING: &str = r"import ctypes, os, stat
 libc = ctypes.CDLL(None, use_errno=True)
 if libc.unshare(0x10000000 | 0x20000) == -1:
@@ -168,7 +168,8 @@ pub(crate) async fn cgroups_and_mounts_cannot_be_changed(test_env: &TestEnv) {
     assert_eq!(python(&s, CALLS).await, "True\n");
     let said = python(&s, AS_ROOT_OF_NOTHING).await;
     assert!(["Operation not permitted\n", "root of nothing\n"].contains(&said.as_str()), "{said}");
-    // By way of a cgroup of one's own the kernel would run a program of the host; the same can be done to a directory.
+    // Through a writable cgroup the kernel would run a program on the host; the control does the
+    // same to a directory.
     let attempt = |directories: &str| {
         format!(
             "for at in {directories}; do mkdir $at/mine && echo made $at; \
@@ -183,7 +184,7 @@ pub(crate) async fn cgroups_and_mounts_cannot_be_changed(test_env: &TestEnv) {
 
 pub(crate) async fn a_setuid_program_gives_no_rights(test_env: &TestEnv) {
     let s = test_env.open("s").await;
-    // As the user `nobody`, with a setuid copy of a program of root.
+    // As an unprivileged user, with a setuid copy of a program of root.
     let report = "cp /usr/bin/python3 /workspace/rooted; chmod 4755 /workspace/rooted /workspace; chmod 755 /workspace; \
         cat >/workspace/who.py <<'END'\nimport os\nprint(os.geteuid())\nEND\n\
         stat -c %a /workspace/rooted; \
@@ -196,11 +197,12 @@ pub(crate) async fn the_guest_of_another_place_is_not_there(test_env: &TestEnv) 
     let (s, other) = (test_env.open("s").await, test_env.open("other").await);
     other.out("export SECRET=1; echo x >/workspace/mine").await;
     assert_eq!(s.out("ls -A /workspace").await, "");
-    // The memory of the first process holds nothing but this place; taking it over gains nothing.
+    // The memory of the first process holds only data of this place, so taking it over gains
+    // nothing.
     let seen = s.run("head -c 1 /proc/1/root/workspace/mine; cat /proc/1/root/etc/hostname").await;
     assert_eq!(s.out("cat /etc/hostname").await.trim(), text(&seen).lines().last().unwrap());
     assert_eq!(other.out("echo $SECRET; cat /workspace/mine").await, "1\nx\n");
-    // A listener of one's own where the guest was is only ever believed for this place.
+    // A listener in place of the guest is trusted only for this place.
     let fake = "import os, socket\n\
         os.unlink('/.hermes/run/sock'); s = socket.socket(socket.AF_UNIX); s.bind('/.hermes/run/sock'); s.listen()\n\
         os.chmod('/.hermes/run/sock', 0o777); print('listening', flush=True)\n\
@@ -212,8 +214,8 @@ pub(crate) async fn the_guest_of_another_place_is_not_there(test_env: &TestEnv) 
     assert_eq!(other.out("echo $SECRET").await, "1\n");
 }
 
-/// Looks into the first process as far as commands of the same user can: says whether it could be held and stopped, what
-/// of two secrets is in its memory, which variables it has, and which files it has open that are not its own.
+/// Inspects the first process as a command of the same user: whether it can be traced and stopped,
+/// which of two secrets is in its memory, its variables, and its open files outside the place.
 const SPY: &str = r"import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long] * 4
@@ -235,8 +237,8 @@ links = [os.readlink('/proc/1/fd/' + number) for number in os.listdir('/proc/1/f
 print('strange', *sorted(link for link in links if not link.startswith(kinds)))
 print('held', libc.ptrace(0x4206, 1, 0, 0) == 0, flush=True)";
 
-/// The first process is of the same user as commands, which reach it as they reach each other. It holds nothing that they
-/// did not have, it can do nothing that they cannot, and what it says is not believed outside.
+/// The first process runs as the user of the commands, which can trace it. It holds nothing that
+/// they did not have, has no more rights, and the host does not trust it.
 pub(crate) async fn the_first_process_reveals_only_the_environment_of_the_session(test_env: &TestEnv) {
     let (s, other) = (test_env.open("s").await, test_env.open("other").await);
     other.out("export SECRET=canary-other").await;
@@ -311,7 +313,7 @@ pub(crate) async fn a_place_without_network_has_only_loopback(test_env: &TestEnv
             }
         }
     }
-    // With a network there is a way out, at whose end is the machine of the engine.
+    // The control: with a network, the engine's host can be reached.
     let s = test_env.open_with("full", |docker| docker.network = Network::Full).await;
     let gateway = "import socket, struct\n\
         for line in open('/proc/net/route').read().splitlines()[1:]:\n\

@@ -27,7 +27,7 @@ const REPLACE: WriteOptions =
     WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Require };
 const CHANGE: FileAccess = FileAccess::Write;
 
-/// How often a path is judged again before it is given up.
+/// How often a path is judged again before the test fails.
 const ATTEMPTS: usize = 3;
 
 /// A place with a client for its files.
@@ -36,7 +36,7 @@ struct Tools {
     sandbox: OpenPlace,
     key: String,
     files: GuestFiles,
-    /// Where the session was at first.
+    /// The initial directory of the session.
     cwd: String,
 }
 
@@ -68,12 +68,12 @@ impl Tools {
         resolve_lexically(path, &self.cwd, &self.plan.place().home)
     }
 
-    /// A permit for what a path comes to without links.
+    /// A permit for a path, resolved without links.
     fn plainly(&self, access: FileAccess, path: &str) -> Permit {
         self.permit(access, path, &self.lexical(path))
     }
 
-    /// Does something to a file, judged as often as it takes.
+    /// Uses a file; a path that resolves elsewhere is judged again.
     async fn judged<T>(
         &self,
         access: FileAccess,
@@ -134,7 +134,7 @@ fn leads_to<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     }
 }
 
-/// The most memory this process has had since it was last asked, in kilobytes.
+/// The peak memory of this process since the last call, in kilobytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -172,9 +172,9 @@ pub(crate) async fn a_hundred_megabytes_round_trip_in_little_memory(fixture: &Fi
         }
     };
     assert_eq!((at, end.whole.unwrap().digest), (100_000_300, written.digest));
-    // Besides what the connection may hold for a slow reader.
+    // In addition to the buffer of the connection for a slow reader.
     let most = limit::RECEIVE_WINDOW_BYTES as u64 / 1024 + 16_000;
-    // The kernel counts by processor and sums up roughly, so even the highest can be less than before.
+    // The kernel counts per processor and sums up roughly, so the peak can be less than before.
     let grown = peak().saturating_sub(before);
     assert!(grown < most, "{grown} kilobytes");
     let guest = tools.out("grep VmHWM /proc/$(cut -d ' ' -f 4 /proc/$PPID/stat)/status").await;
@@ -287,10 +287,10 @@ pub(crate) async fn writers_at_the_same_time_never_leave_a_mixture(fixture: &Fix
     let tools = Tools::open(fixture, "s").await;
     let tools = std::sync::Arc::new(tools);
     tools.write("file", &[b'a'; 300_000]).await.unwrap();
-    let writers = (b'a'..b'i').map(|letter| {
+    let writers = (b'a'..b'i').map(|byte| {
         let tools = tools.clone();
         tokio::spawn(async move {
-            let content = vec![letter; 300_000];
+            let content = vec![byte; 300_000];
             for _ in 0..4 {
                 let permit = tools.plainly(CHANGE, "file");
                 tools.files().write(permit, &mut content.as_slice(), REPLACE).await.unwrap();
@@ -306,7 +306,7 @@ pub(crate) async fn writers_at_the_same_time_never_leave_a_mixture(fixture: &Fix
     assert_eq!(tools.out("ls -A | grep file").await.trim_end().trim_end_matches("\nfiles"), "file");
 }
 
-/// Gives a little, then fails.
+/// Yields a few bytes, then fails.
 struct Broken(bool);
 
 impl AsyncRead for Broken {
@@ -430,7 +430,7 @@ pub(crate) async fn a_name_that_is_not_utf8_is_listed_but_cannot_be_judged(fixtu
 pub(crate) async fn a_path_means_what_it_means_to_the_session(fixture: &Fixture) {
     let tools = Tools::open(fixture, "s").await;
     tools.out("mkdir -p sub other ~/in-home; cd sub").await;
-    // This one was opened before the session moved, so it judges by the wrong directory at first.
+    // It was opened before the session moved, so it first judges by the wrong directory.
     let permit = tools.plainly(CHANGE, "file");
     let real = leads_to(tools.files().write(permit, &mut b"x".as_slice(), REPLACE).await);
     assert_eq!(real, tools.lexical("sub/file"));

@@ -14,7 +14,7 @@ use hermes_types::{
     Attendance, BackendName, EntryPoint, Job, Network, Origin, Person, SessionKey, Timestamp, Work,
 };
 
-/// An engine, and what its containers are made of.
+/// An engine, and the image of its containers.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) socket: PathBuf,
@@ -23,21 +23,21 @@ pub(crate) struct Peer {
     pub(crate) options: Vec<String>,
 }
 
-/// Where places of one backend are made, apart from all others.
+/// Creates places of one backend, isolated from all others.
 #[derive(Debug, Clone)]
 pub(crate) struct Fixture {
     pub(crate) backend: BackendName,
-    /// Where containers are made, and of what.
+    /// The engine and image of containers.
     pub(crate) peer: Option<Peer>,
     /// Everything of these places is below this directory.
     pub(crate) folder: PathBuf,
-    /// Where the guest is kept.
+    /// The directory of the guest program.
     pub(crate) cache: PathBuf,
-    /// The program that makes jails.
+    /// The program that creates jails.
     pub(crate) helper: PathBuf,
     /// The home directory of the owner.
     pub(crate) owner: PathBuf,
-    /// How long a place may be idle.
+    /// The longest idle time of a place.
     pub(crate) lifetime: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Fixture {
 
     pub(crate) fn host(&self) -> Installation {
         Installation {
-            // The names of containers are known to all that use the same engine.
+            // All users of an engine share the container names.
             install_id: self.folder.display().to_string(),
             run_dir: self.folder.join("run"),
             cache_dir: self.cache.clone(),
@@ -104,13 +104,13 @@ impl Fixture {
         }
     }
 
-    /// Where the files of places are kept.
+    /// The directory of kept files.
     pub(crate) fn kept(&self) -> PathBuf {
         self.folder.join("kept")
     }
 }
 
-/// A permit as the owner at a terminal gets one who has switched questions off.
+/// A permit for the owner at a terminal who has turned questions off.
 pub(crate) fn permit(plan: &ResolvedPlace, session: &str, work: Work, cwd: &str) -> Permit {
     let gate = Gate { mode: ApprovalMode::Off, ..Gate::default() };
     match judge(&gate, plan, session, Job { work, cwd: cwd.to_owned() }) {

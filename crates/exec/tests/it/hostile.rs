@@ -1,4 +1,4 @@
-//! Guests that are not what they should be.
+//! Guests that break the protocol or are replaced.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,17 +21,17 @@ use crate::session::{Session, WAIT_TIMEOUT, guest, kill, lives, socket, text};
 enum Impostor {
     /// Speaks another version.
     Stranger,
-    /// Says something else.
+    /// Sends bytes that are not a handshake.
     Noise,
     /// Hangs up.
     Deaf,
-    /// Greets as a guest does, and then says something else.
+    /// Completes the handshake, then sends bytes that are not a message.
     Turncoat,
-    /// Answers everything with the same word.
+    /// Sends the same reply to every request.
     Parrot,
 }
 
-/// Puts an impostor where the guest of a session listens.
+/// Replaces the guest of a session by an impostor.
 fn impersonate(fixture: &Fixture, s: &Session, impostor: Impostor) -> JoinHandle<()> {
     let socket = socket(fixture, &s.plan);
     fs::remove_file(&socket).ok();
@@ -52,7 +52,7 @@ impl Impostor {
                 stream.read_exact(&mut theirs).await.ok();
             }
             Self::Noise => {
-                // As long as anybody listens.
+                // Until the client disconnects.
                 while stream.write_all(&[0xa5; 4096]).await.is_ok() {}
             }
             Self::Deaf => {}

@@ -10,7 +10,7 @@ use crate::session::{TestEnv, WAIT_TIMEOUT, guest, lives, socket, text};
 
 pub(crate) async fn a_place_cannot_forge_its_record(test_env: &TestEnv) {
     let s = test_env.open("s").await;
-    // Names a process to be killed and a directory to be removed with the place.
+    // A forged record that names a process to kill and a directory to remove.
     let victim = test_env.folder.join("victim");
     fs::create_dir(&victim).unwrap();
     let record = test_env.folder.join("run").join(s.plan.name()).join("place.json");

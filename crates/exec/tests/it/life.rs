@@ -1,4 +1,4 @@
-//! Places that are made by several at once, lose their hermes or their guest, and end.
+//! Concurrent creation of places, killed hosts and guests, and the end of places.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,7 @@ pub(crate) async fn concurrent_callers_get_the_same_place(test_env: &TestEnv) {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).nth(1) == Some(b"serve") && parent(*pid) != guest
     });
-    // A program that is being started looks like its guest for a moment.
+    // A process between fork and exec looks like its guest for a moment.
     assert_eq!(guests.filter(|pid| *pid == guest).count(), 1);
     assert_eq!(test_env.places().list().await.unwrap().len(), 1);
 }
@@ -71,7 +71,7 @@ pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background
     let foreground = said.next().unwrap();
     hermes.kill().unwrap();
     hermes.wait().unwrap();
-    // The next hermes finds the place in the list, and what runs in it.
+    // The next process finds the place in the list, and its running processes.
     let found = fixture.places().list().await.unwrap();
     let [found] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(found.record.session, "s");
@@ -93,7 +93,7 @@ pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background
     assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::No));
     assert_eq!(output_of(&s, id, 4).await, "1\n2\n3\n4\n");
     drop((processes, s));
-    // Nothing runs any more: with its lifetime the place ends by itself.
+    // Nothing runs any more, so the place ends by itself after its lifetime.
     until("it is gone", || test_env.running().is_empty()).await;
     test_env.assert_nothing_left().await;
 }
@@ -229,14 +229,14 @@ pub(crate) async fn a_running_command_keeps_its_place_alive_and_a_watcher_does_n
     let watched = guest(&fixture, &s.plan).await;
     let processes = s.processes().await;
     let mut notices = processes.notices(0).await.unwrap();
-    // A hermes that is connected all day and looks now and then.
-    let look = async {
+    // A client that stays connected and polls.
+    let poll = async {
         while lives(watched) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             drop(processes.list().await);
         }
     };
-    tokio::time::timeout(WAIT_TIMEOUT, look).await.unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, poll).await.unwrap();
     assert!(notices.next_notice().await.is_err());
     let outcome = s.run("echo [$A]").await;
     assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes));
@@ -255,7 +255,7 @@ pub(crate) async fn a_place_removes_itself_after_its_lifetime(test_env: &TestEnv
     assert_eq!(rooms(), 2, "a room and its lock");
     until("what ran there is gone", || test_env.running().is_empty()).await;
     if test_env.peer.is_some() {
-        // Out of a container the guest cannot reach its room.
+        // The guest cannot reach its place directory from inside a container.
         test_env.assert_nothing_left().await;
     }
     until("the room is gone", || rooms() == 0).await;
@@ -348,7 +348,7 @@ pub(crate) async fn a_failed_creation_is_an_error_with_the_reason(fixture: &Fixt
     let error = fixture.try_open("s").await.unwrap_err();
     assert!(matches!(&error, Error::File { path, .. } if path.starts_with(&run)), "{error}");
     fs::remove_file(&run).unwrap();
-    // So that there is a guest to be replaced.
+    // Creates the guest that is replaced.
     fixture.open("s").await.sandbox.remove().await.unwrap();
     let mut broken = fixture.clone();
     broken.cache = fixture.folder.join("work");

@@ -162,7 +162,7 @@ macro_rules! behaviors_of_containers {
     };
 }
 
-/// Those that an image without bash can do.
+/// Behavior of an image without bash.
 macro_rules! behaviors_of_sh {
     ($mark:tt $test_env:expr) => {
         behaviors! { $mark $test_env =>
@@ -187,7 +187,7 @@ macro_rules! behaviors_of_sh {
     };
 }
 
-/// Those of a container whose own layer cannot be written.
+/// Behavior of a container with a read-only layer.
 macro_rules! behaviors_of_read_only {
     ($mark:tt $test_env:expr) => {
         behaviors_of_sh!($mark $test_env);

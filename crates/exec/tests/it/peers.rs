@@ -1,4 +1,4 @@
-//! The engines that containers are made with, as `cargo xtask peers up` left them.
+//! The container engines that `cargo xtask peers up` started.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(crate) const BASH: &str = "bash";
 pub(crate) const BUSYBOX: &str = "busybox";
 
 impl Peer {
-    /// The engine with this name. A test that needs it cannot do without.
+    /// The engine with this name; the test fails without it.
     pub(crate) fn named(name: &str, image: &str) -> Self {
         let peers = read();
         let named = |list: &str, name: &str| {
@@ -61,9 +61,9 @@ pub(crate) fn read() -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// Where the peers keep what they have.
+/// The directory of the peers.
 #[expect(clippy::disallowed_methods, reason = "the peers are described by a variable")]
 pub(crate) fn directory() -> PathBuf {
-    let told = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
-    told.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"))
+    let configured = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
+    configured.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"))
 }

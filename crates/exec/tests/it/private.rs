@@ -1,4 +1,4 @@
-//! An engine of one test alone, which may be started in any way, ended and started again.
+//! An engine for one test, which can be stopped and restarted.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -17,10 +17,9 @@ use crate::session::until;
 /// The start of every peer's shell script.
 const PRELUDE: &str = include_str!("../../../../xtask/src/peers/cell/prelude.sh");
 const CELL: &str = include_str!("private.sh");
-/// Removes the control groups that containers leave when they are ended with all that is around them.
+/// Removes the cgroups that containers leave when they are killed together with their engine.
 const CGROUPS: &str = include_str!("../../../../xtask/src/peers/cgroups-down.sh");
 
-/// Which engine it is.
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     Docker(&'static [&'static str]),
@@ -31,26 +30,26 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disk {
     OfMachine,
-    /// One of its own that can limit them.
+    /// Its own disk, which can limit layers.
     Btrfs,
 }
 
-/// How large that is, in bytes.
+/// The size of that disk in bytes.
 const DISK: u64 = 1 << 30;
 
-/// How it ends.
+/// How the engine is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disruption {
-    /// It is asked to.
+    /// With SIGTERM.
     Asked,
-    /// It is not asked.
+    /// With SIGKILL.
     Killed,
 }
 
 /// The engine, in namespaces that outlive it.
 pub(crate) struct Private {
     kind: Kind,
-    keeper: Child,
+    supervisor: Child,
     daemon: Option<Child>,
     folder: tempfile::TempDir,
     pub(crate) peer: Peer,
@@ -66,7 +65,7 @@ impl Private {
     #[expect(clippy::disallowed_methods, reason = "an engine is started by programs")]
     pub(crate) async fn on(kind: Kind, disk: Disk) -> Self {
         let folder = tempfile::Builder::new().prefix("engine-").tempdir().unwrap();
-        // With other users inside than outside, those are to get at their layers.
+        // Remapped users must reach their layers.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
         for name in ["run", "data"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -84,11 +83,11 @@ impl Private {
             assert!(made.status.success(), "{made:?}");
             unshare.arg(path).arg(folder.path().join("data"));
         }
-        let keeper = unshare.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let supervisor = unshare.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let socket = folder.path().join("run/engine.sock");
         let mut private = Self {
             kind,
-            keeper,
+            supervisor,
             daemon: None,
             peer: Peer { socket, image: String::new(), options: Vec::new() },
             folder,
@@ -146,7 +145,7 @@ impl Private {
     #[expect(clippy::disallowed_methods, reason = "an engine is started by programs")]
     fn inside(&self, program: &str, words: &[String]) -> Command {
         // Before that the pid is 0, which nsenter refuses.
-        let first = child(&self.keeper).map_or(0, |pid| pid.as_raw_nonzero().get());
+        let first = child(&self.supervisor).map_or(0, |pid| pid.as_raw_nonzero().get());
         let mut command = Command::new("nsenter");
         command.args(["--target", &first.to_string(), "--mount", "--net", "--pid"]);
         command.arg("--").arg(program).args(words);
@@ -178,11 +177,12 @@ impl Private {
 impl Drop for Private {
     #[expect(clippy::disallowed_methods, reason = "what was made by programs is removed by them")]
     fn drop(&mut self) {
-        // With the first process of the cell end all others, and then the keeper, who waits for it.
-        if let Some(first) = child(&self.keeper) {
+        // All processes of the cell end with its first one, and then the supervisor, which waits
+        // for it.
+        if let Some(first) = child(&self.supervisor) {
             kill_process(first, Signal::KILL).ok();
         }
-        drop(self.keeper.wait());
+        drop(self.supervisor.wait());
         self.daemon.take().map(|mut daemon| daemon.wait());
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "sh", "-euc"]).arg(format!("{PRELUDE}\n{CGROUPS}")).arg("cgroups");
@@ -190,7 +190,7 @@ impl Drop for Private {
     }
 }
 
-/// The one child of a process that does nothing but wait for it.
+/// The only child of a process that waits for it.
 fn child(parent: &Child) -> Option<Pid> {
     let text = fs::read_to_string(format!("/proc/{0}/task/{0}/children", parent.id())).ok()?;
     Pid::from_raw(text.trim().parse().ok()?)

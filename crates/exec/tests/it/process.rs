@@ -8,7 +8,7 @@ use hermes_exec::{
     ScriptDirectory, ScriptOptions, TerminalEvent, TerminalSize, TreeStatus,
 };
 use hermes_guest::client::Error as GuestError;
-use hermes_guest::protocol::message::{ExitCause, ProcessEvent as News, ProcessNotice, Rejection};
+use hermes_guest::protocol::message::{ExitCause, ProcessEvent, ProcessNotice, Rejection};
 use hermes_types::Work;
 
 use crate::fixture::{Fixture, permit, run_options};
@@ -49,7 +49,8 @@ pub(crate) async fn an_interrupt_is_130_and_keeps_what_was_said(fixture: &Fixtur
 
 pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(fixture: &Fixture) {
     let s = Arc::new(fixture.open("s").await);
-    // Grandchildren, sessions of their own, and daemons that let go of everything they were given.
+    // Grandchildren, processes in other sessions, and daemons that closed everything they
+    // inherited.
     let command = "trap '' TERM INT HUP; sleep 1000 & echo $!; \
         (sleep 1000 & echo $!; sleep 1000) & echo $!; \
         setsid sleep 1000 & echo $!; \
@@ -152,12 +153,12 @@ pub(crate) async fn background_output_is_there_at_once(fixture: &Fixture) {
 
 pub(crate) async fn notices_report_matches_and_every_end(fixture: &Fixture) {
     let s = fixture.open("s").await;
-    let told = |watch: &[&str]| OutputMode::Background {
+    let watched = |watch: &[&str]| OutputMode::Background {
         label: "server".to_owned(),
         watch: watch.iter().map(|&pattern| pattern.to_owned()).collect(),
         at_end: ExitNotice::Notify,
     };
-    let later = RunOptions { input: CommandInput::Stream, ..run_options(told(&["listening on"])) };
+    let later = RunOptions { input: CommandInput::Stream, ..run_options(watched(&["listening on"])) };
     let server = s.background_as("echo starting; echo listening on 80; read x; exit 5", later).await;
     let processes = s.processes().await;
     let mut notices = processes.notices(0).await.unwrap();
@@ -165,17 +166,17 @@ pub(crate) async fn notices_report_matches_and_every_end(fixture: &Fixture) {
         tokio::time::timeout(WAIT_TIMEOUT, notices.next_notice()).await.unwrap().unwrap()
     };
     let first = next().await;
-    let News::LineMatched { line, unreported: 0 } = &first.event else { panic!("{first:?}") };
+    let ProcessEvent::LineMatched { line, unreported: 0 } = &first.event else { panic!("{first:?}") };
     assert_eq!((first.process, line.as_slice()), (server, b"listening on 80".as_slice()));
     processes.close_input(server).await.unwrap();
     let second = next().await;
-    let News::Exited(ended) = &second.event else { panic!("{second:?}") };
+    let ProcessEvent::Exited(ended) = &second.event else { panic!("{second:?}") };
     assert_eq!((second.process, ended.code), (server, 5));
     assert_eq!(ended.tail.as_slice(), b"starting\nlistening on 80\n");
-    // One that ends before anybody can have asked about it.
-    let short = s.background_as("exit 3", run_options(told(&[]))).await;
+    // This one ends before its notices can be requested.
+    let short = s.background_as("exit 3", run_options(watched(&[]))).await;
     let third = next().await;
-    let News::Exited(ended) = &third.event else { panic!("{third:?}") };
+    let ProcessEvent::Exited(ended) = &third.event else { panic!("{third:?}") };
     assert_eq!((third.process, ended.code), (short, 3));
     // A later client gets the same list.
     let mut again = fixture.open("s").await.processes().await.notices(third.number).await.unwrap();

@@ -1,4 +1,4 @@
-//! The way out of a jail that has no network: what goes through, and what never does.
+//! The proxy of a jail without network: connections that pass, and connections that never do.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::test_network::{JailedPlace, SECRET, in_test_network};
 
 const HELLO: &str = "hello from the internet\n";
 
-/// Makes a program that needs a crate of the small internet, and goes there.
+/// Builds a program with a dependency from the small internet.
 const CARGO_PROJECT: &str = r#"mkdir -p app/src app/.cargo && cd app
 echo 'fn main() { println!("{}", tiny::VALUE); }' >src/main.rs
 printf '%s\n' '[package]' 'name = "app"' 'version = "0.1.0"' 'edition = "2021"' '[dependencies]' 'tiny = "1"' >Cargo.toml
@@ -118,14 +118,14 @@ fn there_is_no_way_past_the_proxy() {
             assert_eq!(code, 7, "{url}: {said}");
         }
         assert_eq!(test_network.intrusions(), 1);
-        // The loopback of the jail is its own, with the proxy on it and nothing else.
+        // The jail has its own loopback interface, where only the proxy listens.
         let own = jail.run("curl -sS --noproxy '*' http://127.0.0.1/hello").await;
         assert_eq!(own.0, 7, "{own:?}");
         jail.sandbox.remove().await.unwrap();
     });
 }
 
-/// Hosts that lead inside, each with one that an ordinary program takes for the same.
+/// Internal hosts, each with a spelling that ordinary programs accept for it.
 const INSIDE: &[(&str, &str)] = &[
     ("127.0.0.1", "127.0.0.1"),
     ("127.0.0.1.", "127.0.0.1"),
@@ -170,7 +170,7 @@ fn socks(name: &str) -> String {
     format!("\\x05\\x01\\x00\\x05\\x01\\x00\\x03\\x{:02x}{name}\\x00\\x50", name.len() / 4)
 }
 
-/// Sends bytes to the proxy as they are, from inside, and shows what comes back.
+/// Sends raw bytes to the proxy from inside and returns the response.
 async fn raw(jail: &JailedPlace, bytes: &str) -> String {
     let command = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{PORT}; printf %b '{bytes}' >&3; cat <&3 | od -An -v -c | tr -d ' \\n'"
@@ -199,7 +199,7 @@ fn no_spelling_reaches_an_internal_host() {
             let said = raw(&jail, &socks(host)).await;
             assert!(said.starts_with("005\\0005002\\0"), "{host}: {said}");
         }
-        // The control of the ways to ask.
+        // The control: each way to ask works for a public host.
         let said = raw(&jail, "GET http://www.example.org/hello HTTP/1.1\\r\\n\\r\\n").await;
         assert!(said.ends_with("hellofromtheinternet\\n"), "{said}");
         let request = "GET /hello HTTP/1.1\\r\\nConnection: close\\r\\n\\r\\n";
@@ -318,7 +318,7 @@ fn any_attached_process_serves_the_proxy() {
     });
 }
 
-/// Requests to places inside, and what becomes of them when bytes are changed.
+/// Requests to internal hosts, and mutations of them.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let hosts: Vec<&str> =
         INSIDE.iter().map(|(host, _)| *host).filter(|host| !host.contains("example")).collect();

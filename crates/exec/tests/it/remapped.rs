@@ -13,7 +13,7 @@ use crate::peers;
 use crate::private::{Kind, Private};
 use crate::session::{TestEnv, text};
 
-/// Whose range of users it takes.
+/// The user whose range of ids it uses.
 const REMAPPED: &[&str] = &["--userns-remap=hermes-peer"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,7 +29,7 @@ async fn an_engine_with_remapped_users_behaves_like_any_other() {
     let owner = fs::metadata(kept.join("workspace/a/file")).unwrap().uid();
     let first = first_of_range();
     assert_eq!(owner, first);
-    // The files outlive the container, and go with the place.
+    // The files outlive the container and are removed with the place.
     let found = test_env.places().list().await.unwrap();
     found[0].end().await.unwrap();
     let again = s.run("cat ~/file a/file; echo z >>a/file && cat a/file").await;
@@ -77,7 +77,7 @@ async fn running_as_the_host_user_is_refused_on_an_engine_with_remapped_users() 
     test_env.leave().await;
 }
 
-/// The user that root inside is.
+/// The user outside that is root inside.
 fn first_of_range() -> u32 {
     let peers = peers::read();
     let user = peers["user"]["name"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! An engine that is reached over TCP, as one on another machine is: it shares no directory with us.
+//! An engine reached over TCP, as on another machine: it shares no directory with this host.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub(crate) async fn a_remote_engine_behaves_like_a_local_one(test_env: &TestEnv)
     assert_eq!(s.out("export A=1; cd /tmp; echo kept >/workspace/file; pwd").await, "/tmp\n");
     s.background("sleep 100").await;
     drop(s);
-    // Another handle, as of the next process, finds it as it was.
+    // Another handle, as in another process, finds it unchanged.
     let s = open().await;
     assert_eq!(s.out("echo $A $PWD; cat /workspace/file").await, "1 /tmp\nkept\n");
     assert_eq!(s.processes().await.list().await.unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! An engine that ends and begins again while its containers are in use.
+//! An engine that restarts while its containers are in use.
 
 use hermes_exec::backend::docker::engine_error::EngineError;
 use hermes_exec::{EndReason, Error, OutputMode, RunningCommand, StateLoss};
@@ -8,12 +8,12 @@ use crate::private::{Disruption, Kind, Private};
 use crate::remote::TcpEngine;
 use crate::session::{TestEnv, WAIT_TIMEOUT, text};
 
-/// With this containers outlive their engine.
+/// Lets containers outlive their engine.
 const LIVE_RESTORE: &[&str] = &["--live-restore"];
 
-/// Something that must not take forever.
+/// Waits for work that must end soon.
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(WAIT_TIMEOUT, work).await.unwrap_or_else(|_elapsed| panic!("no end of it: {what}"))
+    tokio::time::timeout(WAIT_TIMEOUT, work).await.unwrap_or_else(|_elapsed| panic!("timed out: {what}"))
 }
 
 /// Whether a container survives.
@@ -21,14 +21,14 @@ async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
 enum Survival {
     /// It ends with its engine.
     Ends,
-    /// It goes on until the engine is back, and ends then. Docker ends so whatever it is to remove by itself, also
-    /// where it lets others live.
+    /// It runs until the engine is back and ends then. Docker does this to containers that it
+    /// removes automatically, even with live restore.
     EndsLater,
-    /// It goes on.
+    /// It keeps running.
     Lives,
 }
 
-/// A command whose container is ended: its guest kills it and says so, or is killed itself.
+/// The guest kills the command and reports it, or the guest is killed too.
 async fn command_ends_with_its_container(running: &mut RunningCommand) {
     match soon("a command whose container ended", running.wait()).await {
         Ok(outcome) => {
@@ -39,7 +39,7 @@ async fn command_ends_with_its_container(running: &mut RunningCommand) {
     }
 }
 
-/// A stopped engine is reported as such, not with the words of the HTTP client.
+/// The error names the stopped engine instead of repeating the message of the HTTP client.
 fn is_connection_refused<T: std::fmt::Debug>(refused: Result<T, Error>) {
     let is_plain = |fault: &EngineError| {
         matches!(fault, EngineError::ConnectionRefused { .. } | EngineError::SocketMissing { .. })
@@ -77,18 +77,18 @@ async fn engine_restarts(kind: Kind, disruption: Disruption, survival: Survival)
         Survival::EndsLater => command_ends_with_its_container(&mut running).await,
         Survival::Lives => {
             running.interrupt().await.unwrap();
-            let done = soon("what ran all the time", running.wait()).await.unwrap();
+            let done = soon("a command that ran all the time", running.wait()).await.unwrap();
             assert_eq!((text(&done).as_str(), done.end_reason), ("begun\n", EndReason::Interrupted));
         }
     }
-    // Another handle, as of the next process, finds the one there is.
+    // Another handle, as in another process, finds the same container.
     drop(s);
     assert_eq!(test_env.open("s").await.run("true").await.state_loss, StateLoss::No);
     assert_eq!(test_env.containers().await.len(), 1);
     test_env.leave().await;
 }
 
-/// Each way in which an engine begins again.
+/// One test for each way in which an engine restarts.
 macro_rules! ways {
     ($($name:ident: $kind:expr, $disruption:expr => $survival:expr;)*) => {
         $(
@@ -101,13 +101,13 @@ macro_rules! ways {
 }
 
 ways! {
-    what_docker_ends_with_itself_is_made_again: Kind::Docker(&[]), Disruption::Asked => Survival::Ends;
-    what_a_killed_docker_left_running_is_made_again: Kind::Docker(&[]), Disruption::Killed => Survival::EndsLater;
-    what_docker_lets_live_goes_on_until_it_is_back: Kind::Docker(LIVE_RESTORE), Disruption::Asked => Survival::EndsLater;
-    what_a_killed_docker_lets_live_goes_on_until_it_is_back:
+    a_container_that_ends_with_docker_is_recreated: Kind::Docker(&[]), Disruption::Asked => Survival::Ends;
+    a_container_that_a_killed_docker_left_is_recreated: Kind::Docker(&[]), Disruption::Killed => Survival::EndsLater;
+    a_container_with_live_restore_runs_until_docker_is_back: Kind::Docker(LIVE_RESTORE), Disruption::Asked => Survival::EndsLater;
+    a_container_with_live_restore_runs_until_a_killed_docker_is_back:
         Kind::Docker(LIVE_RESTORE), Disruption::Killed => Survival::EndsLater;
-    what_podman_made_goes_on_without_it: Kind::Podman, Disruption::Asked => Survival::Lives;
-    what_a_killed_podman_made_goes_on_without_it: Kind::Podman, Disruption::Killed => Survival::Lives;
+    a_container_of_podman_outlives_it: Kind::Podman, Disruption::Asked => Survival::Lives;
+    a_container_of_a_killed_podman_outlives_it: Kind::Podman, Disruption::Killed => Survival::Lives;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,7 +120,7 @@ async fn a_remote_engine_may_restart_too() {
         s.out("export A=1; echo kept >/workspace/file").await;
         let mut running = s.start("while sleep 0.1; do :; done", run_options(OutputMode::AtEnd)).await;
         engine.end(Disruption::Killed);
-        // All that is said goes through the engine.
+        // The connection to the guest goes through the engine.
         let lost = soon("a command without its engine", running.wait()).await;
         assert!(matches!(lost, Err(Error::Guest(_))), "{lost:?}");
         let refused = soon("a command without an engine", s.sandbox.cwd()).await;

@@ -8,17 +8,17 @@ use std::process::Command;
 
 use crate::peers;
 
-/// Set for the process that runs as that user: where it finds what it needs.
+/// Set for the process that runs as that user: the directory with its files.
 const COPIES: &str = "HERMES_TEST_COPIES";
 /// The name of the jail helper there.
 pub(crate) const HELPER: &str = "exec-jailer";
-/// Tests that are only run there. Each has one of these in its name.
+/// Words in the names of the tests that only run there.
 const ROWS: [&str; 4] = [
     "podman_rootless::", "podman_rootless_busybox::", "podman_rootless_read_only::",
     "podman_rootless_users::",
 ];
 
-/// Where the programs of this test are that the user of rootless Podman can run, for that user.
+/// The directory with the test programs that the user of rootless Podman can run.
 #[expect(clippy::disallowed_methods, reason = "the test starts itself again as another user")]
 pub(crate) fn copies() -> Option<PathBuf> {
     std::env::var_os(COPIES).map(PathBuf::from)

@@ -1,4 +1,4 @@
-//! Test environments that must be left as they were found, and sessions in them.
+//! Test environments that check that nothing is left behind, and sessions in them.
 
 use std::fs;
 use std::ops::Deref;
@@ -18,10 +18,10 @@ use tokio::net::UnixStream;
 use crate::fixture::{Fixture, Peer, permit, run_options};
 use crate::rootless;
 
-/// How long anything may take that is bound to happen.
+/// Time limit for anything that must happen.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A bed of one test.
+/// The environment of one test.
 #[derive(Debug)]
 pub(crate) struct TestEnv {
     fixture: Fixture,
@@ -42,7 +42,7 @@ impl TestEnv {
         Self::with(backend, None)
     }
 
-    /// One for containers of an engine.
+    /// An environment for containers of an engine.
     pub(crate) fn of(peer: Peer) -> Self {
         Self::with(BackendName::Docker, Some(peer))
     }
@@ -70,12 +70,12 @@ impl TestEnv {
         Self { fixture, _folder: folder }
     }
 
-    /// The same, with places that end as soon as they are idle for a second.
+    /// The same with places that end after one idle second.
     pub(crate) fn short_lived(&self) -> Fixture {
         Fixture { lifetime: Duration::from_secs(1), ..self.fixture.clone() }
     }
 
-    /// Ends all places. Whatever happened, nothing is left of them then.
+    /// Ends all places and checks that nothing is left of them.
     pub(crate) async fn leave(self) {
         let places = self.places();
         let failed = places.end_all(places.list().await.unwrap()).await;
@@ -83,23 +83,27 @@ impl TestEnv {
         self.assert_nothing_left().await;
     }
 
-    /// Waits until there is no room, no process and no mount any more.
+    /// Waits until no place directory, process or mount is left.
     pub(crate) async fn assert_nothing_left(&self) {
-        let rooms = || -> Vec<String> {
+        let dirs = || -> Vec<String> {
             let names = fs::read_dir(self.folder.join("run")).into_iter().flatten();
             let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
             names.filter(|name| ![".admission", ".swept"].contains(&name.as_str())).collect()
         };
-        // The room of a container that an engine may still be making stays for a while.
+        // The directory of a container that an engine may still be creating stays for a while.
         let swept = async {
             self.places().remove_stale().await.unwrap();
-            while !rooms().is_empty() {
+            while !dirs().is_empty() {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 self.places().remove_stale().await.unwrap();
             }
         };
-        assert!(tokio::time::timeout(WAIT_TIMEOUT, swept).await.is_ok(), "rooms are left: {:?}", rooms());
-        until("what ran there is gone", || self.running().is_empty()).await;
+        assert!(
+            tokio::time::timeout(WAIT_TIMEOUT, swept).await.is_ok(),
+            "directories are left: {:?}",
+            dirs()
+        );
+        until("all processes are gone", || self.running().is_empty()).await;
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(&self.folder.display().to_string()), "{mounts}");
         assert_eq!(self.containers().await, Vec::<String>::new());
@@ -113,7 +117,7 @@ impl TestEnv {
         }
     }
 
-    /// All processes of this machine that have to do with these places.
+    /// All processes of this machine that belong to these places.
     pub(crate) fn running(&self) -> Vec<i32> {
         let folder = self.folder.display().to_string();
         let concerned = |pid: &i32| {
@@ -143,12 +147,12 @@ impl Fixture {
         Places { run_dir: self.folder.join("run"), kept_dirs: vec![self.kept().join(self.backend.as_str())] }
     }
 
-    /// Where a confined place has the socket of its guest, by the name that it has there.
+    /// The path of the guest's socket inside a confined place.
     pub(crate) fn inside(&self) -> &'static str {
         if self.peer.is_some() { "/.hermes/run" } else { "/sandbox/run" }
     }
 
-    /// Starts another hermes that opens a place and then does these things in it.
+    /// Starts another hermes that opens a place and performs these steps in it.
     #[expect(clippy::disallowed_methods, reason = "what is killed here must be another process")]
     pub(crate) fn another_hermes(&self, session: &str, acts: &[(&str, &str)]) -> Child {
         let mut program = Program::new(&self.helper);
@@ -216,10 +220,10 @@ impl Session {
         self.sandbox.processes().await.unwrap()
     }
 
-    /// Whether any of these processes lives, by the names they have in the place.
+    /// The living ones among these processes, by their pids inside the place.
     pub(crate) async fn living(&self, pids: &str) -> String {
         let pids = pids.split_whitespace().collect::<Vec<_>>().join(" ");
-        // A process that is dead but not yet buried can still be signaled.
+        // A zombie can still be signaled.
         self.out(&format!(
             "for pid in {pids}; do \
                if read -r stat 2>/dev/null </proc/$pid/stat; then stat=${{stat##*) }}; \
@@ -248,18 +252,18 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     assert!(tokio::time::timeout(WAIT_TIMEOUT, wait).await.is_ok(), "not so after {WAIT_TIMEOUT:?}: {what}");
 }
 
-/// Where the guest of a session listens.
+/// The socket of the guest of a session.
 pub(crate) fn socket(fixture: &Fixture, plan: &ResolvedPlace) -> PathBuf {
     fixture.folder.join("run").join(plan.name()).join("guest/sock")
 }
 
-/// The guest of a session, as this machine numbers it.
+/// The pid of the guest of a session on this machine.
 pub(crate) async fn guest(fixture: &Fixture, plan: &ResolvedPlace) -> i32 {
     let stream = UnixStream::connect(socket(fixture, plan)).await.unwrap();
     stream.peer_cred().unwrap().pid().unwrap()
 }
 
-/// Kills a process, by its number, and waits until it is dead.
+/// Kills a process and waits until it is dead.
 pub(crate) async fn kill(pid: i32) {
     let named = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(named, rustix::process::Signal::KILL).unwrap();

@@ -67,7 +67,7 @@ pub(crate) async fn directory_exports_functions_and_aliases_stay(fixture: &Fixtu
     s.out("mkdir 'a b'; cd 'a b'; export X='x y'; Y=2; alias up='echo UP'").await;
     // Functions with a leading underscore, and those defined after them, stay too.
     s.out("_early() { return 3; }; greet() { echo \"hello $1\"; }").await;
-    // A handle of its own finds the same session.
+    // Another handle finds the same session.
     let again = fixture.open("s").await;
     let outcome = again.run("pwd; echo \"$X-$Y-$GIVEN\"; _early; echo $?; greet you; up; exit 3").await;
     assert_eq!(text(&outcome), format!("{start}/a b\nx y--value\n3\nhello you\nUP\n"));
@@ -198,7 +198,7 @@ pub(crate) async fn long_commands_and_long_inputs_arrive_whole(fixture: &Fixture
 
 pub(crate) async fn a_session_gets_only_its_own_environment(fixture: &Fixture) {
     let s = fixture.open("s").await;
-    // Podman tells every container of a terminal.
+    // Podman sets TERM in every container.
     let names = s.out("env | cut -d= -f1 | grep -vx TERM | sort | tr '\\n' ' '").await;
     assert_eq!(names, "GIVEN HOME PATH PWD SHLVL _ ");
     // The process that supervises the command does not see the command's secret.
@@ -213,9 +213,9 @@ pub(crate) async fn a_session_gets_only_its_own_environment(fixture: &Fixture) {
 pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let secret = format!("hunter-{}", std::process::id());
-    let told =
+    let with_secret =
         RunOptions { env: vec![("SECRET".to_owned(), secret.clone())], ..run_options(OutputMode::Live) };
-    let mut command = s.start("export SECRET; echo ${#SECRET}; exec sleep 1000", told).await;
+    let mut command = s.start("export SECRET; echo ${#SECRET}; exec sleep 1000", with_secret).await;
     let CommandEvent::Output(said) = command.next_event().await.unwrap() else { panic!("it ended") };
     assert_eq!(String::from_utf8(said).unwrap(), format!("{}\n", secret.len()));
     let tells = |path: &Path| {

@@ -1,10 +1,10 @@
-//! A machine with an internet next door, in namespaces of its own.
+//! A machine and a small internet, in their own namespaces.
 //!
 //! | address | who |
 //! |---|---|
 //! | `1.1.1.1`, `2606:4700::1111` | web servers of the internet |
 //! | `8.8.4.4` | its names |
-//! | `10.66.0.1`, `169.254.169.254` | a private network and a metadata service, which this machine can reach |
+//! | `10.66.0.1`, `169.254.169.254` | a private network and a metadata service |
 //! | `9.9.9.1`, `2606:4700:9::1` | this machine itself, with a service on all its addresses |
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ use hermes_types::{Network, SessionKey, Work};
 use crate::fixture::{permit, run_options};
 use crate::session::text;
 
-/// Set for the process that is in the namespaces.
+/// Set for the process inside the namespaces.
 const INSIDE: &str = "HERMES_TEST_WORLD";
 
 /// The content of services that must not be reached.
@@ -31,13 +31,13 @@ pub(crate) const SECRET: &str = "secret";
 pub(crate) struct TestNetwork {
     folder: tempfile::TempDir,
     internet: Child,
-    /// The internet ends with this.
+    /// The internet ends when this is dropped.
     _line: ChildStdin,
-    /// Connections that this machine's own service has had.
+    /// Connections to the service of this machine.
     pub(crate) intrusions: Arc<AtomicUsize>,
 }
 
-/// Runs the body of the named test in a world of its own, in another process.
+/// Runs the body of the named test in another process, in its own namespaces.
 #[expect(clippy::disallowed_methods, reason = "the test starts itself again, elsewhere")]
 pub(crate) fn in_test_network(test: &str, body: impl AsyncFnOnce(&TestNetwork)) {
     if std::env::var_os(INSIDE).is_some() {
@@ -99,7 +99,7 @@ impl TestNetwork {
         (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// How often this machine's own service was reached since this was asked last.
+    /// The number of connections to the service of this machine since the last call.
     pub(crate) fn intrusions(&self) -> usize {
         self.intrusions.swap(0, Ordering::SeqCst)
     }
@@ -134,7 +134,7 @@ impl TestNetwork {
         ResolvedPlace::new(host, spec, SessionKey::new(session)).unwrap()
     }
 
-    /// A jail whose only way out is the proxy.
+    /// A jail that can reach the network only through the proxy.
     pub(crate) async fn jail(&self) -> JailedPlace {
         let plan = self.plan("s");
         JailedPlace { sandbox: plan.open().await.unwrap(), plan }
@@ -149,7 +149,7 @@ impl Drop for TestNetwork {
     }
 }
 
-/// A place in which the attacker sits.
+/// A place with the attacker's commands.
 pub(crate) struct JailedPlace {
     pub(crate) plan: ResolvedPlace,
     pub(crate) sandbox: OpenPlace,
@@ -188,7 +188,7 @@ fn serve_secrets(intrusions: &Arc<AtomicUsize>) {
             let mut stream = stream.unwrap();
             intrusions.fetch_add(1, Ordering::SeqCst);
             let mut request = [0; 4096];
-            // Whatever it was, and also if nothing came.
+            // Counts a connection even if it sends nothing.
             drop(stream.read(&mut request));
             drop(
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\na secret of this machine\n"),

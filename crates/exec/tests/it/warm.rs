@@ -12,7 +12,7 @@ use crate::session::{TestEnv, text};
 
 pub(crate) async fn a_new_session_gets_an_unused_warm_container(test_env: &TestEnv) {
     let plan = test_env.plan_with("s", |docker| docker.warm_count = 2);
-    // Those who fill it at the same time make no more than are wanted.
+    // Concurrent callers create no more than the configured number.
     let (one, other) = tokio::join!(plan.fill_warm_pool(), plan.fill_warm_pool());
     one.and(other).unwrap();
     let warm = test_env.containers().await;
@@ -27,7 +27,7 @@ pub(crate) async fn a_new_session_gets_an_unused_warm_container(test_env: &TestE
         sessions.push(s);
     }
     assert_eq!(test_env.containers().await, warm);
-    // A place is the session's own from then on: files, state, name and end.
+    // From then on it is an ordinary place of the session: files, state, name and end.
     for (s, key) in sessions.iter().zip(["a", "b"]) {
         let kept = test_env.places().kept_dirs[0].join(s.plan.name());
         assert_eq!(fs::read_to_string(kept.join("workspace/mine")).unwrap(), format!("{key}\n"));
@@ -36,7 +36,7 @@ pub(crate) async fn a_new_session_gets_an_unused_warm_container(test_env: &TestE
         let found = test_env.places().find(&s.plan.name()).await.unwrap();
         assert_eq!(found[0].record.session, key);
     }
-    // With none left, one is made as ever; and one that has its files wakes with them.
+    // Without a warm one, a place is created as usual; a place with kept files gets them back.
     let third = test_env.open_with("c", |docker| docker.warm_count = 2).await;
     assert_eq!(test_env.containers().await.len(), 3);
     third.plan.fill_warm_pool().await.unwrap();
@@ -60,7 +60,7 @@ pub(crate) async fn a_warm_container_with_other_settings_or_prior_use_is_not_han
         .await;
     assert_eq!(other.out("echo fine").await, "fine\n");
     assert!(test_env.containers().await.iter().any(|name| !warm.contains(name)));
-    // A client that knows the name of its session may have used it.
+    // A client that knows the session key may have used it.
     let session = test_env.places().list().await.unwrap();
     let session = session.into_iter().find(|found| found.record.is_warm()).unwrap().record.session;
     let intruder = test_env.open_with(&session, |docker| docker.warm_count = 1).await;

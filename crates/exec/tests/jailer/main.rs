@@ -51,7 +51,7 @@ fn main() {
     });
 }
 
-/// A hermes that does what its command line says, one thing after another.
+/// Performs the steps of its command line in order.
 struct Hermes {
     plan: ResolvedPlace,
     sandbox: OpenPlace,
@@ -92,7 +92,7 @@ impl Hermes {
                         CommandEvent::End(outcome) => break outcome,
                     }
                 };
-                // The kernel counts in batches, so that the peak may even look lower than before.
+                // The kernel counts in batches, so the peak may look lower than before.
                 let grown = peak_memory().saturating_sub(before);
                 println!("{} {} {seen} {grown}", outcome.total_bytes, outcome.omitted_bytes);
             }
@@ -114,7 +114,7 @@ impl Hermes {
     }
 }
 
-/// The most memory this process has had, in bytes.
+/// The peak memory of this process in bytes.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -15,8 +15,8 @@ use crate::protocol::tunnel::Tunnel;
 const BACKLOG: usize = limit::MAX_LISTENER_CONNECTIONS;
 
 impl Client {
-    /// Listens on a TCP port of the environment's loopback interface; 0 selects a free one. Dropping
-    /// the listener closes the socket.
+    /// Listens on a TCP port of the environment's loopback interface; 0 selects a free one.
+    /// Dropping the listener closes the socket.
     pub async fn listen(&self, port: u16) -> Result<TunnelListener, Error> {
         let (sender, inbound) = mpsc::channel(BACKLOG);
         let number = self.connection.register_listener(sender);

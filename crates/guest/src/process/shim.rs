@@ -56,7 +56,8 @@ pub(crate) fn spawn_under_shim(
 ) -> io::Result<ShimmedProcess> {
     let (status, status_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let guest = rustix::process::getpid();
-    // SAFETY: the closure runs in the forked child and only makes system calls, see the head of this file.
+    // SAFETY: the closure runs in the forked child and only makes system calls; see the head of
+    // this file.
     unsafe {
         command.pre_exec(move || fork_program(guest, status_end.as_fd(), dir.as_fd(), controlling));
     }

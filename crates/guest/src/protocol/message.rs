@@ -52,9 +52,9 @@ pub enum GuestRequest {
     /// Follows notices from this number on.
     Notices(u64),
     File(FileRequest),
-    /// Listens on a TCP port of the loopback interface; 0 selects a free one. Its connections arrive
-    /// at the host as streams with this number. The host chooses the number, so that it is known
-    /// before the first connection arrives.
+    /// Listens on a TCP port of the loopback interface; 0 selects a free one. Its connections
+    /// arrive at the host as streams with this number. The host chooses the number, so that it is
+    /// known before the first connection arrives.
     Listen(u64, u16),
 }
 

@@ -161,8 +161,8 @@ impl RunningProgram {
         }
     }
 
-    /// Applies the state changes of the command to its session, except those of protected variables.
-    /// A shell that was killed wrote no state, so the session does not change.
+    /// Applies the state changes of the command to its session, except those of protected
+    /// variables. A shell that was killed wrote no state, so the session does not change.
     pub(super) fn apply_state(&self, is_protected: impl Fn(&[u8]) -> bool) {
         let file = self.shell_files.as_ref().and_then(|files| files.state.as_ref());
         let Some(mut after) = file.and_then(read_state).and_then(|dump| dump::parse_dump(&dump)) else {

@@ -35,7 +35,8 @@ pub(crate) fn attempt(name: &str, arguments: &[&str]) -> io::Result<()> {
         "add-address" => {
             netlink(libc::RTM_NEWADDR, &[2, 32, 0, 0, 1, 0, 0, 0, /* attribute */ 8, 0, 2, 0, 127, 9, 9, 9])
         }
-        // To 10.9.9.9/32, unreachable: family, lengths, service, table, protocol, scope, type; then RTA_DST.
+        // To 10.9.9.9/32, unreachable: family, lengths, service, table, protocol, scope, type; then
+        // RTA_DST.
         "add-route" => netlink(
             libc::RTM_NEWROUTE,
             &[2, 32, 0, 0, 254, 4, 0, 7, 0, 0, 0, 0, /* attribute */ 8, 0, 1, 0, 10, 9, 9, 9],
