@@ -23,7 +23,10 @@ const BANNED_IN_TEXTS: &[&str] = &[
 const SHARED_TYPE_NAMES: &[&str] = &["Client", "Config", "Error"];
 
 /// Folders that still use banned words, and type names that still repeat.
-const UNCHECKED_FOLDERS: &[&str] = &["crates/agent/src/lib.rs", "crates/cli/", "crates/config/"];
+const UNCHECKED_FOLDERS: &[&str] = &[
+    "crates/agent/src/lib.rs", "crates/cli/src/command/chat/editor.rs",
+    "crates/cli/src/terminal_approver.rs", "crates/cli/src/turn_view.rs",
+];
 const REPEATED_TYPE_NAMES: &[&str] = &["ApprovalScope"];
 
 /// Reports banned words in the names and texts of one file.

@@ -336,11 +336,4 @@ pub(crate) async fn steering_env() -> (GatewayEnv, Snowflake) {
     (env, dm)
 }
 
-/// Polls until a condition holds.
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < TEST_TIMEOUT, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+pub(crate) use hermes_testkit::eventually;

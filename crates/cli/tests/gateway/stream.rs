@@ -130,7 +130,7 @@ async fn a_long_streamed_reply_is_split_with_valid_code_blocks() {
     let env = env(vec![slowly(&text)], STREAMS).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "write it");
-    let manners = Capabilities {
+    let capabilities = Capabilities {
         max_message_len: 2_000,
         length_unit: LengthUnit::Chars,
         can_edit: true,
@@ -140,7 +140,7 @@ async fn a_long_streamed_reply_is_split_with_valid_code_blocks() {
         max_files: 0,
         max_file_bytes: 0,
     };
-    let parts = hermes_gateway::split_message(&text, &manners);
+    let parts = hermes_gateway::split_message(&text, &capabilities);
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).collect();
     assert!(parts.len() > 2);
     ends_with(&env, dm, &parts);

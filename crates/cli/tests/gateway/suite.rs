@@ -48,12 +48,12 @@ fn note<V: FakePlatform>(check: &str, able: Supported) {
 }
 
 macro_rules! checks {
-    ($platform:ident, $venue:ty, $($part:ident: $($check:ident)*;)*) => {
+    ($platform:ident, $server:ty, $($part:ident: $($check:ident)*;)*) => {
         mod $platform {
             $($(
                 #[tokio::test]
                 async fn $check() {
-                    super::note::<$venue>(stringify!($check), super::$part::$check::<$venue>().await);
+                    super::note::<$server>(stringify!($check), super::$part::$check::<$server>().await);
                 }
             )*)*
         }
@@ -61,9 +61,9 @@ macro_rules! checks {
 }
 
 macro_rules! suite {
-    ($platform:ident, $venue:ty) => {
+    ($platform:ident, $server:ty) => {
         checks! {
-            $platform, $venue,
+            $platform, $server,
             connection:
                 connects reconnects_after_a_cut detects_a_dead_connection is_not_blocked_by_a_slow_platform;
             delivery:

@@ -45,10 +45,10 @@ async fn a_configured_certificate_is_trusted_and_everything_is_encrypted() {
     let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
-    for manner in [TlsBehavior::Valid, TlsBehavior::NoCloseNotify] {
-        front.set_behavior(manner);
+    for behavior in [TlsBehavior::Valid, TlsBehavior::NoCloseNotify] {
+        front.set_behavior(behavior);
         front.drop_connections();
-        env.send(env.ann, dm, &format!("{manner:?}"));
+        env.send(env.ann, dm, &format!("{behavior:?}"));
     }
     assert_eq!(env.wait_for_replies(dm, 3).await, ["echo: hello", "echo: Valid", "echo: NoCloseNotify"]);
     assert_eq!(env.stop(), Some(0), "{}", env.log());

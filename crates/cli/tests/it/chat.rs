@@ -10,109 +10,109 @@ use hermes_testkit::{ReplyItem, ScriptStep};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::room::{DANGER, Room, meet, runs, says_run, signal};
+use crate::chat_env::{ChatEnv, DANGER, command_call, open_pipe, runs, signal};
 use crate::{Home, Run};
 
 #[test]
-fn one_question_is_answered_on_stdout_and_nothing_else_is_there() {
-    let room = Room::new([ScriptStep::text("It is\n**four**.")]);
-    let done = room.run(&["chat", "-q", "two and two?"]);
+fn a_query_prints_only_the_answer_on_stdout() {
+    let env = ChatEnv::new([ScriptStep::text("It is\n**four**.")]);
+    let done = env.run(&["chat", "-q", "two and two?"]);
     assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "It is\n**four**.\n", ""));
-    let request = &room.requests()[0];
+    let request = &env.requests()[0];
     assert_eq!(request["messages"][1], json!({"role": "user", "content": "two and two?"}));
     assert_eq!(request["model"], "scripted");
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
-fn a_pipe_is_one_message_and_the_bare_command_is_a_chat() {
-    let room = Room::new([ScriptStep::text("Yes."), ScriptStep::text("Again.")]);
-    let done = room.fed(&["chat"], "line one\nline two\n");
+fn piped_input_is_one_message_and_no_command_means_chat() {
+    let env = ChatEnv::new([ScriptStep::text("Yes."), ScriptStep::text("Again.")]);
+    let done = env.run_with_input(&["chat"], "line one\nline two\n");
     assert_eq!((done.code, done.out.as_str()), (Some(0), "Yes.\n"), "{done:?}");
-    let done = room.fed(&[], "more");
+    let done = env.run_with_input(&[], "more");
     assert_eq!((done.code, done.out.as_str()), (Some(0), "Again.\n"), "{done:?}");
-    let said = room.requests()[0]["messages"][1]["content"].clone();
+    let said = env.requests()[0]["messages"][1]["content"].clone();
     assert_eq!(said, "line one\nline two\n");
-    let nothing = room.fed(&[], " \n");
+    let nothing = env.run_with_input(&[], " \n");
     assert_eq!((nothing.code, nothing.out.as_str()), (Some(2), ""));
     assert!(nothing.err.contains("no message"), "{nothing:?}");
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
 fn options_of_a_chat_need_no_word_before_them() {
-    let room = Room::new([ScriptStep::text("One."), ScriptStep::text("Two."), ScriptStep::text("Three.")]);
+    let env = ChatEnv::new([ScriptStep::text("One."), ScriptStep::text("Two."), ScriptStep::text("Three.")]);
     for (args, answer) in [(["-q", "first"], "One.\n"), (["-z", "second"], "Two.\n")] {
-        let done = room.run(&args);
+        let done = env.run(&args);
         assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), answer, ""));
     }
-    let done = room.run(&["-c", "-m", "other", "-q", "third"]);
+    let done = env.run(&["-c", "-m", "other", "-q", "third"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "Three.\n"), "{done:?}");
-    let last = &room.requests()[2];
+    let last = &env.requests()[2];
     assert_eq!((&last["model"], &last["messages"][1]["content"]), (&json!("other"), &json!("second")));
-    let mixed = room.run(&["-q", "fourth", "status"]);
+    let mixed = env.run(&["-q", "fourth", "status"]);
     assert_eq!((mixed.code, mixed.out.as_str()), (Some(2), ""));
     assert!(mixed.err.contains("`hermes chat -q TEXT`"), "{mixed:?}");
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
 fn pictures_are_shown_with_a_question_and_what_is_none_is_refused() {
-    let room =
-        Room::new([ScriptStep::text("A cat."), ScriptStep::text("Two cats."), ScriptStep::text("Still.")]);
+    let env =
+        ChatEnv::new([ScriptStep::text("A cat."), ScriptStep::text("Two cats."), ScriptStep::text("Still.")]);
     let (png, gif) = (b"\x89PNG\r\n\x1a\nand more", b"GIF89a");
-    let [cat, dog] = ["cat", "dog.txt"].map(|name| room.path(name));
+    let [cat, dog] = ["cat", "dog.txt"].map(|name| env.path(name));
     fs::write(&cat, png).unwrap();
     fs::write(&dog, gif).unwrap();
     let [cat, dog] = [&cat, &dog].map(|path| path.to_str().unwrap());
-    let done = room.run(&["chat", "-q", "what is it?", "--image", cat, "--backend", "local"]);
+    let done = env.run(&["chat", "-q", "what is it?", "--image", cat, "--backend", "local"]);
     assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "A cat.\n", ""));
-    let done = room.run(&["--image", cat, "--image", dog, "-q", ""]);
+    let done = env.run(&["--image", cat, "--image", dog, "-q", ""]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "Two cats.\n"), "{done:?}");
-    let done = room.run(&["-c", "-q", "and now?"]);
+    let done = env.run(&["-c", "-q", "and now?"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "Still.\n"), "{done:?}");
-    let shown = room
+    let shown = env
         .model
         .received()
         .into_iter()
         .map(|request| request.images().into_iter().map(|picture| picture.bytes).collect::<Vec<_>>());
     let both = vec![png.to_vec(), gif.to_vec()];
     assert_eq!(shown.collect::<Vec<_>>(), [vec![png.to_vec()], both.clone(), both]);
-    let said = &room.requests()[0]["messages"][1]["content"][0]["text"];
+    let said = &env.requests()[0]["messages"][1]["content"][0]["text"];
     assert_eq!(*said, format!("what is it?\n\n[file cat: {} bytes, image/png, at {cat}]", png.len()));
-    fs::write(room.path("text.png"), "text").unwrap();
+    fs::write(env.path("text.png"), "text").unwrap();
     for (name, why) in [("none.png", "No such file"), ("text.png", "not a PNG, JPEG, GIF or WebP image")] {
-        let path = room.path(name);
-        let refused = room.run(&["-q", "look", "--image", path.to_str().unwrap()]);
+        let path = env.path(name);
+        let refused = env.run(&["-q", "look", "--image", path.to_str().unwrap()]);
         assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""), "{refused:?}");
         assert!(refused.err.contains(name) && refused.err.contains(why), "{refused:?}");
     }
-    let exported = room.run(&["sessions", "export", "last"]);
+    let exported = env.run(&["sessions", "export", "last"]);
     let exported: Value = serde_json::from_str(&exported.out).unwrap();
     let images = &exported["messages"][0]["images"];
     assert_eq!((&images[1]["kind"], &images[1]["size"]), (&json!("gif"), &json!(6)), "{exported}");
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
-fn a_home_that_a_chat_makes_is_its_owners_alone() {
-    let room = Room::new([ScriptStep::text("Hello.")]);
-    let fresh = room.path("fresh");
-    let config = room.home.read("config.yaml").unwrap();
+fn a_home_created_by_a_chat_is_private() {
+    let env = ChatEnv::new([ScriptStep::text("Hello.")]);
+    let fresh = env.path("fresh");
+    let config = env.home.read("config.yaml").unwrap();
     let url = config.lines().find_map(|line| line.trim().strip_prefix("base_url: ")).unwrap();
-    let mut command = room.command(&["--home", fresh.to_str().unwrap(), "-q", "hello"]);
+    let mut command = env.command(&["--home", fresh.to_str().unwrap(), "-q", "hello"]);
     command.env("HERMES_INFERENCE_MODEL", "scripted").env("HERMES_MODEL_BASE_URL", url);
     let done = Run::of(command.output().unwrap());
     assert_eq!((done.code, done.out.as_str()), (Some(0), "Hello.\n"), "{done:?}");
     assert_eq!(fs::metadata(fresh).unwrap().permissions().mode() & 0o777, 0o700);
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
 fn a_turn_with_a_tool_is_one_document() {
-    let says = [ReplyItem::Text("I look.".to_owned()), says_run("c1", "echo hello; exit 3")];
-    let room = Room::new([ScriptStep::reply(says), ScriptStep::text("It said hello.")]);
-    let done = room.run(&["chat", "--json", "-q", "look"]);
+    let says = [ReplyItem::Text("I look.".to_owned()), command_call("c1", "echo hello; exit 3")];
+    let env = ChatEnv::new([ScriptStep::reply(says), ScriptStep::text("It said hello.")]);
+    let done = env.run(&["chat", "--json", "-q", "look"]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
     let document = done.json();
     let id = document["session"].as_str().unwrap();
@@ -131,19 +131,19 @@ fn a_turn_with_a_tool_is_one_document() {
         [&document["tools"][0]["tool"], &document["tools"][0]["worked"]],
         [&json!("terminal"), &json!(false)]
     );
-    let told: Value = serde_json::from_str(&room.last_told()).unwrap();
-    assert_eq!([&told["exit_code"], &told["output"]], [&json!(3), &json!("hello")]);
-    let kept = room.run(&["sessions", "show", id, "--json"]).json();
+    let message: Value = serde_json::from_str(&env.last_message()).unwrap();
+    assert_eq!([&message["exit_code"], &message["output"]], [&json!(3), &json!("hello")]);
+    let kept = env.run(&["sessions", "show", id, "--json"]).json();
     assert_eq!(kept["messages"].as_array().unwrap().len(), 4);
     assert_eq!([&kept["title"], &kept["end_reason"]], [&json!("look"), &json!("quit")]);
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
-fn what_is_said_and_done_on_the_way_is_told_beside_the_answer() {
-    let says = [ReplyItem::Text("I look.".to_owned()), says_run("c1", "echo hello")];
-    let room = Room::new([ScriptStep::reply(says), ScriptStep::text("Done.")]);
-    let done = room.run(&["chat", "-q", "look"]);
+fn intermediate_steps_go_to_stderr() {
+    let says = [ReplyItem::Text("I look.".to_owned()), command_call("c1", "echo hello")];
+    let env = ChatEnv::new([ScriptStep::reply(says), ScriptStep::text("Done.")]);
+    let done = env.run(&["chat", "-q", "look"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "Done.\n"), "{done:?}");
     let lines: Vec<&str> = done.err.lines().collect();
     assert_eq!(lines[0], "I look.");
@@ -152,90 +152,93 @@ fn what_is_said_and_done_on_the_way_is_told_beside_the_answer() {
         "{lines:?}"
     );
     assert_eq!(lines.len(), 2);
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
 fn five_calls_of_one_answer_are_all_answered_in_their_order() {
-    let calls =
-        (1..6).map(|number| says_run(&format!("c{number}"), &format!("echo {number} >> log; echo {number}")));
-    let room = Room::new([ScriptStep::reply(calls), ScriptStep::text("All done.")]);
-    let done = room.run(&["chat", "-q", "count"]);
+    let calls = (1..6)
+        .map(|number| command_call(&format!("c{number}"), &format!("echo {number} >> log; echo {number}")));
+    let env = ChatEnv::new([ScriptStep::reply(calls), ScriptStep::text("All done.")]);
+    let done = env.run(&["chat", "-q", "count"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "All done.\n"), "{done:?}");
-    assert_eq!(room.read("log"), "1\n2\n3\n4\n5\n");
-    let messages = room.requests()[1]["messages"].as_array().unwrap().clone();
+    assert_eq!(env.read("log"), "1\n2\n3\n4\n5\n");
+    let messages = env.requests()[1]["messages"].as_array().unwrap().clone();
     let answered: Vec<_> = messages.iter().filter(|message| message["role"] == "tool").collect();
     let ids: Vec<_> = answered.iter().map(|message| message["tool_call_id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["c1", "c2", "c3", "c4", "c5"]);
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
-fn without_a_terminal_what_is_dangerous_is_not_run_and_yes_says_yes() {
+fn without_a_terminal_dangerous_commands_run_only_with_yes() {
     let script = [runs("c1", DANGER), ScriptStep::text("I may not.")];
-    let room = Room::new([script.clone(), script].concat());
-    room.private();
-    let refused = room.run(&["chat", "-q", "clean up"]);
+    let env = ChatEnv::new([script.clone(), script].concat());
+    env.private();
+    let refused = env.run(&["chat", "-q", "clean up"]);
     assert_eq!((refused.code, refused.out.as_str()), (Some(0), "I may not.\n"), "{refused:?}");
-    assert!(room.is_private());
-    assert!(room.last_told().contains("not allowed"), "{}", room.last_told());
-    assert_eq!(room.questions(), [""; 0]);
-    let allowed = room.run(&["chat", "--yes", "-q", "clean up"]);
+    assert!(env.is_private());
+    assert!(env.last_message().contains("not allowed"), "{}", env.last_message());
+    assert_eq!(env.questions(), [""; 0]);
+    let allowed = env.run(&["chat", "--yes", "-q", "clean up"]);
     assert_eq!(allowed.code, Some(0), "{allowed:?}");
-    assert!(!room.is_private());
-    room.is_content();
+    assert!(!env.is_private());
+    env.assert_no_violations();
 }
 
 #[test]
-fn a_conversation_goes_on_where_it_was_left() {
-    let room =
-        Room::new([ScriptStep::text("Hello Ada."), ScriptStep::text("Ada."), ScriptStep::text("Still Ada.")]);
-    let first = room.run(&["chat", "--json", "-q", "I am Ada"]).json();
-    let second = room.run(&["chat", "--json", "--resume", "last", "-q", "who am I?"]).json();
+fn a_conversation_can_be_resumed() {
+    let env = ChatEnv::new([
+        ScriptStep::text("Hello Ada."),
+        ScriptStep::text("Ada."),
+        ScriptStep::text("Still Ada."),
+    ]);
+    let first = env.run(&["chat", "--json", "-q", "I am Ada"]).json();
+    let second = env.run(&["chat", "--json", "--resume", "last", "-q", "who am I?"]).json();
     assert_eq!(first["session"], second["session"]);
     let beginning: String = first["session"].as_str().unwrap().chars().take(17).collect();
-    let third = room.run(&["chat", "--json", "--resume", &beginning, "-q", "and now?"]).json();
+    let third = env.run(&["chat", "--json", "--resume", &beginning, "-q", "and now?"]).json();
     assert_eq!(third["text"], "Still Ada.");
-    let words: Vec<_> = room.requests()[2]["messages"].as_array().unwrap()[1..]
+    let words: Vec<_> = env.requests()[2]["messages"].as_array().unwrap()[1..]
         .iter()
         .map(|message| message["content"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(words, ["I am Ada", "Hello Ada.", "who am I?", "Ada.", "and now?"]);
-    let unknown = room.run(&["chat", "--resume", "nobody", "-q", "x"]);
+    let unknown = env.run(&["chat", "--resume", "nobody", "-q", "x"]);
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
-    let idle = room.run(&["chat", "--resume", "last"]);
+    let idle = env.run(&["chat", "--resume", "last"]);
     assert_eq!(idle.code, Some(2), "{idle:?}");
     assert!(idle.err.contains("no interrupted turn"), "{idle:?}");
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
-fn a_conversation_goes_on_in_its_own_directory() {
-    let room = Room::new([
+fn a_conversation_resumes_in_its_own_directory() {
+    let env = ChatEnv::new([
         runs("c1", "pwd > one"),
         ScriptStep::text("Here."),
         runs("c2", "pwd > two"),
         ScriptStep::text("Here too."),
     ]);
-    assert_eq!(room.run(&["chat", "-q", "where?"]).code, Some(0));
-    let mut elsewhere = room.command(&["chat", "--resume", "last", "-q", "and now?"]);
-    let done = crate::Run::of(elsewhere.current_dir(room.home.path()).output().unwrap());
+    assert_eq!(env.run(&["chat", "-q", "where?"]).code, Some(0));
+    let mut elsewhere = env.command(&["chat", "--resume", "last", "-q", "and now?"]);
+    let done = crate::Run::of(elsewhere.current_dir(env.home.path()).output().unwrap());
     assert_eq!(done.out, "Here too.\n", "{done:?}");
-    assert_eq!(room.read("two"), room.read("one"));
-    assert_eq!(room.read("one").trim(), room.path("").display().to_string().trim_end_matches('/'));
-    room.is_content();
+    assert_eq!(env.read("two"), env.read("one"));
+    assert_eq!(env.read("one").trim(), env.path("").display().to_string().trim_end_matches('/'));
+    env.assert_no_violations();
 }
 
 #[test]
 fn in_ten_turns_no_byte_changes_before_the_first_message() {
     let answers = (0..10).flat_map(|turn| [runs(&format!("c{turn}"), "echo x"), ScriptStep::text("ok")]);
-    let room = Room::new(answers);
+    let env = ChatEnv::new(answers);
     for turn in 0..10 {
         let resume: &[&str] = if turn == 0 { &[] } else { &["--resume", "last"] };
-        let done = room.run(&[&["chat", "-q", "go"], resume].concat());
+        let done = env.run(&[&["chat", "-q", "go"], resume].concat());
         assert_eq!(done.code, Some(0), "{done:?}");
     }
-    let received = room.model.received();
+    let received = env.model.received();
     assert_eq!(received.len(), 20);
     let front = |body: &[u8]| {
         // Everything but the messages behind the system prompt, to the byte.
@@ -249,54 +252,54 @@ fn in_ten_turns_no_byte_changes_before_the_first_message() {
     for request in &received {
         assert_eq!(front(&request.body), first);
     }
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
-fn a_killed_turn_is_carried_on_and_nothing_runs_twice() {
-    let room = Room::new([
+fn a_killed_turn_is_resumed_and_nothing_runs_twice() {
+    let env = ChatEnv::new([
         runs("c1", "echo one >> log"),
         runs("c2", "echo two >> log; cat pipe"),
         runs("c3", "echo three >> log"),
         ScriptStep::text("All three."),
     ]);
-    let pipe = room.pipe("pipe");
+    let pipe = env.pipe("pipe");
     let mut child =
-        room.command(&["chat", "-q", "count"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let held = meet(&pipe);
+        env.command(&["chat", "-q", "count"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let held = open_pipe(&pipe);
     child.kill().unwrap();
     child.wait().unwrap();
     drop(held);
-    assert_eq!(room.read("log"), "one\ntwo\n");
-    let done = room.run(&["chat", "--resume", "last"]);
+    assert_eq!(env.read("log"), "one\ntwo\n");
+    let done = env.run(&["chat", "--resume", "last"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "All three.\n"), "{done:?}");
     assert!(done.err.contains("resuming the interrupted turn"), "{done:?}");
-    assert_eq!(room.read("log"), "one\ntwo\nthree\n");
-    let told = room.requests()[2]["messages"].to_string();
-    assert!(told.contains("it may have run"), "{told}");
-    room.is_content();
+    assert_eq!(env.read("log"), "one\ntwo\nthree\n");
+    let message = env.requests()[2]["messages"].to_string();
+    assert!(message.contains("it may have run"), "{message}");
+    env.assert_no_violations();
 }
 
 #[test]
 fn an_interrupt_ends_the_turn_and_everything_it_started() {
-    let room = Room::new([runs("c1", "sh -c 'cat pipe' & wait")]);
-    let pipe = room.pipe("pipe");
-    let mut command = room.command(&["chat", "--json", "-q", "wait"]);
+    let env = ChatEnv::new([runs("c1", "sh -c 'cat pipe' & wait")]);
+    let pipe = env.pipe("pipe");
+    let mut command = env.command(&["chat", "--json", "-q", "wait"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut held = meet(&pipe);
+    let mut held = open_pipe(&pipe);
     signal(&child, Signal::INT);
     let done = crate::Run::of(child.wait_with_output().unwrap());
     assert_eq!(done.code, Some(130), "{done:?}");
     assert_eq!(done.json()["exit"], "interrupted");
-    // Whoever read the pipe is gone.
+    // The reader of the pipe is gone.
     assert_eq!(held.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
-    let idle = room.run(&["chat", "--resume", "last"]);
+    let idle = env.run(&["chat", "--resume", "last"]);
     assert_eq!(idle.code, Some(2), "an interrupted turn has ended: {idle:?}");
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
-fn without_a_model_it_says_what_to_do() {
+fn without_a_model_a_hint_is_printed() {
     let home = Home::new();
     let done = home.run(&["chat", "-q", "hello"]);
     assert_eq!((done.code, done.out.as_str()), (Some(3), ""), "{done:?}");
@@ -307,29 +310,29 @@ fn without_a_model_it_says_what_to_do() {
 }
 
 #[test]
-fn a_model_that_fails_has_an_exit_code_of_its_own() {
+fn a_failing_model_has_its_own_exit_code() {
     let wrong = json!({"error": {"message": "no such key", "type": "invalid_request_error", "code": "invalid_api_key"}});
-    let room = Room::new([ScriptStep::error(401, wrong)]);
-    let done = room.run(&["chat", "-q", "hello"]);
+    let env = ChatEnv::new([ScriptStep::error(401, wrong)]);
+    let done = env.run(&["chat", "-q", "hello"]);
     assert_eq!((done.code, done.out.as_str()), (Some(3), ""), "{done:?}");
     assert!(done.err.contains("no such key"), "{done:?}");
     let busy = ModelScript {
         always: Some(ScriptStep::error(503, json!({"error": {"message": "busy"}}))),
         ..ModelScript::default()
     };
-    let room = Room::with(busy, "agent:\n  api_max_retries: 1\n");
-    let done = room.run(&["chat", "--json", "-q", "hello"]);
+    let env = ChatEnv::with(busy, "agent:\n  api_max_retries: 1\n");
+    let done = env.run(&["chat", "--json", "-q", "hello"]);
     assert_eq!((done.code, &done.json()["exit"]), (Some(5), &json!("failed")), "{done:?}");
 }
 
 #[test]
 fn at_a_terminal_one_message_follows_the_other() {
-    let room = Room::new([
+    let env = ChatEnv::new([
         ScriptStep::text("Hello there."),
         runs("c1", "echo from the tool"),
         ScriptStep::text("Seen."),
     ]);
-    let mut terminal = room.sit("xterm", &[]);
+    let mut terminal = env.open_terminal("xterm", &[]);
     terminal.wait("> ");
     terminal.keys("first\r");
     terminal.wait("Hello there.");
@@ -351,19 +354,19 @@ fn at_a_terminal_one_message_follows_the_other() {
     terminal.keys("\u{4}");
     terminal.wait("hermes chat --resume ");
     assert_eq!(terminal.end().code(), Some(0));
-    let history = room.home.read("chat_history").unwrap();
+    let history = env.home.read("chat_history").unwrap();
     assert!(history.starts_with("first\nsecond\n!echo"), "{history}");
-    let mode = std::fs::metadata(room.home.path().join("chat_history")).unwrap();
+    let mode = std::fs::metadata(env.home.path().join("chat_history")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600);
-    // The model was not told of the command.
-    assert!(!room.requests()[2].to_string().contains("6 * 7"));
-    room.is_content();
+    // The model was not message of the command.
+    assert!(!env.requests()[2].to_string().contains("6 * 7"));
+    env.assert_no_violations();
 }
 
 #[test]
 fn on_a_dumb_terminal_nothing_moves_the_cursor() {
-    let room = Room::new([runs("c1", "echo hi"), ScriptStep::text("Plain\u{1b}[31m words.")]);
-    let mut terminal = room.sit("dumb", &["chat"]);
+    let env = ChatEnv::new([runs("c1", "echo hi"), ScriptStep::text("Plain\u{1b}[31m words.")]);
+    let mut terminal = env.open_terminal("dumb", &["chat"]);
     terminal.wait("> ");
     terminal.keys("over two \\\nlines\n");
     terminal.wait("Plain[31m words.");
@@ -373,18 +376,18 @@ fn on_a_dumb_terminal_nothing_moves_the_cursor() {
     terminal.keys("\u{3}");
     assert_eq!(terminal.end().code(), Some(0));
     assert!(!terminal.all().contains('\u{1b}'), "{:?}", terminal.all());
-    assert_eq!(room.requests()[0]["messages"][1]["content"], "over two \nlines");
-    room.is_content();
+    assert_eq!(env.requests()[0]["messages"][1]["content"], "over two \nlines");
+    env.assert_no_violations();
 }
 
 #[test]
 fn ctrl_c_ends_the_answer_and_not_the_chat() {
-    let room = Room::new([runs("c1", "cat pipe"), ScriptStep::text("Here I am.")]);
-    let pipe = room.pipe("pipe");
-    let mut terminal = room.sit("xterm", &["chat"]);
+    let env = ChatEnv::new([runs("c1", "cat pipe"), ScriptStep::text("Here I am.")]);
+    let pipe = env.pipe("pipe");
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("wait\r");
-    let mut held = meet(&pipe);
+    let mut held = open_pipe(&pipe);
     terminal.keys("\u{3}");
     terminal.wait("interrupted");
     assert_eq!(held.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
@@ -394,17 +397,17 @@ fn ctrl_c_ends_the_answer_and_not_the_chat() {
     terminal.wait("> ");
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().code(), Some(0));
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
-fn what_is_typed_meanwhile_is_obeyed_or_said_next() {
-    let room = Room::new([runs("c1", "cat pipe"), ScriptStep::text("First."), ScriptStep::text("Second.")]);
-    let pipe = room.pipe("pipe");
-    let mut terminal = room.sit("xterm", &["chat"]);
+fn input_typed_during_a_turn_is_a_command_or_the_next_message() {
+    let env = ChatEnv::new([runs("c1", "cat pipe"), ScriptStep::text("First."), ScriptStep::text("Second.")]);
+    let pipe = env.pipe("pipe");
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("begin\r");
-    let mut held = meet(&pipe);
+    let mut held = open_pipe(&pipe);
     terminal.keys("and then this\n");
     terminal.wait("queued: and then this");
     terminal.keys("/steer look left\n");
@@ -416,53 +419,59 @@ fn what_is_typed_meanwhile_is_obeyed_or_said_next() {
     terminal.wait("> ");
     terminal.keys("\u{4}");
     assert_eq!(terminal.end().code(), Some(0));
-    assert!(room.requests()[1]["messages"].to_string().contains("look left"));
-    assert_eq!(room.last_told(), "and then this");
-    room.is_content();
+    assert!(env.requests()[1]["messages"].to_string().contains("look left"));
+    assert_eq!(env.last_message(), "and then this");
+    env.assert_no_violations();
 }
 
-/// Starts a command whose end is told; it ends with the pipe.
+/// Starts a command whose end is message; it ends with the pipe.
 fn begins_background() -> ScriptStep {
     let command = json!({"command": "cat pipe; echo over", "background": true, "notify_on_complete": true});
     ScriptStep::call("c1", "terminal", command)
 }
 
 #[test]
-fn the_end_of_a_background_process_begins_a_turn() {
+fn the_end_of_a_background_process_starts_a_turn() {
     for term in ["xterm", "dumb"] {
-        let room =
-            Room::new([begins_background(), ScriptStep::text("It runs."), ScriptStep::text("I heard it.")]);
-        let pipe = room.pipe("pipe");
-        let mut terminal = room.sit(term, &["chat"]);
+        let env = ChatEnv::new([
+            begins_background(),
+            ScriptStep::text("It runs."),
+            ScriptStep::text("I heard it."),
+        ]);
+        let pipe = env.pipe("pipe");
+        let mut terminal = env.open_terminal(term, &["chat"]);
         terminal.wait("> ");
         terminal.keys("begin\r");
         terminal.wait("It runs.");
         terminal.wait("> ");
-        drop(meet(&pipe));
+        drop(open_pipe(&pipe));
         terminal.wait("> [IMPORTANT: Background process proc_");
         terminal.wait("I heard it.");
         terminal.wait("> ");
         terminal.keys("\u{4}");
         assert_eq!(terminal.end().code(), Some(0));
-        let told = room.last_told();
-        assert!(told.contains("has ended with exit code 0.") && told.ends_with("Output:\nover]"), "{told}");
-        room.is_content();
+        let message = env.last_message();
+        assert!(
+            message.contains("has ended with exit code 0.") && message.ends_with("Output:\nover]"),
+            "{message}"
+        );
+        env.assert_no_violations();
     }
 }
 
 #[test]
-fn whoever_is_typing_is_not_interrupted_by_a_background_process() {
+fn a_background_process_does_not_interrupt_typing() {
     let answers = ["It runs.", "To the line.", "I heard it."].map(ScriptStep::text);
-    let room = Room::new([begins_background()].into_iter().chain(answers));
-    let pipe = room.pipe("pipe");
-    let mut terminal = room.sit("xterm", &["chat"]);
+    let env = ChatEnv::new([begins_background()].into_iter().chain(answers));
+    let pipe = env.pipe("pipe");
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("begin\r");
     terminal.wait("It runs.");
     terminal.wait("> ");
     terminal.keys("half a");
     terminal.wait("half a");
-    drop(meet(&pipe));
+    drop(open_pipe(&pipe));
     terminal.wait("(sent after your message)");
     terminal.wait("half a");
     terminal.keys(" line\r");
@@ -471,22 +480,22 @@ fn whoever_is_typing_is_not_interrupted_by_a_background_process() {
     terminal.wait("> ");
     terminal.keys("\u{4}");
     assert_eq!(terminal.end().code(), Some(0));
-    assert!(room.last_told().starts_with("[IMPORTANT: "), "{}", room.last_told());
-    assert!(room.requests()[2]["messages"].to_string().contains("half a line"));
-    room.is_content();
+    assert!(env.last_message().starts_with("[IMPORTANT: "), "{}", env.last_message());
+    assert!(env.requests()[2]["messages"].to_string().contains("half a line"));
+    env.assert_no_violations();
 }
 
 #[test]
-fn what_is_typed_before_the_prompt_is_there_is_not_lost() {
-    let room = Room::new([ScriptStep::text("Two.")]);
-    let mut terminal = room.sit("xterm", &["chat"]);
+fn input_typed_before_the_prompt_is_kept() {
+    let env = ChatEnv::new([ScriptStep::text("Two.")]);
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.keys("early bird\n");
     terminal.wait("Two.");
     terminal.wait("> ");
     terminal.keys("\u{4}");
     assert_eq!(terminal.end().code(), Some(0));
-    assert_eq!(room.last_told(), "early bird");
-    room.is_content();
+    assert_eq!(env.last_message(), "early bird");
+    env.assert_no_violations();
 }
 
 #[test]
@@ -495,8 +504,8 @@ fn a_question_of_the_model_is_answered_by_number_or_in_words() {
         let choices = json!({"question": "Which color?", "choices": ["red", "blue"]});
         ScriptStep::call(id, "clarify", choices)
     };
-    let room = Room::new([asks("c1"), asks("c2"), ScriptStep::text("Nice.")]);
-    let mut terminal = room.sit("xterm", &["chat", "-q", "paint"]);
+    let env = ChatEnv::new([asks("c1"), asks("c2"), ScriptStep::text("Nice.")]);
+    let mut terminal = env.open_terminal("xterm", &["chat", "-q", "paint"]);
     terminal.wait("Which color?");
     terminal.wait("2  blue");
     terminal.wait("number or text >");
@@ -506,17 +515,17 @@ fn a_question_of_the_model_is_answered_by_number_or_in_words() {
     terminal.keys("green, rather\n");
     terminal.wait("Nice.");
     assert_eq!(terminal.end().code(), Some(0));
-    assert!(room.requests()[1]["messages"].to_string().contains("blue\\\""), "{}", room.requests()[1]);
-    assert!(room.last_told().contains("green, rather"));
-    room.is_content();
+    assert!(env.requests()[1]["messages"].to_string().contains("blue\\\""), "{}", env.requests()[1]);
+    assert!(env.last_message().contains("green, rather"));
+    env.assert_no_violations();
 }
 
 #[test]
-fn what_is_typed_beside_a_single_question_is_left_for_whoever_comes_next() {
-    let room = Room::new([runs("c1", "cat pipe"), ScriptStep::text("Done.")]);
-    let pipe = room.pipe("pipe");
-    let mut terminal = room.sit("dumb", &["chat", "-q", "wait"]);
-    let mut held = meet(&pipe);
+fn input_typed_during_a_single_query_is_left_for_the_next_program() {
+    let env = ChatEnv::new([runs("c1", "cat pipe"), ScriptStep::text("Done.")]);
+    let pipe = env.pipe("pipe");
+    let mut terminal = env.open_terminal("dumb", &["chat", "-q", "wait"]);
+    let mut held = open_pipe(&pipe);
     terminal.keys("next\n");
     held.write_all(b"x").unwrap();
     drop(held);
@@ -527,9 +536,9 @@ fn what_is_typed_beside_a_single_question_is_left_for_whoever_comes_next() {
 }
 
 #[test]
-fn whoever_is_told_to_end_leaves_the_terminal_as_it_was() {
-    let room = Room::new([ScriptStep::text("Hello.")]);
-    let mut terminal = room.sit("xterm", &["chat"]);
+fn a_terminated_chat_restores_the_terminal() {
+    let env = ChatEnv::new([ScriptStep::text("Hello.")]);
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     let before = terminal.modes();
     terminal.wait("> ");
     terminal.keys("hi\r");
@@ -540,13 +549,13 @@ fn whoever_is_told_to_end_leaves_the_terminal_as_it_was() {
     terminal.wait("hermes chat --resume ");
     assert_eq!(terminal.end().code(), Some(0));
     assert_eq!(terminal.modes(), before);
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
-fn a_model_is_changed_and_words_are_taken_back() {
-    let room = Room::new([ScriptStep::text("One."), ScriptStep::text("Two."), ScriptStep::text("Three.")]);
-    let mut terminal = room.sit("xterm", &["chat"]);
+fn a_model_can_be_changed_and_messages_undone() {
+    let env = ChatEnv::new([ScriptStep::text("One."), ScriptStep::text("Two."), ScriptStep::text("Three.")]);
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("hello\r");
     terminal.wait("One.");
@@ -568,18 +577,19 @@ fn a_model_is_changed_and_words_are_taken_back() {
     terminal.wait("> ");
     terminal.keys("/exit\r");
     assert_eq!(terminal.end().code(), Some(0));
-    let requests = room.requests();
-    let told: Vec<_> = requests.iter().map(|request| request["messages"].as_array().unwrap().len()).collect();
-    assert_eq!(told, [2, 2, 2]);
+    let requests = env.requests();
+    let message: Vec<_> =
+        requests.iter().map(|request| request["messages"].as_array().unwrap().len()).collect();
+    assert_eq!(message, [2, 2, 2]);
     assert_eq!([&requests[1]["model"], &requests[2]["model"]], ["scripted", "other"]);
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
 fn a_first_start_without_a_model_still_runs_commands() {
-    let room = Room::new([]);
-    room.home.write("config.yaml", "");
-    let mut terminal = room.sit("xterm", &[]);
+    let env = ChatEnv::new([]);
+    env.home.write("config.yaml", "");
+    let mut terminal = env.open_terminal("xterm", &[]);
     terminal.wait("no model is configured");
     terminal.wait("> ");
     terminal.keys("hello\r");

@@ -2,7 +2,7 @@
 
 use hermes_testkit::ScriptStep;
 
-use crate::room::{Room, meet, runs};
+use crate::chat_env::{ChatEnv, open_pipe, runs};
 
 /// Types a line and waits for a text and the next prompt.
 macro_rules! enter {
@@ -16,8 +16,8 @@ macro_rules! enter {
 #[test]
 fn conversations_are_named_listed_and_resumed() {
     let replies = ["One.", "Two.", "Three.", "Four."].map(ScriptStep::text);
-    let room = Room::new(replies);
-    let mut terminal = room.sit("xterm", &["chat"]);
+    let env = ChatEnv::new(replies);
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.wait("> ");
     enter!(terminal, "/title", "This conversation is empty.");
     enter!(terminal, "first words", "One.");
@@ -35,10 +35,10 @@ fn conversations_are_named_listed_and_resumed() {
     enter!(terminal, "/status", "title        The walk", "queued       0");
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().code(), Some(0));
-    let requests = room.requests();
+    let requests = env.requests();
     let last = requests[3]["messages"].to_string();
     assert!(last.contains("from the start") && !last.contains("words"), "{last}");
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn approvals_are_turned_off_and_on() {
         runs("c2", "chmod -R 777 ."),
         ScriptStep::text("Denied."),
     ];
-    let room = Room::new(steps);
-    let mut terminal = room.sit("xterm", &["chat"]);
+    let env = ChatEnv::new(steps);
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.wait("> ");
     enter!(terminal, "/yolo", "Approvals are off");
     enter!(terminal, "open it", "Done.");
@@ -63,20 +63,20 @@ fn approvals_are_turned_off_and_on() {
     terminal.wait("> ");
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().code(), Some(0));
-    let told = room.requests()[3]["messages"].to_string();
-    assert!(told.contains("no need"), "{told}");
-    room.is_content();
+    let messages = env.requests()[3]["messages"].to_string();
+    assert!(messages.contains("no need"), "{messages}");
+    env.assert_no_violations();
 }
 
 #[test]
 fn a_background_task_reports_when_it_is_done() {
-    let room = Room::new([runs("c1", "cat pipe"), ScriptStep::text("Looked."), ScriptStep::text("Hello.")]);
-    let pipe = room.pipe("pipe");
-    let mut terminal = room.sit("xterm", &["chat"]);
+    let env = ChatEnv::new([runs("c1", "cat pipe"), ScriptStep::text("Looked."), ScriptStep::text("Hello.")]);
+    let pipe = env.pipe("pipe");
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("/background look around\r");
     terminal.wait("started in the background: look around");
-    let held = meet(&pipe);
+    let held = open_pipe(&pipe);
     terminal.wait("> ");
     enter!(terminal, "/status", "background   look around");
     drop(held);
@@ -86,15 +86,15 @@ fn a_background_task_reports_when_it_is_done() {
     enter!(terminal, "hello", "Hello.");
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().code(), Some(0));
-    let last = room.requests()[2]["messages"].to_string();
+    let last = env.requests()[2]["messages"].to_string();
     assert!(!last.contains("look around"), "a background task has a conversation of its own: {last}");
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
 fn a_background_task_asks_with_the_id_of_its_question() {
-    let room = Room::new([runs("c1", "chmod -R 777 ."), ScriptStep::text("Opened.")]);
-    let mut terminal = room.sit("xterm", &["chat"]);
+    let env = ChatEnv::new([runs("c1", "chmod -R 777 ."), ScriptStep::text("Opened.")]);
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("/bg open it\r");
     terminal.wait("started in the background");
@@ -105,20 +105,20 @@ fn a_background_task_asks_with_the_id_of_its_question() {
     terminal.wait("> ");
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().code(), Some(0));
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
 fn a_background_task_is_stopped_with_its_chat() {
-    let room = Room::new([runs("c1", "cat pipe; touch ran")]);
-    let pipe = room.pipe("pipe");
-    let mut terminal = room.sit("xterm", &["chat"]);
+    let env = ChatEnv::new([runs("c1", "cat pipe; touch ran")]);
+    let pipe = env.pipe("pipe");
+    let mut terminal = env.open_terminal("xterm", &["chat"]);
     terminal.wait("> ");
     terminal.keys("/bg wait\r");
-    let held = meet(&pipe);
+    let held = open_pipe(&pipe);
     terminal.wait("> ");
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().code(), Some(0));
     drop(held);
-    assert!(!room.path("ran").exists());
+    assert!(!env.path("ran").exists());
 }

@@ -34,7 +34,7 @@ fn exit_codes_are_those_of_the_design() {
 }
 
 #[test]
-fn a_mistyped_word_gets_a_suggestion() {
+fn a_misspelled_key_gets_a_suggestion() {
     let home = Home::new();
     assert!(home.run(&["stauts"]).err.contains("similar subcommand exists: 'status'"));
     assert!(home.run(&["config", "expalin", "x"]).err.contains("similar subcommand exists: 'explain'"));
@@ -68,7 +68,7 @@ fn a_failure_in_json_is_one_document_on_stdout() {
 }
 
 #[test]
-fn a_key_that_only_the_python_program_knows_is_told_as_one() {
+fn a_key_of_the_python_program_is_noted() {
     for args in [&["config", "get"][..], &["config", "set"]] {
         let mut args = args.to_vec();
         args.push("approvals.destructive_slash_confirm");
@@ -80,7 +80,7 @@ fn a_key_that_only_the_python_program_knows_is_told_as_one() {
 }
 
 #[test]
-fn a_wrong_command_line_in_json_is_one_document_on_stdout() {
+fn a_usage_error_in_json_is_one_document_on_stdout() {
     let home = Home::new();
     let run = home.run(&["exec", "--json", "--bakend", "local", "--", "true"]);
     let expected = json!({"error": {
@@ -137,11 +137,14 @@ fn explain_shows_the_value_its_source_and_what_it_hides() {
     home.write(".env", "\nTERMINAL_DOCKER_FORWARD_ENV='[\"DOTENV\"]'\n");
     let mut command = home.command(&["config", "explain", "terminal.docker_forward_env", "--json"]);
     let run = Run::of(command.env("TERMINAL_DOCKER_FORWARD_ENV", "[\"PROCESS\"]").output().unwrap());
-    let told = run.json();
-    assert_eq!(told["value"], json!(["PROCESS"]));
-    assert_eq!(told["source"], json!({"kind": "environment", "variable": "TERMINAL_DOCKER_FORWARD_ENV"}));
+    let explained = run.json();
+    assert_eq!(explained["value"], json!(["PROCESS"]));
     assert_eq!(
-        told["shadows"],
+        explained["source"],
+        json!({"kind": "environment", "variable": "TERMINAL_DOCKER_FORWARD_ENV"})
+    );
+    assert_eq!(
+        explained["shadows"],
         json!([
             {"source": {"kind": ".env", "variable": "TERMINAL_DOCKER_FORWARD_ENV", "line": 2}, "value": ["DOTENV"]},
             {"source": {"kind": "config.yaml", "key": "terminal.docker_forward_env", "line": 2, "column": 23}, "value": ["FILE"]},
@@ -200,7 +203,7 @@ fn secrets_go_to_the_secrets_file_and_are_never_shown() {
 }
 
 #[test]
-fn a_secret_can_be_given_on_standard_input() {
+fn a_secret_can_be_read_from_standard_input() {
     let home = Home::new();
     let mut child = home
         .command(&["config", "set", "model.api_key", "-"])
@@ -230,7 +233,7 @@ fn set_refuses_a_file_it_cannot_parse_and_leaves_it_byte_for_byte() {
 }
 
 #[test]
-fn a_value_tied_to_others_is_not_touched() {
+fn a_value_with_an_anchor_is_not_changed() {
     let text = "x: &a {timeout: 5}\nterminal: *a\n";
     let home = Home::with_config(text);
     let run = home.run(&["config", "set", "terminal.timeout", "6"]);
@@ -314,7 +317,7 @@ fn looking_makes_no_home() {
 }
 
 #[test]
-fn no_home_at_all_is_a_clear_error() {
+fn a_missing_home_is_an_error() {
     let home = Home::new();
     let run = Run::of(home.command(&["status"]).env_remove("HERMES_HOME").output().unwrap());
     assert_eq!(run.code, Some(3));
@@ -322,7 +325,7 @@ fn no_home_at_all_is_a_clear_error() {
 }
 
 #[test]
-fn an_environment_that_is_not_text_is_no_problem() {
+fn an_environment_that_is_not_utf8_is_ignored() {
     let home = Home::new();
     let mut command = home.command(&["status"]);
     command.env("ODD", std::ffi::OsString::from_vec(vec![0xff, 0xfe]));
@@ -347,7 +350,7 @@ fn edit_opens_the_editor_and_checks_what_it_left() {
 }
 
 #[test]
-fn doctor_finds_what_others_can_read_and_says_how_to_mend_it() {
+fn doctor_reports_readable_secrets_with_a_remedy() {
     let home = Home::with_config("terminal: {timeout: soon}\n");
     home.write(".env", "A_TOKEN=hunter2\n");
     fs::set_permissions(home.path().join(".env"), fs::Permissions::from_mode(0o644)).unwrap();
@@ -360,7 +363,7 @@ fn doctor_finds_what_others_can_read_and_says_how_to_mend_it() {
 }
 
 #[test]
-fn the_log_holds_what_was_done_and_no_secret() {
+fn the_log_records_changes_without_secrets() {
     let outer = Home::new();
     // The home's own path is the one text of a log line that this test can choose.
     let home = outer.path().join("sesame-open-4711");
@@ -421,4 +424,13 @@ fn completions_are_scripts_their_shell_accepts() {
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         assert!(Home::new().run(&["completions", shell]).out.contains("explain"), "{shell}");
     }
+}
+
+#[test]
+fn the_approval_mode_smart_cannot_be_set() {
+    let home = Home::with_config("approvals: {mode: manual}\n");
+    let run = home.run(&["config", "set", "approvals.mode", "smart"]);
+    assert_eq!(run.code, Some(2), "{run:?}");
+    assert!(run.err.contains("approvals.mode: `smart` is not supported by this version\n"), "{run:?}");
+    assert_eq!(home.read("config.yaml").unwrap(), "approvals: {mode: manual}\n");
 }

@@ -1,4 +1,4 @@
-//! Which engine is asked, what is told when it cannot be used, and what the real ones say of themselves.
+//! Which engine is asked, what is findings_of when it cannot be used, and what the real ones say of themselves.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -13,8 +13,8 @@ use hermes_testkit::peers;
 use serde_json::{Value, json};
 
 use crate::Run;
-use crate::doctor::{NOBODY, told, with_key};
-use crate::status::Desk;
+use crate::doctor::{findings_of, with_key};
+use crate::env::{TestEnv, UNPRIVILEGED_UID};
 
 const CONFIG: &str =
     "terminal: {backend: docker, docker_image: \"localhost/hermes-test:bash\", network: none}\n";
@@ -63,16 +63,16 @@ fn host(socket: &Path) -> String {
     format!("unix://{}", socket.display())
 }
 
-fn with_engine(desk: &Desk, host: &str, args: &[&str]) -> Run {
-    Run::of(desk.command(args).env("DOCKER_HOST", host).output().unwrap())
+fn with_engine(env: &TestEnv, host: &str, args: &[&str]) -> Run {
+    Run::of(env.command(args).env("DOCKER_HOST", host).output().unwrap())
 }
 
 #[test]
-fn an_engine_that_nobody_chose_is_never_touched() {
+fn an_engine_that_is_not_configured_is_never_contacted() {
     let fake = Fake::new(None);
     let host = host(&fake.socket());
     for config in ["", "terminal: {backend: sandbox}\n"] {
-        let desk = Desk::new(config);
+        let env = TestEnv::new(config);
         let commands: [&[&str]; 6] = [
             &["status", "--json"],
             &["doctor"],
@@ -82,9 +82,9 @@ fn an_engine_that_nobody_chose_is_never_touched() {
             &["approvals", "test", "docker ps"],
         ];
         for args in commands {
-            with_engine(&desk, &host, args);
+            with_engine(&env, &host, args);
         }
-        let status = with_engine(&desk, &host, &["status", "--json"]);
+        let status = with_engine(&env, &host, &["status", "--json"]);
         assert_eq!(status.code, Some(0), "{status:?}");
         let docker = &status.json()["backends"]["docker"];
         assert_eq!(docker["usable"], json!(null));
@@ -92,22 +92,22 @@ fn an_engine_that_nobody_chose_is_never_touched() {
     }
     assert_eq!(fake.connections.load(Ordering::SeqCst), 0);
     // The same, chosen.
-    with_engine(&Desk::new(CONFIG), &host, &["status"]);
+    with_engine(&TestEnv::new(CONFIG), &host, &["status"]);
     assert_eq!(fake.connections.load(Ordering::SeqCst), 1);
 }
 
 #[test]
-fn what_is_wrong_with_an_engine_is_told_apart_and_with_a_remedy() {
+fn each_engine_problem_has_its_own_message_and_remedy() {
     let silent = Fake::new(None);
     let old = Fake::new(Some("HTTP/1.1 200 OK\r\nApi-Version: 1.20\r\nContent-Length: 2\r\n\r\nOK"));
     let web = Fake::new(Some("HTTP/1.1 404 Not Found\r\nServer: web\r\n\r\n"));
     let other = Fake::new(Some("SSH-2.0-OpenSSH_9.2\r\n"));
     let folder = tempfile::tempdir().unwrap();
-    let nobody_listens = folder.path().join("left");
-    drop(UnixListener::bind(&nobody_listens).unwrap());
+    let unused_socket = folder.path().join("left");
+    drop(UnixListener::bind(&unused_socket).unwrap());
     let absent = folder.path().join("absent");
     let [silent_at, old_at, web_at, other_at, left_at, absent_at] =
-        [&silent.socket(), &old.socket(), &web.socket(), &other.socket(), &nobody_listens, &absent]
+        [&silent.socket(), &old.socket(), &web.socket(), &other.socket(), &unused_socket, &absent]
             .map(|socket| host(socket));
     let cases = [
         (&silent_at, format!("{silent_at} did not respond within 5 seconds"), "journalctl", 5),
@@ -149,15 +149,15 @@ fn what_is_wrong_with_an_engine_is_told_apart_and_with_a_remedy() {
             3,
         ),
     ];
-    let desk = Desk::new(CONFIG);
+    let env = TestEnv::new(CONFIG);
     for (host, message, hint, code) in cases {
-        let status = with_engine(&desk, host, &["status", "--json"]);
+        let status = with_engine(&env, host, &["status", "--json"]);
         assert_eq!(status.code, Some(5), "{status:?}");
         let docker = &status.json()["backends"]["docker"];
         assert_eq!(docker["usable"], false);
         assert_eq!(docker["reason"], message);
         assert!(docker["remedy"].as_str().unwrap().contains(hint), "{docker}");
-        let exec = with_engine(&desk, host, &["exec", "--json", "--", "true"]);
+        let exec = with_engine(&env, host, &["exec", "--json", "--", "true"]);
         assert_eq!(exec.code, Some(code), "{exec:?}");
         let error = &exec.json()["error"];
         assert_eq!(error["message"], format!("cannot use the docker backend: {message}"));
@@ -166,21 +166,21 @@ fn what_is_wrong_with_an_engine_is_told_apart_and_with_a_remedy() {
 }
 
 #[test]
-fn an_engine_that_was_named_otherwise_is_found_or_told_of() {
+fn an_engine_named_by_other_settings_is_found_or_reported() {
     let fake = Fake::new(None);
-    let desk = Desk::new("terminal: {backend: docker, docker_binary: podman}\n");
+    let env = TestEnv::new("terminal: {backend: docker, docker_binary: podman}\n");
     let run = Run::of(
-        desk.command(&["status", "--json"]).env("CONTAINER_HOST", host(&fake.socket())).output().unwrap(),
+        env.command(&["status", "--json"]).env("CONTAINER_HOST", host(&fake.socket())).output().unwrap(),
     );
     let reason = run.json()["backends"]["docker"]["reason"].as_str().unwrap().to_owned();
     assert_eq!(reason, format!("{} did not respond within 5 seconds", host(&fake.socket())));
 
-    let desk = Desk::new("terminal: {backend: docker, docker_binary: nerdctl}\n");
-    let reason = desk.run(&["status", "--json"]).json()["backends"]["docker"]["reason"].clone();
+    let env = TestEnv::new("terminal: {backend: docker, docker_binary: nerdctl}\n");
+    let reason = env.run(&["status", "--json"]).json()["backends"]["docker"]["reason"].clone();
     assert_eq!(reason, "terminal.docker_binary is nerdctl; expected docker or podman");
 
-    let desk = Desk::new(CONFIG);
-    let mut command = desk.command(&["exec", "--json", "--", "true"]);
+    let env = TestEnv::new(CONFIG);
+    let mut command = env.command(&["exec", "--json", "--", "true"]);
     let run = Run::of(command.env("DOCKER_CONTEXT", "far").output().unwrap());
     assert_eq!(run.code, Some(3), "{run:?}");
     let message = run.json()["error"]["message"].as_str().unwrap().to_owned();
@@ -188,7 +188,7 @@ fn an_engine_that_was_named_otherwise_is_found_or_told_of() {
 }
 
 #[test]
-fn a_socket_for_others_is_told_with_the_group_that_may_use_it() {
+fn a_forbidden_socket_is_reported_with_the_group_that_may_use_it() {
     let fake = Fake::new(None);
     let socket = fake.socket();
     fs::set_permissions(&socket, Permissions::from_mode(0o000)).unwrap();
@@ -199,8 +199,8 @@ fn a_socket_for_others_is_told_with_the_group_that_may_use_it() {
     let groups = fs::read_to_string("/etc/group").unwrap();
     let named = |line: &str| line.split(':').nth(2) == Some(&group);
     let name = groups.lines().find(|line| named(line)).unwrap().split(':').next().unwrap().to_owned();
-    let desk = Desk::new(CONFIG);
-    let mut command = desk.command_as(NOBODY, &["status", "--json"]);
+    let env = TestEnv::new(CONFIG);
+    let mut command = env.command_as(UNPRIVILEGED_UID, &["status", "--json"]);
     let run = Run::of(command.env("DOCKER_HOST", host(&socket)).output().unwrap());
     assert_eq!(run.code, Some(5), "{run:?}");
     let docker = &run.json()["backends"]["docker"];
@@ -226,17 +226,17 @@ fn peer(name: &str, kind: &'static str) -> Option<Peer> {
 }
 
 impl Peer {
-    fn run(&self, desk: &Desk, args: &[&str]) -> Run {
+    fn run(&self, env: &TestEnv, args: &[&str]) -> Run {
         let mut command = match self.user {
-            Some(user) => desk.command_as(user, args),
-            None => desk.command(args),
+            Some(user) => env.command_as(user, args),
+            None => env.command(args),
         };
         Run::of(command.env("DOCKER_HOST", host(&self.socket)).output().unwrap())
     }
 
     /// The containers of this home that the engine has.
-    fn containers(&self, desk: &Desk) -> Value {
-        let install = desk.home.read(".install-id").unwrap();
+    fn containers(&self, env: &TestEnv) -> Value {
+        let install = env.home.read(".install-id").unwrap();
         let filter = format!("%7B%22label%22%3A%5B%22hermes-install%3D{}%22%5D%7D", install.trim());
         let mut stream = UnixStream::connect(&self.socket).unwrap();
         let path = format!("/v1.41/containers/json?all=true&filters={filter}");
@@ -252,8 +252,8 @@ impl Peer {
 /// What the engine says of itself, and that nothing gets out of its containers.
 fn try_out(name: &str, kind: &'static str) {
     let Some(peer) = peer(name, kind) else { return };
-    let desk = with_key(CONFIG);
-    let status = peer.run(&desk, &["status", "--json"]);
+    let env = with_key(CONFIG);
+    let status = peer.run(&env, &["status", "--json"]);
     assert_eq!(status.code, Some(0), "{status:?}");
     let docker = &status.json()["backends"]["docker"];
     assert_eq!(docker["usable"], true);
@@ -275,15 +275,15 @@ fn try_out(name: &str, kind: &'static str) {
     let resources = if is_limited { "held" } else { "not held" };
     assert_eq!(states, ["held", "held", "held", "held", resources], "{docker:#}");
 
-    let doctor = peer.run(&desk, &["doctor", "--live", "--json"]);
+    let doctor = peer.run(&env, &["doctor", "--live", "--json"]);
     assert_eq!(doctor.code, Some(0), "{doctor:?}");
-    let found = told(&doctor, "docker");
-    let user = desk.user.path().display();
+    let found = findings_of(&doctor, "docker");
+    let user = env.user.path().display();
     let ok = |detail: String| ("ok".to_owned(), detail);
     let warning = |detail: &str| ("warning".to_owned(), detail.to_owned());
     let expected = [
         ok("ran a command".to_owned()),
-        ok(format!("cannot read {}/config.yaml", desk.home.path().display())),
+        ok(format!("cannot read {}/config.yaml", env.home.path().display())),
         ok(format!("cannot read {user}/.ssh/id_test")),
         ok(format!("cannot write {user}/FILE")),
         ok("cannot see a process outside".to_owned()),
@@ -301,35 +301,35 @@ fn try_out(name: &str, kind: &'static str) {
         },
     ];
     assert_eq!(found[found.len() - expected.len()..], expected, "{found:#?}");
-    assert_eq!(peer.containers(&desk), json!([]));
+    assert_eq!(peer.containers(&env), json!([]));
 }
 
 #[test]
-fn docker_tells_what_it_is_and_nothing_gets_out() {
+fn docker_is_described_and_nothing_escapes() {
     try_out("docker", "Docker");
 }
 
 #[test]
-fn podman_tells_what_it_is_and_nothing_gets_out() {
+fn podman_is_described_and_nothing_escapes() {
     try_out("podman", "Podman");
 }
 
 #[test]
-fn podman_without_root_tells_what_it_is_and_nothing_gets_out() {
+fn rootless_podman_is_described_and_nothing_escapes() {
     try_out("podman-rootless", "Podman");
 }
 
 #[test]
-fn a_path_that_the_engine_cannot_enter_is_named() {
+fn a_path_that_the_engine_cannot_mount_is_named() {
     let Some(peer) = peer("podman-rootless", "Podman") else { return };
     // Everything of this hermes belongs to root, into whose directories that engine cannot go.
-    let desk = Desk::new(CONFIG);
-    let run = with_engine(&desk, &host(&peer.socket), &["exec", "--json", "--session", "s", "--", "true"]);
+    let env = TestEnv::new(CONFIG);
+    let run = with_engine(&env, &host(&peer.socket), &["exec", "--json", "--session", "s", "--", "true"]);
     assert_eq!(run.code, Some(5), "{run:?}");
     let error = &run.json()["error"];
     let message = error["message"].as_str().unwrap();
-    let mounted = format!("the engine cannot mount {}/", desk.home.path().display());
+    let mounted = format!("the engine cannot mount {}/", env.home.path().display());
     assert!(message.contains(&mounted) && message.ends_with(": permission denied"), "{message}");
     assert!(error["hints"].to_string().contains("runs as another user"), "{error}");
-    assert_eq!(peer.containers(&desk), json!([]));
+    assert_eq!(peer.containers(&env), json!([]));
 }

@@ -62,7 +62,7 @@ fn withheld() -> Vec<String> {
 }
 
 #[test]
-fn the_usual_files_are_sourced_in_order_once() {
+fn shell_files_are_sourced_once_in_order() {
     let owner = Owner::new("");
     owner.file(
         ".bashrc",
@@ -82,7 +82,7 @@ fn the_usual_files_are_sourced_in_order_once() {
 }
 
 #[test]
-fn a_file_that_is_for_terminals_only_says_so_itself() {
+fn a_shell_file_can_return_early_without_a_terminal() {
     let owner = Owner::new("");
     owner.file(".profile", "export EARLY=1; . ~/.bashrc");
     owner.file(".bashrc", "case $- in *i*) ;; *) return;; esac; export LATE=1");
@@ -101,7 +101,7 @@ fn chosen_files_stand_for_the_usual_ones() {
 }
 
 #[test]
-fn no_file_is_sourced_where_that_is_switched_off_or_the_place_is_a_sandbox() {
+fn no_file_is_sourced_if_disabled_or_in_a_sandbox() {
     let owner = Owner::new("terminal: {auto_source_bashrc: false}\n");
     owner.file(".bashrc", "export USUAL=1");
     assert_eq!(owner.out("echo [$USUAL]"), "[]\n");
@@ -114,7 +114,7 @@ fn no_file_is_sourced_where_that_is_switched_off_or_the_place_is_a_sandbox() {
 }
 
 #[test]
-fn a_withheld_name_is_refused_with_a_warning_and_the_command_runs_without_it() {
+fn a_secret_variable_is_refused_with_a_warning_and_the_command_runs() {
     let names = withheld();
     let listed = [names.clone(), vec!["FREE".to_owned()]].concat();
     let listed = serde_json::json!({"terminal": {"env_passthrough": listed}});
@@ -134,15 +134,15 @@ fn a_withheld_name_is_refused_with_a_warning_and_the_command_runs_without_it() {
         |text: &str| names.iter().filter(|name| text.matches(&format!("`{name}` is ")).count() == 1).count();
     assert_eq!(warned(&run.err), names.len(), "{run:?}");
     for command in [&["config", "check"][..], &["doctor"]] {
-        let told = owner.hermes.run(command);
-        assert_eq!(warned(&format!("{}{}", told.out, told.err)), names.len(), "{told:?}");
+        let output = owner.hermes.run(command);
+        assert_eq!(warned(&format!("{}{}", output.out, output.err)), names.len(), "{output:?}");
     }
     let status = owner.hermes.run(&["status"]);
     assert!(status.out.contains(&format!("{} problems", names.len())), "{status:?}");
 }
 
 #[test]
-fn a_withheld_name_in_a_file_of_the_shell_or_in_the_secrets_file_stays_out() {
+fn secret_variables_of_shell_files_and_the_secrets_file_stay_out() {
     let owner = Owner::new("");
     let names = withheld();
     let exports: String = names.iter().map(|name| format!("export {name}=canary\n")).collect();
@@ -154,7 +154,7 @@ fn a_withheld_name_in_a_file_of_the_shell_or_in_the_secrets_file_stays_out() {
 }
 
 #[test]
-fn the_owner_can_give_a_withheld_name_to_one_command() {
+fn a_secret_variable_can_be_passed_to_one_command() {
     let owner = Owner::new("");
     let mut command = owner.exec(&["--session", "s", "--env", "GITHUB_TOKEN", "--", "echo $GITHUB_TOKEN"]);
     let run = Run::of(command.env("GITHUB_TOKEN", "mine").output().unwrap());
@@ -163,7 +163,7 @@ fn the_owner_can_give_a_withheld_name_to_one_command() {
 }
 
 #[test]
-fn no_variable_of_hermes_gets_in_by_a_name_that_forces_it() {
+fn a_forcing_variable_name_passes_no_secret() {
     let owner = Owner::new("");
     let mut command = owner.exec(&["--session", "s", "--", "env"]);
     let run = Run::of(command.env("_HERMES_FORCE_OPENAI_API_KEY", "canary").output().unwrap());
@@ -199,7 +199,7 @@ fn commands_get_the_home_that_the_mode_names() {
 }
 
 #[test]
-fn a_sandbox_that_keeps_nothing_leaves_nothing() {
+fn a_sandbox_without_persistence_leaves_nothing() {
     let owner = Owner::new("terminal: {backend: sandbox, container_persistent: false}\n");
     assert_eq!(owner.out("echo mine > f; echo ours > ~/g"), "");
     assert_eq!(owner.out("cat f ~/g"), "mine\nours\n");

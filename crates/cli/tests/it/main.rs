@@ -1,19 +1,18 @@
-//! The tests that use the command as a whole, or its configuration on real files.
+//! Tests of the whole command.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod approvals;
 mod chat;
 mod chat_commands;
+mod chat_env;
 mod command;
 mod crash;
-mod desk;
 mod doctor;
-mod doors;
-mod edits;
 mod engine;
+mod entry_points;
+mod env;
 mod exec;
 mod help;
-mod hostile;
 mod layers;
 mod local;
 mod model;
@@ -25,7 +24,6 @@ mod pull;
 mod questions;
 mod registry;
 mod request;
-mod room;
 mod sessions;
 mod smollm;
 mod status;
@@ -41,20 +39,20 @@ use std::{fs, io};
 use hermes_testkit::peers;
 use serde_json::Value;
 
-/// A home of its own, and the command run in it with nothing else in its environment.
+/// A home, and the command with only this home in its environment.
 struct Home {
     folder: tempfile::TempDir,
-    /// Whose it is, if not of whoever tests.
+    /// The owner, if not the user who runs the test.
     user: Option<User>,
 }
 
-/// The user of the rootless peer, or anybody else who is not root.
+/// The user of the rootless peer.
 const ORDINARY: u32 = 1001;
 
 /// An ordinary user.
 struct User {
     uid: u32,
-    /// Holds the program: where it was built only its builder may look.
+    /// Holds a copy of the program; its build directory may be inaccessible.
     programs: tempfile::TempDir,
 }
 
@@ -63,11 +61,11 @@ impl Home {
         Self { folder: tempfile::tempdir().unwrap(), user: None }
     }
 
-    /// One of an ordinary user.
+    /// A home of an ordinary user.
     #[expect(clippy::disallowed_methods, reason = "copies the program under test")]
     fn of_user(config: &str) -> Self {
         let programs = tempfile::tempdir().unwrap();
-        // Another process does it: what another test starts meanwhile would hold our copy open, and it could not be run.
+        // A child of another test would inherit the open copy, which could not be executed then.
         let copied =
             Command::new("cp").arg(env!("CARGO_BIN_EXE_hermes")).arg(programs.path()).status().unwrap();
         assert!(copied.success());
@@ -78,7 +76,7 @@ impl Home {
         home
     }
 
-    /// Gives its user what the test has put below a directory, except for one that holds what commands made.
+    /// Gives the files below a directory to the user, except those that commands created.
     fn give(&self, directory: &Path, except: &Path) {
         let Some(user) = &self.user else { return };
         let mut paths = vec![directory.to_owned()];
@@ -86,7 +84,7 @@ impl Home {
             if path == except {
                 continue;
             }
-            // What hermes makes and removes meanwhile is the user's already.
+            // Files that hermes creates concurrently already belong to the user.
             let Ok(meta) = fs::symlink_metadata(&path) else { continue };
             if meta.uid() == 0 {
                 lchown(&path, Some(user.uid), Some(user.uid)).unwrap();
@@ -97,7 +95,7 @@ impl Home {
         }
     }
 
-    /// Lets a program run as its user.
+    /// Runs a program as the user.
     fn own(&self, command: &mut Command) {
         if let Some(user) = &self.user {
             command.uid(user.uid).gid(user.uid);
@@ -142,7 +140,7 @@ impl Home {
     }
 }
 
-/// What a run of the command gave.
+/// The result of a command.
 #[derive(Debug, PartialEq)]
 struct Run {
     code: Option<i32>,
@@ -164,7 +162,7 @@ impl Run {
     }
 }
 
-/// Where the engine with this name listens, which must be there.
+/// The socket of an engine, which must run.
 fn socket(name: &str) -> PathBuf {
     peers::socket(name).unwrap()
 }

@@ -14,17 +14,17 @@ type Variables<'a> = &'a [(&'a str, &'a str)];
 /// What `status` says about the model, with these settings and variables.
 fn model(config: &str, variables: Variables<'_>) -> Value {
     let home = Home::with_config(config);
-    told(&home, variables)
+    status(&home, variables)
 }
 
-fn told(home: &Home, variables: Variables<'_>) -> Value {
+fn status(home: &Home, variables: Variables<'_>) -> Value {
     let mut command = home.command(&["status", "--json"]);
     command.env("HOME", home.path()).envs(variables.iter().copied());
     Run::of(command.output().unwrap()).json()["model"].clone()
 }
 
 #[test]
-fn the_owner_decides_then_the_environment_then_the_keys_there_are() {
+fn the_provider_is_chosen_by_setting_then_variable_then_available_key() {
     let named = "model:\n  default: m\n";
     let lab = "model:\n  default: m\n  provider: lab\nproviders:\n  lab:\n    api: http://10.0.0.7:8000/v1\n    key_env: LAB_KEY\n";
     let cases: [(&str, Variables<'_>, [&str; 4]); 12] = [
@@ -60,7 +60,7 @@ fn the_owner_decides_then_the_environment_then_the_keys_there_are() {
             &[("HERMES_INFERENCE_PROVIDER", "xai"), ("XAI_API_KEY", "x")],
             ["xai", "https://api.x.ai/v1", "codex_responses", "XAI_API_KEY"],
         ),
-        // A key goes to its own host only: here is nobody's.
+        // A key is sent only to its own host.
         (
             "model:\n  default: m\n  base_url: http://localhost:9/v1\n",
             &[("OPENROUTER_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k")],
@@ -95,20 +95,20 @@ fn the_owner_decides_then_the_environment_then_the_keys_there_are() {
         ),
     ];
     for (config, variables, [provider, address, protocol, key]) in cases {
-        let told = model(config, variables);
+        let status = model(config, variables);
         let key = if key.is_empty() { Value::Null } else { json!(key) };
         let expected = json!([provider, address, protocol, key]);
         assert_eq!(
-            json!([told["provider"], told["address"], told["protocol"], told["key"]]),
+            json!([status["provider"], status["address"], status["protocol"], status["key"]]),
             expected,
-            "{config} {variables:?}: {told}"
+            "{config} {variables:?}: {status}"
         );
-        assert_eq!(told["name"], "m");
+        assert_eq!(status["name"], "m");
     }
 }
 
 #[test]
-fn what_is_missing_is_said_with_what_to_do() {
+fn a_missing_model_setting_is_reported_with_a_remedy() {
     let cases: [(&str, Variables<'_>, &str); 6] = [
         ("", &[], "no model is configured"),
         ("model: m\n", &[], "no provider for m: no API key and no base_url are configured"),
@@ -130,14 +130,14 @@ fn what_is_missing_is_said_with_what_to_do() {
         ),
     ];
     for (config, variables, expected) in cases {
-        let told = model(config, variables);
-        assert_eq!(told["problem"], expected, "{told}");
-        assert!(told["remedy"].is_string(), "{told}");
+        let status = model(config, variables);
+        assert_eq!(status["problem"], expected, "{status}");
+        assert!(status["remedy"].is_string(), "{status}");
     }
 }
 
 #[test]
-fn the_token_of_claude_code_is_used_while_it_lasts() {
+fn the_token_of_claude_code_is_used_until_it_expires() {
     let home = Home::with_config("model:\n  default: claude-opus-4-6\n  provider: anthropic\n");
     fs::create_dir(home.path().join(".claude")).unwrap();
     let token = |end: u64| {
@@ -148,16 +148,19 @@ fn the_token_of_claude_code_is_used_while_it_lasts() {
     };
     let key = [("ANTHROPIC_API_KEY", "k")];
     token(99_999_999_999_999);
-    assert_eq!(told(&home, &key)["key"], home.path().join(".claude/.credentials.json").display().to_string());
+    assert_eq!(
+        status(&home, &key)["key"],
+        home.path().join(".claude/.credentials.json").display().to_string()
+    );
     token(1);
-    assert_eq!(told(&home, &key)["key"], "ANTHROPIC_API_KEY");
+    assert_eq!(status(&home, &key)["key"], "ANTHROPIC_API_KEY");
 }
 
 #[test]
 fn fallbacks_that_cannot_be_asked_are_left_out() {
     let config = "model:\n  default: m\n  base_url: http://localhost:9/v1\nfallback_providers:\n  - {provider: anthropic, model: a}\n  - {provider: openrouter, model: b}\n";
-    let told = model(config, &[("OPENROUTER_API_KEY", "k")]);
-    assert_eq!(told["fallbacks"], json!([{"name": "b", "provider": "openrouter"}]));
+    let status = model(config, &[("OPENROUTER_API_KEY", "k")]);
+    assert_eq!(status["fallbacks"], json!([{"name": "b", "provider": "openrouter"}]));
 }
 
 #[test]

@@ -7,15 +7,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
+use hermes_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::{Home, ORDINARY, Run, socket};
 
 const IMAGE: &str = "localhost/hermes-test:bash";
-/// How long something may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks an engine and gives the whole answer.
 fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> Vec<u8> {
@@ -32,13 +30,13 @@ fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> Vec<u8> {
 }
 
 /// A home with containers of its own, which are removed with it.
-struct Desk {
+struct ContainerEnv {
     home: Home,
     work: tempfile::TempDir,
     engine: PathBuf,
 }
 
-impl Desk {
+impl ContainerEnv {
     fn new(engine: &Path, config: &str) -> Self {
         let work = tempfile::tempdir().unwrap();
         Self { home: Home::with_config(config), work, engine: engine.to_owned() }
@@ -91,7 +89,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for ContainerEnv {
     fn drop(&mut self) {
         for place in self.places() {
             self.run(&["sandbox", "rm", "--force", &place]);
@@ -99,14 +97,6 @@ impl Drop for Desk {
         if self.home.read(".install-id").is_ok() {
             fs::remove_dir_all(self.rooms()).ok();
         }
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -139,15 +129,15 @@ fn nowhere() -> PathBuf {
 }
 
 #[test]
-fn what_hermes_lives_on_is_shown_by_no_path_and_what_is_not_there_is_not_made() {
-    let desk = Desk::new(&nowhere(), "");
-    let home = desk.home.path().canonicalize().unwrap();
-    desk.home.write(".env", "");
-    desk.home.write("tool.json", "");
+fn files_of_hermes_are_never_mounted_and_missing_paths_are_not_created() {
+    let env = ContainerEnv::new(&nowhere(), "");
+    let home = env.home.path().canonicalize().unwrap();
+    env.home.write(".env", "");
+    env.home.write("tool.json", "");
     for name in ["logs", "cache/guest", "skills"] {
         fs::create_dir_all(home.join(name)).unwrap();
     }
-    let work = desk.work.path();
+    let work = env.work.path();
     fs::create_dir(work.join("inner")).unwrap();
     symlink(&home, work.join("link")).unwrap();
     symlink("/etc/passwd", home.join("stranger")).unwrap();
@@ -172,25 +162,25 @@ fn what_hermes_lives_on_is_shown_by_no_path_and_what_is_not_there_is_not_made() 
         (json!({"docker_mount_cwd_to_workspace": true, "cwd": at(&home)}), lived_on(".env")),
     ];
     for (terminal, named) in cases {
-        desk.home.write("config.yaml", json!({"terminal": terminal}).to_string());
-        let refused = desk.exec("true", &[]);
+        env.home.write("config.yaml", json!({"terminal": terminal}).to_string());
+        let refused = env.exec("true", &[]);
         assert_eq!((refused.code, refused.out.as_str()), (Some(3), ""), "{terminal}: {refused:?}");
         assert!(refused.err.contains(&named), "{terminal}: {named}: {refused:?}");
     }
     assert!(!work.join("absent").exists());
     // The control: what is beside them is no reason to refuse, and so the engine is asked.
     let fine = json!({"terminal": {"docker_volumes": ["./inner:/x"], "credential_files": ["tool.json"]}});
-    desk.home.write("config.yaml", fine.to_string());
-    assert_eq!(desk.exec("true", &[]).code, Some(5));
+    env.home.write("config.yaml", fine.to_string());
+    assert_eq!(env.exec("true", &[]).code, Some(5));
 }
 
-fn mounts_are_where_they_belong(desk: &Desk) {
-    let (home, work) = (desk.home.path(), desk.work.path());
+fn mounts_have_their_targets(env: &ContainerEnv) {
+    let (home, work) = (env.home.path(), env.work.path());
     for name in ["skills/one", "cache/images", "creds", "sessions"] {
         fs::create_dir_all(home.join(name)).unwrap();
     }
-    desk.home.write("skills/one/SKILL.md", "skill");
-    desk.home.write("creds/token", "token");
+    env.home.write("skills/one/SKILL.md", "skill");
+    env.home.write("creds/token", "token");
     for name in ["outer", "inner", "deepest"] {
         fs::create_dir(work.join(name)).unwrap();
         fs::write(work.join(name).join("is"), name).unwrap();
@@ -200,84 +190,84 @@ fn mounts_are_where_they_belong(desk: &Desk) {
         "docker_volumes": ["./deepest:/workspace/a/b/c/d:ro", "./inner:/workspace/a/b", "./outer:/root/o"],
         "credential_files": ["creds/token"],
     });
-    desk.home.write("config.yaml", json!({"terminal": terminal}).to_string());
+    env.home.write("config.yaml", json!({"terminal": terminal}).to_string());
     let look = "pwd; cat a/b/is a/b/c/d/is ~/o/is ~/.hermes/skills/one/SKILL.md ~/.hermes/creds/token; \
         ls ~/.hermes ~/.hermes/cache; touch a/b/c/d/new 2>/dev/null || touch a/b/new; \
         while read -r _ _ _ _ at how _; do case $at in */.hermes/*/*|*/.hermes/skills) echo $at ${how%%,*};; esac; \
         done < /proc/self/mountinfo | sort";
-    let seen = desk.exec(look, &[]);
+    let seen = env.exec(look, &[]);
     let shown = "/root/.hermes:\ncache\ncreds\nskills\n\n/root/.hermes/cache:\nimages\n";
     let guarded = ["cache/images", "creds/token", "skills"].map(|name| format!("/root/.hermes/{name} ro\n"));
     let expected = format!("/workspace\ninnerdeepestouterskilltoken{shown}{}", guarded.concat());
     assert_eq!((seen.code, seen.out), (Some(0), expected), "{}", seen.err);
     assert!(work.join("inner/new").exists() && !work.join("deepest/new").exists());
     // What was mounted upon was made in the kept files and in what is mounted there.
-    let [name] = desk.places().try_into().unwrap();
-    assert!(desk.kept().join(&name).join("workspace/a/b").is_dir() && work.join("inner/c/d").is_dir());
+    let [name] = env.places().try_into().unwrap();
+    assert!(env.kept().join(&name).join("workspace/a/b").is_dir() && work.join("inner/c/d").is_dir());
 
     let strict = json!({"strict_mounts": true, "docker_mount_cwd_to_workspace": true,
         "docker_volumes": ["./outer:/workspace/below"], "credential_files": ["creds/token"]});
-    desk.home.write("config.yaml", json!({"terminal": strict}).to_string());
-    let seen = desk.exec("pwd; cat inner/is below/is; grep -c ' /root/.hermes' /proc/self/mountinfo", &[]);
+    env.home.write("config.yaml", json!({"terminal": strict}).to_string());
+    let seen = env.exec("pwd; cat inner/is below/is; grep -c ' /root/.hermes' /proc/self/mountinfo", &[]);
     assert_eq!(seen.out, "/workspace\ninnerouter0\n", "{seen:?}");
 
     // Another one at the same place wins, and a link that leads out of the skills keeps them out as a whole.
     symlink("/etc", home.join("skills/way-out")).unwrap();
     let other = json!({"docker_mount_cwd_to_workspace": true, "docker_volumes": ["./outer:/workspace"]});
-    desk.home.write("config.yaml", json!({"terminal": other}).to_string());
-    let seen = desk.exec("cat is; ls ~/.hermes/skills; ls -d ~/.hermes/cache/images", &[]);
+    env.home.write("config.yaml", json!({"terminal": other}).to_string());
+    let seen = env.exec("cat is; ls ~/.hermes/skills; ls -d ~/.hermes/cache/images", &[]);
     assert_eq!(seen.out, "outer/root/.hermes/cache/images\n", "{seen:?}");
     assert!(seen.err.contains("skills/way-out"), "{seen:?}");
 }
 
 #[test]
-fn mounts_are_where_they_belong_on_docker() {
-    mounts_are_where_they_belong(&Desk::new(&socket("docker"), ""));
+fn mounts_have_their_targets_on_docker() {
+    mounts_have_their_targets(&ContainerEnv::new(&socket("docker"), ""));
 }
 
 #[test]
-fn mounts_are_where_they_belong_on_podman() {
-    mounts_are_where_they_belong(&Desk::new(&socket("podman"), ""));
+fn mounts_have_their_targets_on_podman() {
+    mounts_have_their_targets(&ContainerEnv::new(&socket("podman"), ""));
 }
 
 #[test]
-fn mounts_are_where_they_belong_without_root() {
-    let desk = Desk::of_user(&socket("podman-rootless"), "");
-    mounts_are_where_they_belong(&desk);
+fn mounts_have_their_targets_without_root() {
+    let env = ContainerEnv::of_user(&socket("podman-rootless"), "");
+    mounts_have_their_targets(&env);
     // What was made to mount upon, and what was written there, is the owner's.
-    let [name] = desk.places().try_into().unwrap();
-    let kept = desk.kept().join(&name);
-    let work = desk.work.path();
+    let [name] = env.places().try_into().unwrap();
+    let kept = env.kept().join(&name);
+    let work = env.work.path();
     for path in [kept.join("workspace/a/b"), work.join("inner/c/d"), work.join("inner/new")] {
         assert_eq!(fs::metadata(&path).unwrap().uid(), ORDINARY, "{}", path.display());
     }
 }
 
-fn skills_are_shown_with_what_they_need(desk: &Desk) {
-    let (home, work) = (desk.home.path(), desk.work.path());
+fn skills_are_mounted_with_their_files(env: &ContainerEnv) {
+    let (home, work) = (env.home.path(), env.work.path());
     let skill = |needs: &str| format!("---\nname: x\nrequired_credential_files:\n{needs}---\ntext\n");
     for path in [home.join("skills/cat/one"), home.join("more"), work.join("team/two"), work.join("bad")] {
         fs::create_dir_all(path).unwrap();
     }
     for (name, text) in [("google.json", "google"), ("creds.json", "team"), ("auth.json", "no"), (".env", "")]
     {
-        desk.home.write(name, text);
+        env.home.write(name, text);
     }
     symlink("auth.json", home.join("disguise")).unwrap();
     symlink("/etc/passwd", home.join("stranger")).unwrap();
     symlink("/etc/passwd", work.join("bad/way-out")).unwrap();
     let wants = "  - google.json\n  - path: missing.json\n  - .env\n  - path: auth.json\n  - disguise\n\
         \x20 - stranger\n  - ../x\n  - /etc/hosts\n  - cache/../google.json\n";
-    desk.home.write("skills/cat/one/SKILL.md", skill(wants));
+    env.home.write("skills/cat/one/SKILL.md", skill(wants));
     fs::write(work.join("team/two/SKILL.md"), skill("  - name: creds.json\n")).unwrap();
     fs::write(work.join("bad/SKILL.md"), skill("  - config.yaml\n")).unwrap();
     let team = work.join("team").display().to_string();
     let dirs = json!([team, "skills", "absent", team, work.join("bad"), "more"]);
-    desk.home.write("config.yaml", json!({"skills": {"external_dirs": dirs}}).to_string());
+    env.home.write("config.yaml", json!({"skills": {"external_dirs": dirs}}).to_string());
     let look = "cd ~/.hermes; cat google.json creds.json; echo; \
         tail -qn 1 external_skills/0/two/SKILL.md skills/cat/one/SKILL.md; ls -A . external_skills; for at in skills/x external_skills/0/x external_skills/2/x google.json; do \
         ( echo x >>$at ) 2>&1 | grep -c 'Read-only'; done";
-    let seen = desk.exec(look, &[]);
+    let seen = env.exec(look, &[]);
     // What is hidden keeps its number, so that the others keep theirs.
     let shown = ".:\ncreds.json\nexternal_skills\ngoogle.json\nskills\n\nexternal_skills:\n0\n2\n";
     assert_eq!(
@@ -293,30 +283,30 @@ fn skills_are_shown_with_what_they_need(desk: &Desk) {
     assert!(!seen.err.contains("config.yaml") && !seen.err.contains("missing.json"), "{}", seen.err);
     // Only what the owner listed, and nothing that others declare.
     let strict = json!({"skills": {"external_dirs": dirs}, "terminal": {"strict_mounts": true}});
-    desk.home.write("config.yaml", strict.to_string());
-    let seen = desk.exec("ls -A ~; grep -c ' /root/.hermes' /proc/self/mountinfo", &[]);
+    env.home.write("config.yaml", strict.to_string());
+    let seen = env.exec("ls -A ~; grep -c ' /root/.hermes' /proc/self/mountinfo", &[]);
     assert!(seen.out.ends_with("0\n") && seen.err.lines().all(|line| !line.contains("wants")), "{seen:?}");
     // The home of hermes is no directory with skills.
     let home = json!({"skills": {"external_dirs": ["."]}});
-    desk.home.write("config.yaml", home.to_string());
-    let seen = desk.exec("true", &[]);
+    env.home.write("config.yaml", home.to_string());
+    let seen = env.exec("true", &[]);
     assert!(seen.code == Some(3) && seen.err.contains("which Hermes itself depends on"), "{seen:?}");
-    desk.home.write("config.yaml", "");
+    env.home.write("config.yaml", "");
 }
 
 #[test]
-fn skills_are_shown_with_what_they_need_on_docker() {
-    skills_are_shown_with_what_they_need(&Desk::new(&socket("docker"), ""));
+fn skills_are_mounted_with_their_files_on_docker() {
+    skills_are_mounted_with_their_files(&ContainerEnv::new(&socket("docker"), ""));
 }
 
 #[test]
-fn skills_are_shown_with_what_they_need_on_podman() {
-    skills_are_shown_with_what_they_need(&Desk::new(&socket("podman"), ""));
+fn skills_are_mounted_with_their_files_on_podman() {
+    skills_are_mounted_with_their_files(&ContainerEnv::new(&socket("podman"), ""));
 }
 
 #[test]
-fn skills_are_shown_with_what_they_need_without_root() {
-    skills_are_shown_with_what_they_need(&Desk::of_user(&socket("podman-rootless"), ""));
+fn skills_are_mounted_with_their_files_without_root() {
+    skills_are_mounted_with_their_files(&ContainerEnv::of_user(&socket("podman-rootless"), ""));
 }
 
 /// Every file below a directory that holds these bytes.
@@ -337,28 +327,28 @@ fn has(text: &[u8], bytes: &str) -> bool {
     text.windows(bytes.len()).any(|window| window == bytes.as_bytes())
 }
 
-fn values_are_in_the_command_and_nowhere_else(desk: &Desk) {
+fn variable_values_are_only_in_the_command(env: &ContainerEnv) {
     let config = json!({"terminal": {
         "docker_env": {"LITERAL": "plain", "BOTH": "plain"},
         "docker_forward_env": ["TOKEN", "OPENAI_API_KEY", "BOTH", "BLANK", "MISSING"],
         "env_passthrough": ["ANTHROPIC_API_KEY"],
     }});
-    desk.home.write("config.yaml", config.to_string());
-    let engine = &desk.engine;
-    desk.home.write(".env", "OPENAI_API_KEY=from-the-file\nTOKEN=shadowed\nBLANK=from-the-file\n");
+    env.home.write("config.yaml", config.to_string());
+    let engine = &env.engine;
+    env.home.write(".env", "OPENAI_API_KEY=from-the-file\nTOKEN=shadowed\nBLANK=from-the-file\n");
     let canary = format!("canary-{}-one", std::process::id());
-    let env =
+    let variables =
         [("TOKEN", canary.as_str()), ("BOTH", "forwarded"), ("BLANK", " "), ("ANTHROPIC_API_KEY", "never")];
     let show =
         "echo $TOKEN $OPENAI_API_KEY $LITERAL $BOTH $BLANK ${MISSING-unset} ${ANTHROPIC_API_KEY-unset}";
     let text = format!("{show}; touch begun; until [ -e go ]; do sleep 0.05; done");
     let args = ["exec", "--backend", "docker", "--yes", "--session", "s", "--", &text];
     let running =
-        desk.command(&args).envs(env).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let work = || Some(fs::read_dir(desk.kept()).ok()?.flatten().next()?.path().join("workspace"));
-    until("the command runs", || work().is_some_and(|work| work.join("begun").exists()));
+        env.command(&args).envs(variables).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let work = || Some(fs::read_dir(env.kept()).ok()?.flatten().next()?.path().join("workspace"));
+    eventually("the command runs", || work().is_some_and(|work| work.join("begun").exists()));
 
-    let [place] = desk.places().try_into().unwrap();
+    let [place] = env.places().try_into().unwrap();
     let name: String = place.chars().take("hermes-".len() + 8).collect();
     let about = ask(engine, "GET", &format!("/containers/{name}/json"), &Value::Null);
     let all = ask(engine, "GET", "/containers/json?all=1", &Value::Null);
@@ -389,77 +379,78 @@ fn values_are_in_the_command_and_nowhere_else(desk: &Desk) {
     );
 
     // The next command sees what has changed, and what the session has set itself stays.
-    let next = desk.exec(&format!("{show}; export LITERAL=own"), &[("TOKEN", "two")]);
+    let next = env.exec(&format!("{show}; export LITERAL=own"), &[("TOKEN", "two")]);
     assert_eq!(next.out, "two from-the-file plain plain from-the-file unset unset\n", "{next:?}");
-    desk.home.write(".env", "");
-    let next = desk.exec(show, &[]);
+    env.home.write(".env", "");
+    let next = env.exec(show, &[]);
     assert_eq!(next.out, "own plain unset unset\n", "{next:?}");
 
     let nothing: [PathBuf; 0] = [];
-    assert_eq!(holding(desk.home.path(), &canary), nothing);
-    assert_eq!(holding(&desk.rooms(), &canary), nothing);
+    assert_eq!(holding(env.home.path(), &canary), nothing);
+    assert_eq!(holding(&env.rooms(), &canary), nothing);
 }
 
 #[test]
 fn status_says_which_forwarded_variables_have_a_value() {
     let config =
         json!({"terminal": {"backend": "docker", "docker_forward_env": ["HERE", "BLANK", "FILE", "GONE"]}});
-    let desk = Desk::new(&nowhere(), &config.to_string());
-    desk.home.write(".env", "FILE=x\nGONE=\n");
-    let mut status = desk.command(&["status", "--json"]);
-    let told = Run::of(status.envs([("HERE", "x"), ("BLANK", " "), ("FILE", " ")]).output().unwrap()).json();
+    let env = ContainerEnv::new(&nowhere(), &config.to_string());
+    env.home.write(".env", "FILE=x\nGONE=\n");
+    let mut status = env.command(&["status", "--json"]);
+    let status =
+        Run::of(status.envs([("HERE", "x"), ("BLANK", " "), ("FILE", " ")]).output().unwrap()).json();
     let row = |name: &str, present: bool| json!({"name": name, "present": present});
     let expected = json!([row("HERE", true), row("BLANK", false), row("FILE", true), row("GONE", false)]);
-    assert_eq!(told["terminal"]["forwarded"], expected);
+    assert_eq!(status["terminal"]["forwarded"], expected);
 }
 
 #[test]
-fn values_are_in_the_command_and_nowhere_else_on_docker() {
-    values_are_in_the_command_and_nowhere_else(&Desk::new(&socket("docker"), ""));
+fn variable_values_are_only_in_the_command_on_docker() {
+    variable_values_are_only_in_the_command(&ContainerEnv::new(&socket("docker"), ""));
 }
 
 #[test]
-fn values_are_in_the_command_and_nowhere_else_on_podman() {
-    values_are_in_the_command_and_nowhere_else(&Desk::new(&socket("podman"), ""));
+fn variable_values_are_only_in_the_command_on_podman() {
+    variable_values_are_only_in_the_command(&ContainerEnv::new(&socket("podman"), ""));
 }
 
 #[test]
-fn values_are_in_the_command_and_nowhere_else_without_root() {
-    values_are_in_the_command_and_nowhere_else(&Desk::of_user(&socket("podman-rootless"), ""));
+fn variable_values_are_only_in_the_command_without_root() {
+    variable_values_are_only_in_the_command(&ContainerEnv::of_user(&socket("podman-rootless"), ""));
 }
 
-fn an_ordinary_user_gets_rid_of_what_root_wrote(engine: &str) {
+fn an_ordinary_user_can_remove_files_of_root(engine: &str) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let desk = Desk::of_user(&relay(&socket(engine), folder.path()), "");
-    let made = desk.exec("mkdir -p ~/a/b /.hermes/run/c/d; touch ~/a/b/c; chmod 0 ~/a; id -u", &[]);
+    let env = ContainerEnv::of_user(&relay(&socket(engine), folder.path()), "");
+    let made = env.exec("mkdir -p ~/a/b /.hermes/run/c/d; touch ~/a/b/c; chmod 0 ~/a; id -u", &[]);
     assert_eq!(made.out, "0\n", "{made:?}");
-    let [place] = desk.places().try_into().unwrap();
-    assert_eq!(fs::metadata(desk.kept().join(&place).join("home/a")).unwrap().uid(), 0);
-    let removed = desk.run(&["sandbox", "rm", &place]);
+    let [place] = env.places().try_into().unwrap();
+    assert_eq!(fs::metadata(env.kept().join(&place).join("home/a")).unwrap().uid(), 0);
+    let removed = env.run(&["sandbox", "rm", &place]);
     assert_eq!((removed.code, removed.out), (Some(0), format!("{place}\n")), "{}", removed.err);
-    assert!(!desk.kept().join(&place).exists() && !desk.rooms().join(&place).exists());
+    assert!(!env.kept().join(&place).exists() && !env.rooms().join(&place).exists());
 }
 
 #[test]
-fn an_ordinary_user_gets_rid_of_what_root_wrote_on_docker() {
-    an_ordinary_user_gets_rid_of_what_root_wrote("docker");
+fn an_ordinary_user_can_remove_files_of_root_on_docker() {
+    an_ordinary_user_can_remove_files_of_root("docker");
 }
 
 #[test]
-fn an_ordinary_user_gets_rid_of_what_root_wrote_on_podman() {
-    an_ordinary_user_gets_rid_of_what_root_wrote("podman");
+fn an_ordinary_user_can_remove_files_of_root_on_podman() {
+    an_ordinary_user_can_remove_files_of_root("podman");
 }
 
-fn the_owners_user_can_write_at_home_and_at_work(engine: &str) {
+fn the_host_user_can_write_to_home_and_workspace(engine: &str) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let engine = relay(&socket(engine), folder.path());
     for persistent in [true, false] {
         let config =
             json!({"terminal": {"docker_run_as_host_user": true, "container_persistent": persistent}});
-        let desk = Desk::of_user(&engine, &config.to_string());
-        let done = desk.exec(
+        let env = ContainerEnv::of_user(&engine, &config.to_string());
+        let done = env.exec(
             "touch ~/x /workspace/y /tmp/z && id -u && stat -c %u ~/x && echo $HOME && \
              python3 -c 'import os; print(os.path.expanduser(\"~\"))'",
             &[],
@@ -469,27 +460,27 @@ fn the_owners_user_can_write_at_home_and_at_work(engine: &str) {
 }
 
 #[test]
-fn the_owners_user_can_write_at_home_and_at_work_on_docker() {
-    the_owners_user_can_write_at_home_and_at_work("docker");
+fn the_host_user_can_write_to_home_and_workspace_on_docker() {
+    the_host_user_can_write_to_home_and_workspace("docker");
 }
 
 #[test]
-fn the_owners_user_can_write_at_home_and_at_work_on_podman() {
-    the_owners_user_can_write_at_home_and_at_work("podman");
+fn the_host_user_can_write_to_home_and_workspace_on_podman() {
+    the_host_user_can_write_to_home_and_workspace("podman");
 }
 
 #[test]
-fn without_root_files_in_mounts_are_the_owners() {
-    let desk = Desk::of_user(&socket("podman-rootless"), "");
-    let done = desk.exec("id -u; touch ~/mine; mkdir ~/other; touch ~/other/x; chown -R 7:7 ~/other", &[]);
+fn rootless_files_in_mounts_belong_to_the_owner() {
+    let env = ContainerEnv::of_user(&socket("podman-rootless"), "");
+    let done = env.exec("id -u; touch ~/mine; mkdir ~/other; touch ~/other/x; chown -R 7:7 ~/other", &[]);
     assert_eq!(done.out, "0\n", "{done:?}");
-    let [place] = desk.places().try_into().unwrap();
-    let home = desk.kept().join(&place).join("home");
+    let [place] = env.places().try_into().unwrap();
+    let home = env.kept().join(&place).join("home");
     let owner = |name: &str| fs::metadata(home.join(name)).unwrap().uid();
     assert_eq!(owner("mine"), ORDINARY);
-    // What is of another user inside is nobody's that is known here, and goes all the same.
+    // Files of another user of the container have an unknown owner here, and are removed too.
     assert_ne!(owner("other"), ORDINARY);
-    let removed = desk.run(&["sandbox", "rm", &place]);
+    let removed = env.run(&["sandbox", "rm", &place]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
     assert!(!home.exists());
 }
@@ -535,7 +526,7 @@ fn hermes_in_a_container_mounts_what_the_engine_sees() {
 
     let (code, output) = outer(false);
     assert!(code == json!(5) && output.contains("/tmp/hermes-0-"), "{code}: {output}");
-    until("the inner container is gone", || {
+    eventually("the inner container is gone", || {
         let all = ask(&engine, "GET", "/containers/json?all=1", &Value::Null);
         !has(&all, &kept.file_name().to_string_lossy())
     });

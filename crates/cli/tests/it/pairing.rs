@@ -13,7 +13,7 @@ fn now() -> Timestamp {
     Timestamp::from_seconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())
 }
 
-/// The code that somebody is given who writes to the bot.
+/// The pairing code of a user who writes to the bot.
 fn code(home: &Home, user: &str, name: &str) -> String {
     let asked =
         with_store(home, async |store| store.request_code("discord", user, name, now()).await.unwrap());
@@ -22,7 +22,7 @@ fn code(home: &Home, user: &str, name: &str) -> String {
 }
 
 #[test]
-fn a_home_where_nobody_asked_stays_as_it_is() {
+fn listing_does_not_create_a_database() {
     let home = Home::new();
     assert_eq!(home.run(&["--json", "pairing", "ls"]).json(), json!({"pending": [], "paired": []}));
     assert_eq!(home.run(&["--json", "pairing", "clear-pending"]).json(), json!({"cleared": 0}));
@@ -35,7 +35,7 @@ fn a_home_where_nobody_asked_stays_as_it_is() {
 }
 
 #[test]
-fn somebody_with_a_code_is_let_in_and_out_again() {
+fn a_user_with_a_code_is_approved_and_revoked() {
     let home = Home::new();
     let given = code(&home, "7", "Ada\u{1b}[31m");
     let listed = home.run(&["--json", "pairing", "ls"]).json();
@@ -58,7 +58,7 @@ fn somebody_with_a_code_is_let_in_and_out_again() {
 }
 
 #[test]
-fn those_who_wait_are_forgotten_when_told_so() {
+fn pending_requests_can_be_cleared() {
     let home = Home::new();
     let given = code(&home, "7", "Ada");
     assert_eq!(home.run(&["--json", "pairing", "clear-pending", "discord"]).json(), json!({"cleared": 1}));
@@ -66,7 +66,7 @@ fn those_who_wait_are_forgotten_when_told_so() {
 }
 
 #[test]
-fn guessing_is_refused_after_five_times() {
+fn approvals_are_blocked_after_five_wrong_codes() {
     let home = Home::new();
     let given = code(&home, "7", "Ada");
     for guess in 1..=4 {
@@ -81,7 +81,7 @@ fn guessing_is_refused_after_five_times() {
 }
 
 #[test]
-fn a_platform_that_is_none_is_a_mistake() {
+fn an_unknown_platform_is_a_usage_error() {
     let home = Home::new();
     let run = home.run(&["pairing", "approve", "telegraph", "ABCD2345"]);
     assert_eq!(run.code, Some(2), "{run:?}");

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::{Home, Run};
 
 /// A home with places of its own, which are ended with it.
-struct Desk {
+struct PlacesEnv {
     home: Home,
     work: tempfile::TempDir,
 }
 
-impl Desk {
+impl PlacesEnv {
     fn new() -> Self {
         Self { home: Home::with_config(""), work: tempfile::tempdir().unwrap() }
     }
@@ -59,7 +59,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for PlacesEnv {
     fn drop(&mut self) {
         for place in self.places() {
             self.run(&["sandbox", "rm", "--force", place["name"].as_str().unwrap()]);
@@ -68,26 +68,26 @@ impl Drop for Desk {
 }
 
 #[test]
-fn before_the_first_place_nobody_elses_directory_is_looked_at() {
-    let desk = Desk::new();
+fn before_the_first_environment_no_guessable_directory_is_read() {
+    let env = PlacesEnv::new();
     // As anybody could prepare it in /tmp.
-    let prepared = desk.home.path().join("run/hermes-");
+    let prepared = env.home.path().join("run/hermes-");
     std::fs::create_dir_all(prepared.join("hermes-1a2b3c4d")).unwrap();
     std::fs::set_permissions(&prepared, PermissionsExt::from_mode(0o777)).unwrap();
-    assert_eq!(desk.places(), [] as [Value; 0]);
-    let pruned = desk.run(&["sandbox", "prune", "--files", "--json"]);
+    assert_eq!(env.places(), [] as [Value; 0]);
+    let pruned = env.run(&["sandbox", "prune", "--files", "--json"]);
     assert_eq!(pruned.json(), json!({"ended": [], "files_removed": []}));
     assert!(prepared.join("hermes-1a2b3c4d").exists());
 }
 
 #[test]
 fn places_are_listed_shown_and_removed_with_their_files() {
-    let desk = Desk::new();
-    assert_eq!(desk.places(), [] as [Value; 0]);
+    let env = PlacesEnv::new();
+    assert_eq!(env.places(), [] as [Value; 0]);
     let made =
-        desk.run(&["exec", "--backend", "sandbox", "--session", "a\nb", "--json", "--", "echo x > kept"]);
+        env.run(&["exec", "--backend", "sandbox", "--session", "a\nb", "--json", "--", "echo x > kept"]);
     let name = made.json()["place"].as_str().unwrap().to_owned();
-    let listed = desk.places();
+    let listed = env.places();
     let [place] = &listed[..] else { panic!("{listed:?}") };
     let facts = |key: &str| place[key].clone();
     assert_eq!(
@@ -101,42 +101,42 @@ fn places_are_listed_shown_and_removed_with_their_files() {
         ]),
         json!([name, "a\nb", "sandbox", "idle", 0, "nothing"])
     );
-    let kept = desk.home.path().join("sandboxes/sandbox").join(&name).join("workspace/kept");
+    let kept = env.home.path().join("sandboxes/sandbox").join(&name).join("workspace/kept");
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "x\n");
-    let shown = desk.run(&["sandbox", "show", &name]);
+    let shown = env.run(&["sandbox", "show", &name]);
     assert!(shown.out.contains("session   a b\n") && shown.out.contains("nothing of yours"), "{shown:?}");
-    let removed = desk.run(&["sandbox", "rm", "a\nb"]);
+    let removed = env.run(&["sandbox", "rm", "a\nb"]);
     assert_eq!((removed.code, removed.out), (Some(0), format!("{name}\n")));
     assert!(!kept.exists());
-    assert_eq!(desk.places(), [] as [Value; 0]);
-    let missing = desk.run(&["sandbox", "rm", &name]);
+    assert_eq!(env.places(), [] as [Value; 0]);
+    let missing = env.run(&["sandbox", "rm", &name]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
 }
 
 #[test]
 fn rm_all_removes_every_environment_and_needs_force_for_busy_ones() {
-    let desk = Desk::new();
-    desk.run(&["exec", "--backend", "sandbox", "--session", "idle", "--", "true"]);
-    desk.run(&["exec", "--session", "busy", "--background", "--", "sleep 1000"]);
-    let refused = desk.run(&["sandbox", "rm", "--all"]);
+    let env = PlacesEnv::new();
+    env.run(&["exec", "--backend", "sandbox", "--session", "idle", "--", "true"]);
+    env.run(&["exec", "--session", "busy", "--background", "--", "sleep 1000"]);
+    let refused = env.run(&["sandbox", "rm", "--all"]);
     assert!(refused.code == Some(1) && refused.err.contains("in use"), "{refused:?}");
-    assert_eq!(desk.places().len(), 2);
-    let removed = desk.run(&["sandbox", "rm", "--all", "-f", "--json"]);
+    assert_eq!(env.places().len(), 2);
+    let removed = env.run(&["sandbox", "rm", "--all", "-f", "--json"]);
     assert_eq!((removed.code, removed.json()["removed"].as_array().unwrap().len()), (Some(0), 2));
-    assert_eq!(desk.places(), [] as [Value; 0]);
-    assert_eq!(desk.run(&["sandbox", "rm"]).code, Some(2));
+    assert_eq!(env.places(), [] as [Value; 0]);
+    assert_eq!(env.run(&["sandbox", "rm"]).code, Some(2));
 }
 
 #[test]
-fn prune_ends_what_nobody_uses_and_keeps_files_unless_told() {
-    let desk = Desk::new();
-    desk.run(&["exec", "--backend", "sandbox", "--session", "idle", "--", "echo x > kept"]);
-    desk.run(&["exec", "--session", "busy", "--background", "--", "sleep 1000"]);
-    let idle = desk.run(&["sandbox", "show", "idle", "--json"]).json();
-    let pruned = desk.run(&["sandbox", "prune", "--json"]).json();
+fn prune_removes_idle_environments_and_files_only_on_request() {
+    let env = PlacesEnv::new();
+    env.run(&["exec", "--backend", "sandbox", "--session", "idle", "--", "echo x > kept"]);
+    env.run(&["exec", "--session", "busy", "--background", "--", "sleep 1000"]);
+    let idle = env.run(&["sandbox", "show", "idle", "--json"]).json();
+    let pruned = env.run(&["sandbox", "prune", "--json"]).json();
     assert_eq!(pruned, json!({"ended": [idle["name"]], "files_removed": []}));
-    let states = |desk: &Desk| {
-        let mut states: Vec<_> = desk
+    let states = |env: &PlacesEnv| {
+        let mut states: Vec<_> = env
             .places()
             .iter()
             .map(|place| {
@@ -146,32 +146,32 @@ fn prune_ends_what_nobody_uses_and_keeps_files_unless_told() {
         states.sort();
         states
     };
-    assert_eq!(states(&desk), ["busy running", "idle asleep"]);
-    let refused = desk.run(&["sandbox", "rm", "busy"]);
+    assert_eq!(states(&env), ["busy running", "idle asleep"]);
+    let refused = env.run(&["sandbox", "rm", "busy"]);
     assert!(refused.code == Some(1) && refused.err.contains("in use"), "{refused:?}");
     let woken =
-        desk.run(&["exec", "--backend", "sandbox", "--session", "idle", "--json", "--", "cat kept"]).json();
+        env.run(&["exec", "--backend", "sandbox", "--session", "idle", "--json", "--", "cat kept"]).json();
     assert_eq!(json!([woken["output"], woken["place_reset"]]), json!(["x\n", true]));
-    desk.run(&["sandbox", "prune", "--files"]);
-    assert_eq!(states(&desk), ["busy running"]);
+    env.run(&["sandbox", "prune", "--files"]);
+    assert_eq!(states(&env), ["busy running"]);
     assert!(!std::path::Path::new(idle["files"].as_str().unwrap()).exists());
 }
 
 #[test]
-fn a_session_called_like_the_place_of_another_is_not_taken_for_it() {
-    let desk = Desk::new();
-    let started = desk.run(&["exec", "--session", "s", "--background", "--", "echo mine; sleep 1000"]);
+fn a_session_named_like_another_environment_is_not_confused_with_it() {
+    let env = PlacesEnv::new();
+    let started = env.run(&["exec", "--session", "s", "--background", "--", "echo mine; sleep 1000"]);
     let handle = started.out.trim();
     let place = handle.split('_').nth(1).unwrap();
-    assert_eq!(desk.run(&["exec", "--session", place, "--", "true"]).code, Some(0));
-    let killed = desk.run(&["process", "kill", handle]);
+    assert_eq!(env.run(&["exec", "--session", place, "--", "true"]).code, Some(0));
+    let killed = env.run(&["process", "kill", handle]);
     assert_eq!((killed.code, killed.out), (Some(0), format!("killed {handle}\n")));
 }
 
 #[test]
-fn a_background_process_is_found_again_read_typed_into_waited_for_and_killed() {
-    let desk = Desk::new();
-    let started = desk.run(&[
+fn a_background_process_can_be_found_read_written_awaited_and_killed() {
+    let env = PlacesEnv::new();
+    let started = env.run(&[
         "exec",
         "--session",
         "s",
@@ -180,49 +180,49 @@ fn a_background_process_is_found_again_read_typed_into_waited_for_and_killed() {
         "while read x; do echo \"<$x>\"; done; exit 3",
     ]);
     let id = started.out.trim();
-    let listed = desk.run(&["process", "ls", "--json"]).json();
+    let listed = env.run(&["process", "ls", "--json"]).json();
     let [process] = &listed["processes"].as_array().unwrap()[..] else { panic!("{listed}") };
     assert_eq!(
         json!([process["id"], process["running"], process["exit_code"], process["session"]]),
         json!([id, true, null, "s"])
     );
-    let late = desk.run(&["process", "wait", id, "--timeout", "0"]);
+    let late = env.run(&["process", "wait", id, "--timeout", "0"]);
     assert_eq!(late.code, Some(124), "{late:?}");
-    assert_eq!(desk.run(&["process", "write", id, "hello there"]).code, Some(0));
-    let floor = desk.run(&["process", "write", "--yes", id, "rm -rf /"]);
+    assert_eq!(env.run(&["process", "write", id, "hello there"]).code, Some(0));
+    let floor = env.run(&["process", "write", "--yes", id, "rm -rf /"]);
     assert_eq!(floor.code, Some(4), "{floor:?}");
-    assert_eq!(desk.run(&["process", "write", "--close", id, "bye"]).code, Some(0));
-    assert_eq!(desk.run(&["process", "wait", id]).code, Some(3));
-    assert_eq!(desk.run(&["process", "log", id]).out, "<hello there>\n<bye>\n");
-    assert_eq!(desk.run(&["process", "log", "--follow", id]).out, "<hello there>\n<bye>\n");
-    assert_eq!(desk.run(&["process", "log", "--offset", "-6", "--limit", "5", id]).out, "<bye>");
+    assert_eq!(env.run(&["process", "write", "--close", id, "bye"]).code, Some(0));
+    assert_eq!(env.run(&["process", "wait", id]).code, Some(3));
+    assert_eq!(env.run(&["process", "log", id]).out, "<hello there>\n<bye>\n");
+    assert_eq!(env.run(&["process", "log", "--follow", id]).out, "<hello there>\n<bye>\n");
+    assert_eq!(env.run(&["process", "log", "--offset", "-6", "--limit", "5", id]).out, "<bye>");
 
     let long =
-        desk.run(&["exec", "--session", "s", "--background", "--json", "--", "sleep 1000 & sleep 1000"]);
+        env.run(&["exec", "--session", "s", "--background", "--json", "--", "sleep 1000 & sleep 1000"]);
     let id = long.json()["process"].as_str().unwrap().to_owned();
-    let killed = desk.run(&["process", "kill", &id, "--json"]).json();
+    let killed = env.run(&["process", "kill", &id, "--json"]).json();
     assert_eq!(killed["running"], false);
     for wrong in ["nonsense", "proc_00000000_1_1"] {
-        let missing = desk.run(&["process", "log", wrong]);
+        let missing = env.run(&["process", "log", wrong]);
         assert!(matches!(missing.code, Some(1 | 2)) && missing.err.contains("process"), "{missing:?}");
     }
 }
 
 #[test]
-fn a_shell_is_a_terminal_in_the_place_and_gives_its_exit_code() {
-    let desk = Desk::new();
-    desk.run(&["exec", "--backend", "sandbox", "--session", "s", "--", "export FROM=exec; mkdir d; cd d"]);
-    let done = desk.shell("s", "test -t 0 && echo \"[$FROM $PWD]\"; exit 7\n");
+fn a_shell_has_a_terminal_and_returns_its_exit_code() {
+    let env = PlacesEnv::new();
+    env.run(&["exec", "--backend", "sandbox", "--session", "s", "--", "export FROM=exec; mkdir d; cd d"]);
+    let done = env.shell("s", "test -t 0 && echo \"[$FROM $PWD]\"; exit 7\n");
     assert!(done.out.contains("[exec /workspace/d]") && done.code == Some(7), "{done:?}");
-    let piped = desk.run(&["shell"]);
+    let piped = env.run(&["shell"]);
     assert!(piped.code == Some(2) && piped.err.contains("requires a terminal"), "{piped:?}");
 }
 
 #[test]
 fn a_refused_one_shot_shell_leaves_no_environment() {
-    let desk = Desk::new();
-    std::fs::write(desk.home.path().join("config.yaml"), "approvals: {deny: ['bash *']}\n").unwrap();
-    let refused = desk.shell("", "");
+    let env = PlacesEnv::new();
+    std::fs::write(env.home.path().join("config.yaml"), "approvals: {deny: ['bash *']}\n").unwrap();
+    let refused = env.shell("", "");
     assert_eq!(refused.code, Some(4), "{refused:?}");
-    assert_eq!(desk.places(), [] as [Value; 0]);
+    assert_eq!(env.places(), [] as [Value; 0]);
 }

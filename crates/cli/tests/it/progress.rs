@@ -9,7 +9,7 @@ use hermes_testkit::model::ModelScript;
 use serde_json::json;
 
 use crate::Run;
-use crate::room::{Room, runs};
+use crate::chat_env::{ChatEnv, runs};
 
 const IMAGE: &str = "localhost/never:1";
 
@@ -68,38 +68,38 @@ fn answer(mut stream: UnixStream) {
     stream.write_all(said.as_bytes()).ok();
 }
 
-fn room(steps: impl IntoIterator<Item = ScriptStep>) -> Room {
+fn env(steps: impl IntoIterator<Item = ScriptStep>) -> ChatEnv {
     let config = format!("terminal: {{backend: docker, docker_image: \"{IMAGE}\", network: none}}\n");
-    Room::with(ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() }, &config)
+    ChatEnv::with(ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() }, &config)
 }
 
-fn run(room: &Room, engine: &Engine, args: &[&str]) -> Run {
-    Run::of(room.command(args).env("DOCKER_HOST", engine.host()).output().unwrap())
+fn run(env: &ChatEnv, engine: &Engine, args: &[&str]) -> Run {
+    Run::of(env.command(args).env("DOCKER_HOST", engine.host()).output().unwrap())
 }
 
 #[test]
-fn a_pull_is_told_where_calls_are_and_not_in_a_document() {
+fn a_pull_is_shown_as_text_and_not_in_json() {
     let engine = Engine::new();
     let script = || [runs("c1", "echo hi"), ScriptStep::text("No place.")];
-    let room = room([script(), script()].concat());
-    let done = run(&room, &engine, &["chat", "-q", "look"]);
+    let env = env([script(), script()].concat());
+    let done = run(&env, &engine, &["chat", "-q", "look"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "No place.\n"), "{done:?}");
     let lines: Vec<&str> = done.err.lines().collect();
     assert_eq!(lines.len(), 3, "{done:?}");
     assert_eq!(lines[0], format!("  pulling {IMAGE}"));
     assert!(lines[1].starts_with(&format!("  ✓ pulled {IMAGE}  ")), "{done:?}");
     assert!(lines[2].starts_with("  ✗ terminal  echo hi  "), "{done:?}");
-    let document = run(&room, &engine, &["chat", "--json", "-q", "look"]);
+    let document = run(&env, &engine, &["chat", "--json", "-q", "look"]);
     assert_eq!((document.code, document.err.as_str()), (Some(0), ""), "{document:?}");
     assert_eq!(document.json()["text"], "No place.");
-    room.is_content();
+    env.assert_no_violations();
 }
 
 #[test]
 fn at_a_terminal_a_pull_is_a_line_that_goes_away() {
     let engine = Engine::new();
-    let room = room([runs("c1", "echo hi"), ScriptStep::text("No place.")]);
-    let mut terminal = room.sit_with("xterm", &["chat"], ("DOCKER_HOST", &engine.host()));
+    let env = env([runs("c1", "echo hi"), ScriptStep::text("No place.")]);
+    let mut terminal = env.open_terminal_with("xterm", &["chat"], ("DOCKER_HOST", &engine.host()));
     terminal.wait("> ");
     terminal.keys("!echo hi\r");
     terminal.wait(&format!("  … pulling {IMAGE} 25 %"));
@@ -113,5 +113,5 @@ fn at_a_terminal_a_pull_is_a_line_that_goes_away() {
     terminal.wait("> ");
     terminal.keys("\u{4}");
     assert_eq!(terminal.end().code(), Some(0));
-    room.is_content();
+    env.assert_no_violations();
 }

@@ -3,21 +3,22 @@
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
+use hermes_testkit::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::registry::{Engine, KEY, Lock, Registry, engines, until};
+use crate::registry::{Engine, KEY, Lock, Registry, engines};
 use crate::{Home, Run};
 
 const ALL: [&str; 3] = ["docker", "podman", "podman-rootless"];
 
 /// A home whose containers are of this engine; they end with it.
-struct Desk {
+struct PullEnv {
     home: Home,
     engine: Engine,
 }
 
-impl Desk {
+impl PullEnv {
     fn new(engine: &Engine) -> Self {
         let is_rootless = engine.name == "podman-rootless";
         let home = if is_rootless { Home::of_user("") } else { Home::with_config("") };
@@ -40,7 +41,7 @@ impl Desk {
         command
     }
 
-    /// One that Ctrl-C ends, whoever runs this test.
+    /// A command that Ctrl-C ends, even if the test runner ignores it.
     fn at_terminal(&self, args: &[&str]) -> Command {
         let hermes = self.command(args);
         #[expect(clippy::disallowed_methods, reason = "it becomes the program under test")]
@@ -74,7 +75,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for PullEnv {
     fn drop(&mut self) {
         let listed = self.run(&["sandbox", "ls", "--json"]).json();
         for place in listed["places"].as_array().unwrap() {
@@ -85,12 +86,12 @@ impl Drop for Desk {
 }
 
 #[test]
-fn a_pull_tells_its_layers_and_what_it_got() {
+fn a_pull_prints_its_layers_and_the_result() {
     for engine in engines(&ALL) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         let image = registry.push("one", "amd64", 3);
         let name = &image.name;
-        let pulled = desk.pull(name);
+        let pulled = env.pull(name);
         assert_eq!(pulled.code, Some(0), "{}: {pulled:?}", engine.name);
         assert!(
             pulled.out.starts_with(&format!("pulled {name}, ")) && pulled.out.contains(&image.digest),
@@ -106,7 +107,7 @@ fn a_pull_tells_its_layers_and_what_it_got() {
             "{}: {pulled:?}",
             engine.name
         );
-        let again = desk.run(&["sandbox", "pull", name, "--json"]).json();
+        let again = env.run(&["sandbox", "pull", name, "--json"]).json();
         assert_eq!(
             json!([again["image"], again["digest"], again["pulled"]]),
             json!([name, image.digest, false]),
@@ -116,7 +117,7 @@ fn a_pull_tells_its_layers_and_what_it_got() {
         assert!(again["bytes"].as_u64().unwrap() > 3 << 20, "{again}");
         // The same name, and another image behind it.
         let newer = registry.push("one", "amd64", 1);
-        let changed = desk.run(&["sandbox", "pull", name, "--json"]).json();
+        let changed = env.run(&["sandbox", "pull", name, "--json"]).json();
         assert_eq!(
             json!([changed["digest"], changed["pulled"]]),
             json!([newer.digest, true]),
@@ -129,9 +130,9 @@ fn a_pull_tells_its_layers_and_what_it_got() {
 #[test]
 fn a_terminal_shows_a_bar() {
     for engine in engines(&["docker"]) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         let image = registry.push("one", "amd64", 1).name;
-        let hermes = desk.command(&[]);
+        let hermes = env.command(&[]);
         let line = format!("{} sandbox pull {image}", hermes.get_program().display());
         #[expect(clippy::disallowed_methods, reason = "a terminal around the program under test")]
         let mut script = Command::new("script");
@@ -148,11 +149,11 @@ fn a_terminal_shows_a_bar() {
 }
 
 #[test]
-fn a_missing_image_is_pulled_for_a_command_and_one_that_is_there_never() {
+fn only_a_missing_image_is_pulled() {
     for engine in engines(&ALL) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         let image = registry.push("one", "amd64", 1).name;
-        let first = Run::of(desk.exec(&image, "first").wait_with_output().unwrap());
+        let first = Run::of(env.exec(&image, "first").wait_with_output().unwrap());
         assert_eq!(
             (first.code, first.json()["output"].as_str(), &first.err),
             (Some(0), Some("/noise\n"), &format!("pulling {image}\n")),
@@ -160,20 +161,20 @@ fn a_missing_image_is_pulled_for_a_command_and_one_that_is_there_never() {
             engine.name
         );
         let asked = registry.reads("");
-        let second = Run::of(desk.exec(&image, "second").wait_with_output().unwrap());
+        let second = Run::of(env.exec(&image, "second").wait_with_output().unwrap());
         assert_eq!((second.code, second.err.as_str()), (Some(0), ""), "{}", engine.name);
         assert_eq!(registry.reads(""), asked, "{}", engine.name);
     }
 }
 
 #[test]
-fn two_commands_that_miss_an_image_get_it_from_one_pull() {
+fn two_commands_share_one_pull_of_a_missing_image() {
     for engine in engines(&ALL) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         let (image, alone) = (registry.push("one", "amd64", 2), registry.push("alone", "amd64", 1));
-        assert_eq!(desk.pull(&alone.name).code, Some(0), "{}", engine.name);
+        assert_eq!(env.pull(&alone.name).code, Some(0), "{}", engine.name);
         registry.make_narrow();
-        let mut both = ["one", "two"].map(|session| desk.exec(&image.name, session));
+        let mut both = ["one", "two"].map(|session| env.exec(&image.name, session));
         for child in &mut both {
             let mut said = vec![0; "pulling ".len()];
             child.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
@@ -186,16 +187,16 @@ fn two_commands_that_miss_an_image_get_it_from_one_pull() {
             assert_eq!(run.code, Some(0), "{}: {run:?}", engine.name);
         }
         assert_eq!(registry.reads(&image.layer), 1, "{}", engine.name);
-        // Whoever came second did not even ask which image it is.
+        // The second command did not request the manifest.
         let asked = ["/one/manifests/", "/alone/manifests/"].map(|path| registry.reads(path));
         assert_eq!(asked[0], asked[1], "{}", engine.name);
     }
 }
 
 #[test]
-fn each_reason_is_told_apart_and_says_what_to_do() {
+fn each_pull_failure_has_its_own_message_and_hint() {
     for engine in engines(&ALL) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         registry.push("one", "amd64", 1);
         let other = registry.push("other", "s390x", 1).name;
         let host = registry.host.clone();
@@ -214,14 +215,14 @@ fn each_reason_is_told_apart_and_says_what_to_do() {
             ),
         ];
         for (image, reason, advice) in cases {
-            let failed = desk.pull(&image);
+            let failed = env.pull(&image);
             assert!(
                 failed.code == Some(5) && failed.err.contains(reason) && failed.err.contains(advice),
                 "{}: {image}: {failed:?}",
                 engine.name
             );
         }
-        let run = Run::of(desk.exec(&other, "s").wait_with_output().unwrap());
+        let run = Run::of(env.exec(&other, "s").wait_with_output().unwrap());
         let message = run.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(
             run.code == Some(5) && message.contains("is built for linux/s390x"),
@@ -232,31 +233,31 @@ fn each_reason_is_told_apart_and_says_what_to_do() {
 }
 
 #[test]
-fn a_locked_registry_is_told_who_asks_and_nobody_else_is() {
+fn credentials_are_sent_to_their_own_registry_only() {
     for engine in engines(&ALL) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Locked));
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Locked));
         let (image, host) = (registry.push("one", "amd64", 1).name, registry.host.clone());
         let login = format!("`docker login {host}`");
         // "user:wrong"
         for key in [None, Some("dXNlcjp3cm9uZw==")] {
             if let Some(key) = key {
-                desk.log_in(&host, key);
+                env.log_in(&host, key);
             }
-            let denied = desk.pull(&image);
+            let denied = env.pull(&image);
             assert!(
                 denied.code == Some(5) && denied.err.contains("access denied") && denied.err.contains(&login),
                 "{}: {key:?}: {denied:?}",
                 engine.name
             );
         }
-        desk.log_in("elsewhere.example", KEY);
-        assert_eq!(desk.pull(&image).code, Some(5), "{}", engine.name);
-        desk.log_in(&host, KEY);
-        let pulled = desk.pull(&image);
+        env.log_in("elsewhere.example", KEY);
+        assert_eq!(env.pull(&image).code, Some(5), "{}", engine.name);
+        env.log_in(&host, KEY);
+        let pulled = env.pull(&image);
         assert_eq!(pulled.code, Some(0), "{}: {pulled:?}", engine.name);
         // "user:a?b>c~d", of which the header would lose something
-        desk.log_in(&host, "dXNlcjphP2I+Y35k");
-        let unsendable = desk.pull(&image);
+        env.log_in(&host, "dXNlcjphP2I+Y35k");
+        let unsendable = env.pull(&image);
         assert!(
             unsendable.code == Some(5) && unsendable.err.contains("cannot be encoded for the engine"),
             "{}: {unsendable:?}",
@@ -268,9 +269,9 @@ fn a_locked_registry_is_told_who_asks_and_nobody_else_is() {
 #[test]
 fn a_helper_program_is_asked_for_the_password() {
     for engine in engines(&["docker"]) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Locked));
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Locked));
         let image = registry.push("one", "amd64", 1).name;
-        let folder = desk.home.path().join(".docker");
+        let folder = env.home.path().join(".docker");
         std::fs::create_dir_all(&folder).unwrap();
         let file = json!({"credsStore": "test"}).to_string();
         std::fs::write(folder.join("config.json"), file).unwrap();
@@ -283,9 +284,9 @@ fn a_helper_program_is_asked_for_the_password() {
         std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let path = format!("{}:/usr/bin:/bin", folder.display());
-        let pulled = Run::of(desk.command(&["sandbox", "pull", &image]).env("PATH", path).output().unwrap());
+        let pulled = Run::of(env.command(&["sandbox", "pull", &image]).env("PATH", path).output().unwrap());
         assert_eq!(pulled.code, Some(0), "{pulled:?}");
-        let missing = desk.pull(&image);
+        let missing = env.pull(&image);
         assert!(missing.code == Some(5) && missing.err.contains("docker-credential-test"), "{missing:?}");
     }
 }
@@ -293,40 +294,40 @@ fn a_helper_program_is_asked_for_the_password() {
 /// Ends a hermes in the middle of a pull.
 fn cut_off(registry: &Registry, mut child: Child, signal: Signal) {
     let before = registry.carried();
-    until("the pull is under way", || registry.carried() > before + (100 << 10));
+    eventually("the pull has started", || registry.carried() > before + (100 << 10));
     kill_process(Pid::from_child(&child), signal).unwrap();
     assert_eq!(child.wait().unwrap().code(), None);
     // At this speed the engine would go on for longer than anybody waits here.
-    until("the engine stops", || registry.callers() == 0);
+    eventually("the engine stops", || registry.callers() == 0);
 }
 
 #[test]
-fn a_pull_that_is_cut_off_stops_the_engine_and_leaves_nothing() {
+fn an_interrupted_pull_stops_the_engine_and_leaves_nothing() {
     for engine in engines(&ALL) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         for signal in [Signal::KILL, Signal::INT] {
             let name = if signal == Signal::INT { "int" } else { "kill" };
             let image = registry.push(name, "amd64", 5).name;
             registry.make_narrow();
-            cut_off(&registry, desk.at_terminal(&["sandbox", "pull", &image]).spawn().unwrap(), signal);
+            cut_off(&registry, env.at_terminal(&["sandbox", "pull", &image]).spawn().unwrap(), signal);
             assert!(!engine.has(&image), "{}", engine.name);
             registry.make_wide();
-            assert_eq!(desk.pull(&image).code, Some(0), "{}", engine.name);
+            assert_eq!(env.pull(&image).code, Some(0), "{}", engine.name);
         }
     }
 }
 
 #[test]
-fn a_command_that_is_killed_while_its_image_comes_leaves_no_place() {
+fn a_command_killed_during_a_pull_leaves_no_environment() {
     for engine in engines(&ALL) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         let image = registry.push("one", "amd64", 5).name;
         registry.make_narrow();
-        cut_off(&registry, desk.exec(&image, "s"), Signal::KILL);
-        let listed = desk.run(&["sandbox", "ls", "--json"]).json();
+        cut_off(&registry, env.exec(&image, "s"), Signal::KILL);
+        let listed = env.run(&["sandbox", "ls", "--json"]).json();
         assert_eq!(listed, json!({"places": []}), "{}", engine.name);
         registry.make_wide();
-        let run = Run::of(desk.exec(&image, "s").wait_with_output().unwrap());
+        let run = Run::of(env.exec(&image, "s").wait_with_output().unwrap());
         assert_eq!(run.code, Some(0), "{}: {run:?}", engine.name);
     }
 }
@@ -334,11 +335,11 @@ fn a_command_that_is_killed_while_its_image_comes_leaves_no_place() {
 #[test]
 fn a_pull_has_its_own_time_limit() {
     for engine in engines(&ALL) {
-        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
-        desk.home.write("config.yaml", "terminal:\n  docker_pull_timeout: 1\n");
+        let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
+        env.home.write("config.yaml", "terminal:\n  docker_pull_timeout: 1\n");
         let image = registry.push("one", "amd64", 5).name;
         registry.make_narrow();
-        let late = desk.pull(&image);
+        let late = env.pull(&image);
         assert!(
             late.code == Some(5)
                 && late.err.contains("timed out after 1 s")
@@ -346,6 +347,6 @@ fn a_pull_has_its_own_time_limit() {
             "{}: {late:?}",
             engine.name
         );
-        until("the engine stops", || registry.callers() == 0);
+        eventually("the engine stops", || registry.callers() == 0);
     }
 }

@@ -62,7 +62,7 @@ fn state(home: &Home, id: &str) -> QuestionState {
 }
 
 #[test]
-fn without_questions_there_is_nothing_to_answer() {
+fn without_questions_nothing_can_be_answered() {
     let home = Home::new();
     assert_eq!(home.run(&["--json", "approvals", "ls"]).json(), json!({"questions": []}));
     assert_eq!(home.run(&["--json", "approvals", "grants"]).json(), json!({"grants": []}));
@@ -76,7 +76,7 @@ fn without_questions_there_is_nothing_to_answer() {
 }
 
 #[test]
-fn a_yes_for_the_session_reaches_whoever_waits_and_becomes_a_grant() {
+fn a_session_approval_reaches_the_waiting_process_and_becomes_a_grant() {
     let home = Home::new();
     let id = asked(&home, "git push --force", &["cli"], 1);
     let listed = home.run(&["--json", "approvals", "ls"]).json();
@@ -104,14 +104,14 @@ fn a_yes_for_the_session_reaches_whoever_waits_and_becomes_a_grant() {
     let QuestionState::Answered(answer) = heard else { panic!("{heard:?}") };
     assert_eq!((answer.by.as_str(), &answer.choice), ("cli", &Choice::Session));
 
-    // What whoever waited does with it: the gate asks again, hears the answer, and gives a permit.
+    // The waiting process reopens the question, answers it, and gets a permit.
     let kept = with_store(&home, async |store| store.question(&id).await.unwrap().unwrap().stored);
     let stored: StoredQuestion = serde_json::from_value(kept).unwrap();
     let moment = Moment { now: now(), seed: [9; 16] };
     let Verdict::Ask(question) = Gate::default().reopen(stored, &origin(&["cli"]), moment) else { panic!() };
-    let told =
+    let answer_given =
         hermes_types::Answer { by: answer.by.clone(), at: answer.at, choice: hermes_types::Choice::Session };
-    let permit = question.answer(told).unwrap();
+    let permit = question.answer(answer_given).unwrap();
     let grants = permit.grants().iter().map(|grant| GrantRow {
         id: grant.id.as_str().to_owned(),
         scope: GrantScope::Session(SessionKey::new("work")),
@@ -146,7 +146,7 @@ fn a_yes_for_the_session_reaches_whoever_waits_and_becomes_a_grant() {
 }
 
 #[test]
-fn a_question_is_answered_once_by_whom_it_is_for() {
+fn a_question_is_answered_once_and_only_by_its_approvers() {
     let home = Home::new();
     let (mine, theirs) =
         (asked(&home, "git push --force", &["cli"], 1), asked(&home, "git reset --hard", &["discord:7"], 2));
@@ -167,7 +167,7 @@ fn a_question_is_answered_once_by_whom_it_is_for() {
 }
 
 #[test]
-fn the_beginning_of_a_name_is_enough_where_only_one_waits() {
+fn an_id_prefix_selects_the_only_pending_question() {
     let home = Home::new();
     // Their seeds, and so their names, begin alike.
     let first = asked(&home, "git push --force", &["cli"], 0b0110_0000);

@@ -11,8 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hermes_testkit::eventually;
 use hermes_testkit::peers;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::json;
@@ -24,8 +25,6 @@ const USERS: &str = "user:$2b$04$tQMXGayGSSrSj/B1F9deFO6VnGOJw6dGGdDkwjEPHOEK2Z2
 pub(crate) const KEY: &str = "dXNlcjpodW50ZXIy";
 
 const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
-/// How long anything here may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An engine among the peers.
 #[derive(Debug, Clone)]
@@ -55,7 +54,7 @@ impl Engine {
     }
 }
 
-/// Whether a registry asks who somebody is.
+/// Whether a registry requires credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lock {
     Open,
@@ -67,13 +66,13 @@ pub(crate) struct Registry {
     engine: Engine,
     folder: tempfile::TempDir,
     server: Child,
-    door: Arc<Door>,
+    proxy: Arc<RegistryProxy>,
     pub(crate) host: String,
     pushed: Vec<String>,
 }
 
 #[derive(Default)]
-struct Door {
+struct RegistryProxy {
     is_narrow: AtomicBool,
     open: AtomicUsize,
     carried: AtomicUsize,
@@ -106,20 +105,20 @@ impl Registry {
         let mut command = Command::new("docker-registry");
         command.arg("serve").arg(path("config.yml")).stdin(Stdio::null());
         let server = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-        until("the registry answers", || UnixStream::connect(path("sock")).is_ok());
-        let door = Arc::new(Door::default());
-        let port = Door::hang(&door, engine, path("sock"));
+        eventually("the registry answers", || UnixStream::connect(path("sock")).is_ok());
+        let proxy = Arc::new(RegistryProxy::default());
+        let port = RegistryProxy::hang(&proxy, engine, path("sock"));
         Self {
             engine: engine.clone(),
             folder,
             server,
-            door,
+            proxy,
             host: format!("127.0.0.1:{port}"),
             pushed: Vec::new(),
         }
     }
 
-    /// Puts in an image with a shell in it and some megabytes that nobody has seen.
+    /// Pushes an image with a shell and some megabytes of random data.
     pub(crate) fn push(&mut self, name: &str, processor: &str, megabytes: usize) -> Pushed {
         let layers = [fs::read(&self.engine.busybox).unwrap(), self.noise(megabytes << 20)];
         let digests = layers.each_ref().map(|layer| self.upload(name, layer));
@@ -193,21 +192,21 @@ impl Registry {
     }
 
     pub(crate) fn make_narrow(&self) {
-        self.door.is_narrow.store(true, Ordering::SeqCst);
+        self.proxy.is_narrow.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn make_wide(&self) {
-        self.door.is_narrow.store(false, Ordering::SeqCst);
+        self.proxy.is_narrow.store(false, Ordering::SeqCst);
     }
 
     /// How many bytes went out through the door.
     pub(crate) fn carried(&self) -> usize {
-        self.door.carried.load(Ordering::SeqCst)
+        self.proxy.carried.load(Ordering::SeqCst)
     }
 
     /// How many are going through the door.
     pub(crate) fn callers(&self) -> usize {
-        self.door.open.load(Ordering::SeqCst)
+        self.proxy.open.load(Ordering::SeqCst)
     }
 }
 
@@ -222,28 +221,30 @@ impl Drop for Registry {
     }
 }
 
-impl Door {
+impl RegistryProxy {
     /// Listens where the engine is, on its own loopback.
-    fn hang(door: &Arc<Self>, engine: &Engine, registry: PathBuf) -> u16 {
+    fn hang(proxy: &Arc<Self>, engine: &Engine, registry: PathBuf) -> u16 {
         let call = UnixStream::connect(&engine.socket).unwrap();
         let pid = rustix::net::sockopt::socket_peercred(&call).unwrap().pid;
         // Podman's threads go into the networks of its containers, without root for good: a thread that cannot
-        // come back ends there. The first one cannot end, so it would be found there. Whoever started it stays.
+        // come back ends there. The first one cannot end, so it would be found there. Its parent stays.
         let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t")).unwrap();
         let network = File::open(format!("/proc/{parent}/ns/net")).unwrap();
-        let door = Arc::clone(door);
-        let (port, told) = std::sync::mpsc::channel();
+        let proxy = Arc::clone(proxy);
+        let (port, port_sent) = std::sync::mpsc::channel();
         thread::spawn(move || {
             move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             port.send(listener.local_addr().unwrap().port()).unwrap();
             for caller in listener.incoming() {
-                let (door, Ok(server)) = (Arc::clone(&door), UnixStream::connect(&registry)) else { return };
-                thread::spawn(move || door.carry(caller.unwrap(), server));
+                let (proxy, Ok(server)) = (Arc::clone(&proxy), UnixStream::connect(&registry)) else {
+                    return;
+                };
+                thread::spawn(move || proxy.carry(caller.unwrap(), server));
             }
         });
-        told.recv().unwrap()
+        port_sent.recv().unwrap()
     }
 
     fn carry(&self, caller: TcpStream, server: UnixStream) {
@@ -289,13 +290,4 @@ fn http(socket: &Path, method: &str, path: &str, headers: &[&str], body: &[u8]) 
     stream.read_to_end(&mut answer).unwrap();
     let answer = String::from_utf8_lossy(&answer).replace("\r\n", "\n");
     (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
-}
-
-/// Waits for something that takes a moment.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -22,18 +22,18 @@ fn unenforced(engine: &str) -> Vec<String> {
     missing.iter().map(|what| format!("the engine cannot limit the {what} of a container")).collect()
 }
 
-/// What is told of limits that somebody asked for, or that there usually are.
+/// The warnings about limits that are configured or usual.
 fn warnings(limits: &[String]) -> String {
     limits.iter().map(|limit| format!("warning: {limit}\n")).collect()
 }
 
 /// A home whose places are containers of one engine. They end with it.
-struct Yard {
+struct RequestEnv {
     home: Home,
     socket: PathBuf,
 }
 
-impl Yard {
+impl RequestEnv {
     fn new(engine: &str, settings: &str) -> Self {
         let image = "localhost/hermes-test:bash";
         let config = format!("terminal:\n  backend: docker\n  docker_image: {image}\n{settings}");
@@ -83,7 +83,7 @@ impl Yard {
     }
 }
 
-impl Drop for Yard {
+impl Drop for RequestEnv {
     fn drop(&mut self) {
         self.run(&["sandbox", "prune", "--files"]);
     }
@@ -97,32 +97,32 @@ fn timeless(request: &Value) -> (String, u64) {
 }
 
 #[test]
-fn every_door_asks_for_the_same_container() {
+fn every_entry_point_requests_the_same_container() {
     let settings = "  network: none
   docker_env: {GREETING: hello}
   docker_extra_args: ['--cap-add=NET_RAW', '-e TOKEN=hunter2', '--label', team=a, '--dns', 10.0.0.1]
 ";
     for engine in ENGINES {
-        let yard = Yard::new(engine, settings);
+        let env = RequestEnv::new(engine, settings);
         let shown = |session: &str| {
-            let place = yard.run(&["sandbox", "show", session, "--json"]).json();
+            let place = env.run(&["sandbox", "show", session, "--json"]).json();
             assert_eq!(place["unenforced"], json!(unenforced(engine)));
             place
         };
-        let made = yard.run(&["exec", "--session", "s", "--", "echo $TOKEN"]);
+        let made = env.run(&["exec", "--session", "s", "--", "echo $TOKEN"]);
         assert_eq!((made.code, made.out.as_str()), (Some(0), "hunter2\n"), "{made:?}");
-        // Nobody asked for the limit of the disk.
+        // The disk limit is not configured.
         assert_eq!(made.err, warnings(&unenforced(engine)[1..]));
         let by_exec = shown("s");
-        assert_eq!(yard.run(&["exec", "--session", "s", "--", "true"]).err, "");
-        let dry = yard.run(&["exec", "--session", "s", "--dry-run", "--json", "--", "true"]).json();
+        assert_eq!(env.run(&["exec", "--session", "s", "--", "true"]).err, "");
+        let dry = env.run(&["exec", "--session", "s", "--dry-run", "--json", "--", "true"]).json();
         for key in ["engine", "container", "request", "unenforced", "reach"] {
             if key != "request" {
                 assert_eq!(dry[key], by_exec[key], "{key}");
             }
         }
         // What the engine was really asked for is what it says now.
-        let (status, found) = yard.ask(&format!("/containers/{}/json", dry["container"].as_str().unwrap()));
+        let (status, found) = env.ask(&format!("/containers/{}/json", dry["container"].as_str().unwrap()));
         assert_eq!(status, "200", "{found}");
         assert!(!found.contains("hunter2"), "{found}");
         let found: Value = serde_json::from_str(&found).unwrap();
@@ -136,9 +136,9 @@ fn every_door_asks_for_the_same_container() {
                 assert_eq!(found["HostConfig"][key], asked["HostConfig"][key], "{engine}: {key}");
             }
         }
-        assert_eq!(yard.run(&["sandbox", "rm", "--force", "s"]).code, Some(0));
-        assert_eq!(yard.ask(&format!("/containers/{}/json", dry["container"].as_str().unwrap())).0, "404");
-        let shell = yard.shell("s", "test -t 0 && echo \"[$TOKEN]\"; exit 7");
+        assert_eq!(env.run(&["sandbox", "rm", "--force", "s"]).code, Some(0));
+        assert_eq!(env.ask(&format!("/containers/{}/json", dry["container"].as_str().unwrap())).0, "404");
+        let shell = env.shell("s", "test -t 0 && echo \"[$TOKEN]\"; exit 7");
         assert!(shell.code == Some(7) && shell.out.contains("[hunter2]"), "{shell:?}");
         let by_shell = shown("s");
         let [(exec, then), (shell, later), (dry, _)] =
@@ -146,62 +146,66 @@ fn every_door_asks_for_the_same_container() {
         assert_eq!(exec, shell, "{engine}");
         assert_eq!(exec, dry, "{engine}");
         assert!(then <= later && by_exec["created"].as_u64().unwrap() <= then);
-        let told = yard.run(&["sandbox", "show", "s"]).out;
-        assert!(told.contains("\"hermes-created\"") && !told.contains("hunter2"), "{told}");
+        let output = env.run(&["sandbox", "show", "s"]).out;
+        assert!(output.contains("\"hermes-created\"") && !output.contains("hunter2"), "{output}");
     }
 }
 
 #[test]
-fn a_disk_without_a_limit_is_told_to_whoever_wants_one_and_in_status_to_everybody() {
+fn a_missing_disk_limit_is_a_warning_if_configured_and_always_in_status() {
     for engine in ENGINES {
-        let yard = Yard::new(engine, "  container_disk: 1000\n");
-        let first = yard.run(&["exec", "--session", "s", "--", "true"]);
+        let env = RequestEnv::new(engine, "  container_disk: 1000\n");
+        let first = env.run(&["exec", "--session", "s", "--", "true"]);
         assert_eq!(first.err, warnings(&unenforced(engine)), "{engine}");
-        assert_eq!(yard.run(&["exec", "--session", "s", "--", "true"]).err, "", "{engine}");
-        let told = |settings: &str| {
-            let status = Yard::new(engine, settings).run(&["status", "--json"]).json();
+        assert_eq!(env.run(&["exec", "--session", "s", "--", "true"]).err, "", "{engine}");
+        let output = |settings: &str| {
+            let status = RequestEnv::new(engine, settings).run(&["status", "--json"]).json();
             let reason = &status["backends"]["docker"]["confines"]["resources"]["reason"];
             reason.as_str().unwrap_or_else(|| panic!("{status}")).rsplit("; ").next().unwrap().to_owned()
         };
         for settings in ["  container_disk: 1000\n", ""] {
-            assert_eq!(told(settings), "disk is not limited: the engine's storage has no quota", "{engine}");
+            assert_eq!(
+                output(settings),
+                "disk is not limited: the engine's storage has no quota",
+                "{engine}"
+            );
         }
-        // Whoever wants none misses none.
-        assert_eq!(told("  container_disk: 0\n"), "disk is not limited", "{engine}");
+        // Without a limit there is no warning.
+        assert_eq!(output("  container_disk: 0\n"), "disk is not limited", "{engine}");
     }
 }
 
 #[test]
-fn a_dry_run_leaves_nothing_anywhere() {
+fn a_dry_run_creates_nothing() {
     for engine in ENGINES {
-        let yard = Yard::new(engine, "");
-        let dry = yard.run(&["exec", "--dry-run", "--json", "--session", "s", "--", "rm -rf /"]);
+        let env = RequestEnv::new(engine, "");
+        let dry = env.run(&["exec", "--dry-run", "--json", "--session", "s", "--", "rm -rf /"]);
         let new = "warning: no install id yet: the names shown will change once this home is first used\n";
         assert_eq!((dry.code, dry.err.as_str()), (Some(0), new), "{dry:?}");
         let container = dry.json()["container"].as_str().unwrap().to_owned();
-        assert_eq!(yard.ask(&format!("/containers/{container}/json")).0, "404");
+        assert_eq!(env.ask(&format!("/containers/{container}/json")).0, "404");
         let left: Vec<_> =
-            fs::read_dir(yard.home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            fs::read_dir(env.home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["config.yaml"]);
-        let text = yard.run(&["exec", "--dry-run", "--session", "s", "--", "true"]);
+        let text = env.run(&["exec", "--dry-run", "--session", "s", "--", "true"]);
         assert!(text.out.contains(&format!("container  {container}\n")), "{text:?}");
         assert_eq!(text.err, format!("{new}{}", warnings(&unenforced(engine))));
     }
 }
 
 #[test]
-fn containers_that_are_to_have_no_network_get_none_by_either_name() {
+fn either_network_key_disables_the_network_of_containers() {
     for settings in
         ["  network: none\n", "  docker_network: false\n", "  docker_network: false\n  network: full\n"]
     {
-        let yard = Yard::new("docker", settings);
-        let dry = yard.run(&["exec", "--session", "s", "--dry-run", "--json", "--", "true"]).json();
+        let env = RequestEnv::new("docker", settings);
+        let dry = env.run(&["exec", "--session", "s", "--dry-run", "--json", "--", "true"]).json();
         assert_eq!(dry["request"]["HostConfig"]["NetworkMode"], "none", "{settings}: {dry}");
     }
 }
 
 #[test]
-fn a_dry_run_elsewhere_says_how_the_place_is_wanted() {
+fn a_dry_run_without_an_engine_prints_the_spec() {
     let home = Home::new();
     let dry = home
         .run(&["exec", "--dry-run", "--json", "--backend", "sandbox", "--session", "s", "--", "true"])
@@ -215,7 +219,7 @@ fn a_dry_run_elsewhere_says_how_the_place_is_wanted() {
 const UNLIMITED: &str = "9223372036854771712\n";
 
 #[test]
-fn limits_and_options_hold_inside() {
+fn limits_and_options_apply_inside() {
     let settings = "  container_pids: 77
   docker_shm_size: 32m
   docker_tmpfs: {/tmp: 16m}
@@ -224,7 +228,7 @@ fn limits_and_options_hold_inside() {
     - --add-host
     - db:10.1.2.3
     - --ulimit nofile=99
-    # Whoever names one gets this one too from Podman, higher than the machine may allow.
+    # Podman adds this one to any other, higher than the machine may allow.
     - --ulimit nproc=1000
     - --tmpfs=/scratch:size=8m
     - --cap-drop=CHOWN
@@ -237,8 +241,8 @@ fn limits_and_options_hold_inside() {
         cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null
         cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null; true";
     for engine in ENGINES {
-        let yard = Yard::new(engine, settings);
-        let done = yard.run(&["exec", "--session", "s", "--", script]);
+        let env = RequestEnv::new(engine, settings);
+        let done = env.run(&["exec", "--session", "s", "--", script]);
         let limits = if unenforced(engine).len() == 1 { "314572800\n77\n" } else { UNLIMITED };
         // An ignored option is a warning.
         assert_eq!(done.err.contains("ignores `--ulimit`"), engine == ROOTLESS, "{done:?}");
@@ -249,24 +253,24 @@ fn limits_and_options_hold_inside() {
             1 << 1 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 13
         );
         assert_eq!((done.code, done.out), (Some(0), expected), "{engine}: {}", done.err);
-        let status = yard.run(&["status", "--json"]).json();
-        let holes = json!([
+        let status = env.run(&["status", "--json"]).json();
+        let exposures = json!([
             {"kind": "network", "network": "full"},
             {"kind": "option", "option": "--cap-add NET_RAW"},
         ]);
-        assert_eq!(status["places"][0]["holes"], holes);
+        assert_eq!(status["places"][0]["holes"], exposures);
     }
 }
 
 #[test]
-fn a_read_only_container_works_and_a_published_port_is_there() {
+fn a_read_only_container_works_and_a_port_is_published() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let settings = format!(
         "  docker_extra_args: [--read-only, -p, '127.0.0.1:{port}:80', -v, '/usr/share:/shared:ro']\n"
     );
     for engine in ENGINES {
-        let yard = Yard::new(engine, &settings);
-        let done = yard.run(&[
+        let env = RequestEnv::new(engine, &settings);
+        let done = env.run(&[
             "exec",
             "--session",
             "s",
@@ -274,17 +278,17 @@ fn a_read_only_container_works_and_a_published_port_is_there() {
             "touch /x; touch /shared/x; touch here && ls /shared | head -1",
         ]);
         assert!(done.code == Some(0) && done.out.matches("Read-only file system").count() == 2, "{done:?}");
-        let place = yard.run(&["sandbox", "show", "s", "--json"]).json();
-        let (_, found) = yard.ask(&format!("/containers/{}/json", place["container"].as_str().unwrap()));
+        let place = env.run(&["sandbox", "show", "s", "--json"]).json();
+        let (_, found) = env.ask(&format!("/containers/{}/json", place["container"].as_str().unwrap()));
         let found: Value = serde_json::from_str(&found).unwrap();
         let bound = &found["HostConfig"]["PortBindings"]["80/tcp"];
         assert_eq!(*bound, json!([{"HostIp": "127.0.0.1", "HostPort": port.to_string()}]), "{engine}");
-        let holes = json!([
+        let exposures = json!([
             {"kind": "network", "network": "full"},
             {"kind": "mount", "source": "/usr/share", "target": "/shared", "access": "read-only"},
             {"kind": "option", "option": format!("--publish 127.0.0.1:{port}:80/tcp")},
         ]);
-        assert_eq!(place["holes"], holes);
+        assert_eq!(place["holes"], exposures);
     }
 }
 
@@ -333,7 +337,7 @@ fn an_option_cannot_give_more_network_than_the_setting() {
         ("full", "--network=mine", false),
     ] {
         let settings = format!("  network: {network}\n  docker_extra_args: ['{option}']\n");
-        let dry = Yard::new("docker", &settings)
+        let dry = RequestEnv::new("docker", &settings)
             .run(&["exec", "--dry-run", "--session", "s", "--json", "--", "true"]);
         if refused {
             assert_eq!(dry.code, Some(3), "{network} {option}: {dry:?}");
@@ -345,12 +349,12 @@ fn an_option_cannot_give_more_network_than_the_setting() {
         }
     }
     let twice = "  docker_volumes: ['/a:/x']\n  docker_extra_args: ['-v /b:/x']\n";
-    let dry = Yard::new("docker", twice).run(&["exec", "--dry-run", "--session", "s", "--", "true"]);
+    let dry = RequestEnv::new("docker", twice).run(&["exec", "--dry-run", "--session", "s", "--", "true"]);
     assert!(dry.code == Some(3) && dry.err.contains("mounts `/x` a second time"), "{dry:?}");
 }
 
 #[test]
-fn what_reaches_the_host_is_asked_about_and_known_before_it_is_made() {
+fn exposures_to_the_host_need_approval_and_are_known_before_creation() {
     for (option, reach) in [
         ("--privileged", json!("host")),
         ("--pid=host", json!("host")),
@@ -360,10 +364,10 @@ fn what_reaches_the_host_is_asked_about_and_known_before_it_is_made() {
         ("--volume=/srv:/x", json!({"directories": ["/x"]})),
         ("--cap-add=NET_RAW", json!("nothing")),
     ] {
-        let yard = Yard::new("docker", &format!("  docker_extra_args: ['{option}']\n"));
-        let dry = yard.run(&["exec", "--dry-run", "--session", "s", "--json", "--", "true"]);
+        let env = RequestEnv::new("docker", &format!("  docker_extra_args: ['{option}']\n"));
+        let dry = env.run(&["exec", "--dry-run", "--session", "s", "--json", "--", "true"]);
         assert_eq!(dry.json()["reach"], reach, "{option}");
-        let asked = yard.run(&["approvals", "test", "git push --force", "--json"]).json();
+        let asked = env.run(&["approvals", "test", "git push --force", "--json"]).json();
         let expected = if reach == "nothing" { "allow" } else { "ask" };
         assert_eq!(asked["verdict"], expected, "{option}: {asked}");
     }

@@ -80,7 +80,7 @@ fn talk(home: &Home) -> (SessionId, SessionId) {
 }
 
 #[test]
-fn a_home_without_conversations_stays_as_it_is() {
+fn listing_conversations_does_not_create_a_database() {
     let home = Home::new();
     assert_eq!(home.run(&["--json", "sessions", "ls"]).json(), json!({"sessions": []}));
     assert_eq!(home.run(&["--json", "sessions", "search", "x"]).json(), json!({"hits": []}));
@@ -120,7 +120,7 @@ fn conversations_are_listed_with_the_last_one_first() {
 }
 
 #[test]
-fn one_is_shown_by_any_of_its_names_and_cannot_move_the_cursor() {
+fn a_conversation_is_shown_by_any_name_without_control_characters() {
     let home = Home::new();
     let (id, empty) = talk(&home);
     let beginning: String = id.as_str().chars().take(13).collect();
@@ -146,7 +146,7 @@ fn one_is_shown_by_any_of_its_names_and_cannot_move_the_cursor() {
 }
 
 #[test]
-fn what_was_said_is_found() {
+fn messages_can_be_searched() {
     let home = Home::new();
     let (id, _) = talk(&home);
     for (words, seq) in [(&["directory"][..], 1), (&["數据", "OR", "数据库"], 3), (&["-x", "OR", "look"], 2)]
@@ -164,7 +164,7 @@ fn what_was_said_is_found() {
 }
 
 #[test]
-fn an_export_has_a_line_for_each() {
+fn an_export_has_one_line_per_conversation() {
     let home = Home::new();
     let (id, empty) = talk(&home);
     let run = home.run(&["sessions", "export", "last", empty.as_str()]);
@@ -199,9 +199,9 @@ fn conversations_are_removed_all_or_none_and_old_ones_after_a_yes() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_told_and_left_alone() {
+fn a_file_that_is_not_a_database_is_reported_and_left_unchanged() {
     let home = Home::new();
-    home.write(FILE_NAME, "not a database, but somebody's letter\n".repeat(40));
+    home.write(FILE_NAME, "not a database, but a text\n".repeat(40));
     let before = home.read(FILE_NAME).unwrap();
     for args in [&["sessions", "ls"][..], &["approvals", "ls"], &["approvals", "approve", "q_x"]] {
         let run = home.run(args);

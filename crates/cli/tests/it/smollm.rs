@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use hermes_testkit::peers;
 use serde_json::json;
 
-use crate::desk::Desk;
+use crate::env::CommandEnv;
 
 /// The address of the model, and its name; nothing if it is not up.
 fn model() -> Option<(String, String)> {
@@ -24,11 +24,11 @@ fn a_real_model_answers() {
         return;
     };
     let config = format!("model:\n  default: {model}\n  provider: custom\n  base_url: {url}\n");
-    let desk = Desk::new("chat", &config);
-    let done = desk.run(&["-q", "Say hello."]);
+    let env = CommandEnv::new("chat", &config);
+    let done = env.run(&["-q", "Say hello."]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
     assert!(!done.out.trim().is_empty(), "{done:?}");
-    let second = desk.run(&["--json", "--resume", "last", "-q", "Say hello again."]);
+    let second = env.run(&["--json", "--resume", "last", "-q", "Say hello again."]);
     let document = second.json();
     assert_eq!(
         [&document["exit"], &document["model"], &document["calls"]],

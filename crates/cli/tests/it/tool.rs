@@ -8,22 +8,22 @@ use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
 use crate::Run;
-use crate::desk::Desk;
+use crate::env::CommandEnv;
 
-fn with(config: &str) -> Desk {
-    Desk::new("tool", config)
+fn with(config: &str) -> CommandEnv {
+    CommandEnv::new("tool", config)
 }
 
-impl Desk {
+impl CommandEnv {
     fn call(&self, name: &str, arguments: &Value, rest: &[&str]) -> Run {
         self.run(&[&["call", name, &arguments.to_string()], rest].concat())
     }
 }
 
 #[test]
-fn tools_are_listed_as_a_model_is_told_of_them() {
-    let desk = with("");
-    let listed = desk.run(&["ls", "--json"]).json();
+fn tools_are_listed_as_the_model_sees_them() {
+    let env = with("");
+    let listed = env.run(&["ls", "--json"]).json();
     let names: Vec<&str> =
         listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     for name in [
@@ -33,34 +33,34 @@ fn tools_are_listed_as_a_model_is_told_of_them() {
         assert!(names.contains(&name), "{names:?}");
     }
     assert!(listed["tools"][0]["parameters"]["properties"]["command"].is_object());
-    let text = desk.run(&["ls"]);
+    let text = env.run(&["ls"]);
     assert!(text.out.lines().any(|line| line.starts_with("read_file ")), "{text:?}");
-    assert!(!desk.home.path().join("hermes.db").exists(), "looking makes nothing");
+    assert!(!env.home.path().join("hermes.db").exists(), "looking makes nothing");
 }
 
 #[test]
-fn a_tool_is_called_in_the_place_of_the_session() {
+fn a_tool_runs_in_the_environment_of_the_session() {
     for backend in ["local", "sandbox"] {
-        let desk = with("");
+        let env = with("");
         let place = ["--session", "s", "--backend", backend];
-        let written = desk.call("write_file", &json!({"path": "d/f", "content": "one\ntwo\n"}), &place);
+        let written = env.call("write_file", &json!({"path": "d/f", "content": "one\ntwo\n"}), &place);
         assert_eq!((written.code, &written.json()["bytes_written"]), (Some(0), &json!(8)), "{written:?}");
-        let moved = desk.call("terminal", &json!({"command": "cd d; export A=1"}), &place);
+        let moved = env.call("terminal", &json!({"command": "cd d; export A=1"}), &place);
         assert_eq!(moved.code, Some(0), "{moved:?}");
-        let read = desk.call("read_file", &json!({"path": "f"}), &place);
+        let read = env.call("read_file", &json!({"path": "f"}), &place);
         assert_eq!(read.json()["content"], "1|one\n2|two", "{read:?}");
-        let shown = desk.call("terminal", &json!({"command": "echo $A; cat f"}), &place);
+        let shown = env.call("terminal", &json!({"command": "echo $A; cat f"}), &place);
         assert_eq!(shown.json()["output"], "1\none\ntwo");
-        assert_eq!(desk.path().join("d/f").exists(), backend == "local");
-        let failed = desk.call("terminal", &json!({"command": "exit 3"}), &place);
+        assert_eq!(env.path().join("d/f").exists(), backend == "local");
+        let failed = env.call("terminal", &json!({"command": "exit 3"}), &place);
         assert_eq!((failed.code, &failed.json()["exit_code"]), (Some(1), &json!(3)));
     }
 }
 
 #[test]
-fn arguments_come_as_text_or_on_standard_input() {
-    let desk = with("");
-    let mut command = desk.command(&["call", "terminal", "-", "--session", ""]);
+fn arguments_are_text_or_standard_input() {
+    let env = with("");
+    let mut command = env.command(&["call", "terminal", "-", "--session", ""]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"{\"command\": \"echo hi\"}").unwrap();
@@ -72,61 +72,60 @@ fn arguments_come_as_text_or_on_standard_input() {
         (&["call", "read_fil", "{}"], "read_file"),
         (&["call", "dance", "{}"], "tool ls"),
     ] {
-        let done = desk.run(args);
+        let done = env.run(args);
         assert_eq!(done.code, Some(2), "{done:?}");
         assert!(done.err.contains(said), "{done:?}");
     }
-    let wrong = desk.call("read_file", &json!({}), &[]);
+    let wrong = env.call("read_file", &json!({}), &[]);
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.json()["error"].as_str().unwrap().contains("path"), "{wrong:?}");
 }
 
 #[test]
-fn without_a_terminal_the_answer_is_no_unless_it_is_given() {
-    let desk = with("");
-    std::fs::write(desk.path().join("victim"), "x").unwrap();
+fn without_a_terminal_questions_are_denied_unless_approved_by_flag() {
+    let env = with("");
+    std::fs::write(env.path().join("victim"), "x").unwrap();
     let command = json!({"command": "chmod 777 victim && echo done"});
-    let refused = desk.call("terminal", &command, &[]);
+    let refused = env.call("terminal", &command, &[]);
     assert_eq!((refused.code, &refused.json()["status"]), (Some(4), &json!("blocked")), "{refused:?}");
     assert!(refused.err.contains('!'), "{refused:?}");
-    let allowed = desk.call("terminal", &command, &["--yes"]);
+    let allowed = env.call("terminal", &command, &["--yes"]);
     assert_eq!((allowed.code, &allowed.json()["output"]), (Some(0), &json!("done")), "{allowed:?}");
     assert_eq!(allowed.json()["approval"], "approved by cli");
-    let floor = desk.call("terminal", &json!({"command": "rm -rf /"}), &["--yes"]);
+    let floor = env.call("terminal", &json!({"command": "rm -rf /"}), &["--yes"]);
     assert_eq!(floor.code, Some(4), "{floor:?}");
-    let own = desk.call("read_file", &json!({"path": desk.home.path().join(".env")}), &[]);
+    let own = env.call("read_file", &json!({"path": env.home.path().join(".env")}), &[]);
     assert_eq!(own.code, Some(4), "{own:?}");
-    let nobody = desk.call("clarify", &json!({"question": "which?"}), &[]);
-    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+    let unanswered = env.call("clarify", &json!({"question": "which?"}), &[]);
+    assert_eq!(unanswered.code, Some(1), "{unanswered:?}");
 }
 
 #[test]
 fn secrets_of_the_owner_are_taken_out_of_what_a_model_sees() {
     let command = json!({"command": "echo value-of-the-key | rev | rev; echo forwarded-value"});
     let dotenv = "OPENAI_API_KEY=value-of-the-key\nMY_PLAIN=forwarded-value\n";
-    let desk = with("terminal:\n  docker_forward_env: [MY_PLAIN]\n");
-    desk.home.write(".env", dotenv);
-    assert_eq!(desk.call("terminal", &command, &[]).json()["output"], "[redacted]\n[redacted]");
+    let env = with("terminal:\n  docker_forward_env: [MY_PLAIN]\n");
+    env.home.write(".env", dotenv);
+    assert_eq!(env.call("terminal", &command, &[]).json()["output"], "[redacted]\n[redacted]");
     let open = with("security:\n  redact_secrets: false\n");
     open.home.write(".env", dotenv);
     assert_eq!(open.call("terminal", &command, &[]).json()["output"], "value-of-the-key\nforwarded-value");
 }
 
 #[test]
-fn a_background_process_lives_on_between_calls() {
-    let desk = with("");
-    let started = desk.call(
+fn a_background_process_persists_between_calls() {
+    let env = with("");
+    let started = env.call(
         "terminal",
         &json!({"command": "echo up; sleep 60", "background": true}),
         &["--session", "s"],
     );
     let id = started.json()["session_id"].clone();
-    let of = |action: &str| {
-        desk.call("process", &json!({"action": action, "session_id": id}), &["--session", "s"])
-    };
+    let of =
+        |action: &str| env.call("process", &json!({"action": action, "session_id": id}), &["--session", "s"]);
     assert_eq!(of("poll").json()["status"], "running");
     assert_eq!(of("kill").json()["status"], "killed");
-    let other = desk.call("process", &json!({"action": "poll", "session_id": id}), &["--session", "other"]);
+    let other = env.call("process", &json!({"action": "poll", "session_id": id}), &["--session", "other"]);
     assert_eq!(
         (other.code, &other.json()["status"]),
         (Some(1), &json!("not_found")),
@@ -134,14 +133,14 @@ fn a_background_process_lives_on_between_calls() {
     );
 }
 
-/// A call by somebody at a terminal, who types this. What they are shown comes last.
-fn at_a_terminal(desk: &Desk, name: &str, arguments: &Value, typed: &str) -> (Run, String) {
+/// Calls a tool at a terminal with typed input; returns the result and the screen.
+fn at_a_terminal(env: &CommandEnv, name: &str, arguments: &Value, typed: &str) -> (Run, String) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     unlockpt(&master).unwrap();
     let terminal = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
     let slave = || File::options().read(true).write(true).open(&terminal).unwrap();
     let mut master = File::from(master);
-    let mut command = desk.command(&["call", name, &arguments.to_string()]);
+    let mut command = env.command(&["call", name, &arguments.to_string()]);
     let child = command.stdin(slave()).stderr(slave()).stdout(Stdio::piped()).spawn().unwrap();
     // The terminal ends when the last program that has it open does.
     drop(command);
@@ -160,21 +159,21 @@ fn at_a_terminal(desk: &Desk, name: &str, arguments: &Value, typed: &str) -> (Ru
 
 #[test]
 fn at_a_terminal_a_person_is_asked_and_only_a_clear_yes_is_one() {
-    let desk = with("");
-    std::fs::write(desk.path().join("victim"), "x").unwrap();
+    let env = with("");
+    std::fs::write(env.path().join("victim"), "x").unwrap();
     let command = json!({"command": "chmod 777 victim && echo done"});
-    let (yes, shown) = at_a_terminal(&desk, "terminal", &command, "y\n");
+    let (yes, shown) = at_a_terminal(&env, "terminal", &command, "y\n");
     assert_eq!((yes.code, &yes.json()["output"]), (Some(0), &json!("done")), "{shown}");
     assert!(shown.contains("chmod 777 victim") && shown.contains("[N]o"), "{shown}");
     for no in ["\n", "n\n", "yep\n", "\u{4}"] {
-        let (refused, shown) = at_a_terminal(&desk, "terminal", &command, no);
+        let (refused, shown) = at_a_terminal(&env, "terminal", &command, no);
         assert_eq!(refused.code, Some(4), "{no:?} {shown}");
     }
     let question = json!({"question": "which one?", "choices": ["red", "blue"]});
     for (typed, answer) in [("2\n", "blue"), ("green\n", "green"), ("9\n", "9")] {
-        let (told, shown) = at_a_terminal(&desk, "clarify", &question, typed);
-        assert_eq!(told.json()["user_response"], answer, "{shown}");
+        let (result, shown) = at_a_terminal(&env, "clarify", &question, typed);
+        assert_eq!(result.json()["user_response"], answer, "{shown}");
         assert!(shown.contains("which one?") && shown.contains("blue"), "{shown}");
     }
-    assert_eq!(at_a_terminal(&desk, "clarify", &question, "\n").0.code, Some(1));
+    assert_eq!(at_a_terminal(&env, "clarify", &question, "\n").0.code, Some(1));
 }

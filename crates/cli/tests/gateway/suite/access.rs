@@ -47,8 +47,9 @@ pub(super) async fn ignores_strangers<V: FakePlatform>() -> Supported {
     env.send(env.bob, bob, "still there?");
     env.wait_for_replies(bob, 3).await;
     let prompt = env.wait_for_replies(ann, 1).await;
-    let deeds = env.server.actions().split_off(before);
-    let others: Vec<&PlatformAction<V::Id>> = deeds.iter().filter(|deed| deed.chat != Some(bob)).collect();
+    let actions = env.server.actions().split_off(before);
+    let others: Vec<&PlatformAction<V::Id>> =
+        actions.iter().filter(|action| action.chat != Some(bob)).collect();
     assert!(others.len() == 1 && others[0].chat == Some(ann), "{others:?}");
     assert_eq!(env.model_requests().len(), 2);
 

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use crate::{Home, Run};
 
 /// How long something may take before a test gives up. Nothing is asserted about it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(crate) struct Room {
+pub(crate) struct ChatEnv {
     pub(crate) home: Home,
     pub(crate) model: ScriptedModel,
     work: tempfile::TempDir,
@@ -28,7 +28,7 @@ pub(crate) struct Room {
     owner: tempfile::TempDir,
 }
 
-impl Room {
+impl ChatEnv {
     pub(crate) fn new(steps: impl IntoIterator<Item = ScriptStep>) -> Self {
         Self::with(ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() }, "")
     }
@@ -40,9 +40,9 @@ impl Room {
         let config = format!("model:\n  default: scripted\n  provider: custom\n  base_url: {url}\n{config}");
         let work = tempfile::tempdir().unwrap();
         let owner = tempfile::tempdir().unwrap();
-        let room = Self { home: Home::with_config(&config), model, work, owner };
-        fs::create_dir_all(room.home.path().join("run")).unwrap();
-        room
+        let env = Self { home: Home::with_config(&config), model, work, owner };
+        fs::create_dir_all(env.home.path().join("run")).unwrap();
+        env
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -53,7 +53,7 @@ impl Room {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// A file of the owner that is nobody else's business.
+    /// Creates a private file of the owner.
     pub(crate) fn private(&self) {
         let file = self.owner.path().join("private");
         fs::write(&file, "dear").unwrap();
@@ -68,11 +68,11 @@ impl Room {
     /// The program with what a shell needs, and with places of its own.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(args);
-        self.furnish(&mut command);
+        self.set_environment(&mut command);
         command
     }
 
-    fn furnish(&self, command: &mut Command) {
+    fn set_environment(&self, command: &mut Command) {
         command
             .env("XDG_RUNTIME_DIR", self.home.path().join("run"))
             .env("HOME", self.owner.path())
@@ -86,7 +86,7 @@ impl Room {
     }
 
     /// The program with something on its standard input.
-    pub(crate) fn fed(&self, args: &[&str], input: &str) -> Run {
+    pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Run {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -95,16 +95,16 @@ impl Room {
     }
 
     /// The program at a terminal of its own.
-    pub(crate) fn sit(&self, term: &str, args: &[&str]) -> Terminal {
+    pub(crate) fn open_terminal(&self, term: &str, args: &[&str]) -> Terminal {
         Terminal::new(self, term, args, &[])
     }
 
     /// The same with another variable.
-    pub(crate) fn sit_with(&self, term: &str, args: &[&str], variable: (&str, &str)) -> Terminal {
+    pub(crate) fn open_terminal_with(&self, term: &str, args: &[&str], variable: (&str, &str)) -> Terminal {
         Terminal::new(self, term, args, &[variable])
     }
 
-    /// A pipe with a name: whoever opens it waits until somebody is at the other end.
+    /// Creates a named pipe. Opening it waits for the other end.
     pub(crate) fn pipe(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -121,10 +121,10 @@ impl Room {
 
     /// Waits until a question waits, and gives its id.
     pub(crate) fn question(&self) -> String {
-        let until = Instant::now() + PATIENCE;
+        let eventually = Instant::now() + TEST_TIMEOUT;
         loop {
             match self.questions().as_slice() {
-                [] => assert!(Instant::now() < until, "no pending question"),
+                [] => assert!(Instant::now() < eventually, "no pending question"),
                 [one] => return one.clone(),
                 several => panic!("{several:?}"),
             }
@@ -137,21 +137,21 @@ impl Room {
         received.into_iter().filter(|one| one.line.starts_with("POST")).map(|one| one.json).collect()
     }
 
-    /// What the model was told last.
-    pub(crate) fn last_told(&self) -> String {
+    /// What the model was shared last.
+    pub(crate) fn last_message(&self) -> String {
         let requests = self.requests();
         let messages = requests.last().unwrap()["messages"].as_array().unwrap().clone();
         messages.last().unwrap()["content"].as_str().unwrap().to_owned()
     }
 
     /// The model got what it expects, and all of it.
-    pub(crate) fn is_content(&self) {
+    pub(crate) fn assert_no_violations(&self) {
         assert_eq!(self.model.failures(), [""; 0]);
-        assert_eq!(self.model.steps_left(), 0, "steps that nobody asked for");
+        assert_eq!(self.model.steps_left(), 0, "steps that were not requested");
     }
 }
 
-/// What nobody should run unasked, and how often it was run.
+/// A dangerous command that records each run.
 pub(crate) const DANGER: &str = "chmod -R 777 ~/private && echo ran >> log";
 
 /// A call of the terminal tool.
@@ -160,7 +160,7 @@ pub(crate) fn runs(id: &str, command: &str) -> ScriptStep {
 }
 
 /// The same as a part of an answer.
-pub(crate) fn says_run(id: &str, command: &str) -> ReplyItem {
+pub(crate) fn command_call(id: &str, command: &str) -> ReplyItem {
     ReplyItem::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
 }
 
@@ -168,8 +168,8 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Waits until somebody reads at the other end of a pipe.
-pub(crate) fn meet(pipe: &Path) -> File {
+/// Waits for a reader of a pipe.
+pub(crate) fn open_pipe(pipe: &Path) -> File {
     OpenOptions::new().write(true).open(pipe).unwrap()
 }
 
@@ -184,7 +184,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    fn new(room: &Room, term: &str, args: &[&str], variables: &[(&str, &str)]) -> Self {
+    fn new(env: &ChatEnv, term: &str, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let master: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -196,8 +196,8 @@ impl Terminal {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let mut command = Command::new("setsid");
         command.arg("-c").arg(env!("CARGO_BIN_EXE_hermes")).args(args).env_clear();
-        command.env("HERMES_HOME", room.home.path()).env("TERM", term);
-        room.furnish(&mut command);
+        command.env("HERMES_HOME", env.home.path()).env("TERM", term);
+        env.set_environment(&mut command);
         command
             .envs(variables.iter().copied())
             .stdin(slave.try_clone().unwrap())
@@ -206,17 +206,17 @@ impl Terminal {
         let child = command.spawn().unwrap();
         let keys = File::from(master);
         let seen = Arc::new((Mutex::new(String::new()), Condvar::new()));
-        let (mut screen, told) = (keys.try_clone().unwrap(), Arc::clone(&seen));
+        let (mut screen, shared) = (keys.try_clone().unwrap(), Arc::clone(&seen));
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = screen.read(&mut buffer) {
                 let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
-                // Whoever edits lines asks where the cursor is.
+                // The line editor queries the cursor position.
                 for _ in text.matches("\u{1b}[6n") {
                     screen.write_all(b"\x1b[1;1R").ok();
                 }
-                told.0.lock().unwrap().push_str(&text);
-                told.1.notify_all();
+                shared.0.lock().unwrap().push_str(&text);
+                shared.1.notify_all();
             }
         });
         Self { child, keys, slave, seen, at: 0 }
@@ -236,7 +236,7 @@ impl Terminal {
                 self.at += at + text.len();
                 return;
             }
-            let (next, timeout) = self.seen.1.wait_timeout(seen, PATIENCE).unwrap();
+            let (next, timeout) = self.seen.1.wait_timeout(seen, TEST_TIMEOUT).unwrap();
             seen = next;
             assert!(!timeout.timed_out(), "{text:?} is not in {:?}", seen.get(self.at..));
         }
@@ -247,7 +247,7 @@ impl Terminal {
         rustix::termios::tcgetattr(&self.keys).unwrap().local_modes
     }
 
-    /// What was typed and nobody has read.
+    /// Input that was typed but not read.
     pub(crate) fn unread(&self) -> String {
         let mut text = vec![0; 4096];
         let count = rustix::io::read(&self.slave, &mut text).unwrap();
@@ -261,12 +261,12 @@ impl Terminal {
 
     /// Waits for the end.
     pub(crate) fn end(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
+        let eventually = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(Instant::now() < until, "it does not end: {:?}", self.all());
+            assert!(Instant::now() < eventually, "it does not end: {:?}", self.all());
             std::thread::yield_now();
         }
     }

@@ -52,7 +52,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_damaged_file_is_edited_rightly_or_left_alone(text in damaged(), number in 1_u64..9999) {
+    fn a_damaged_file_is_edited_correctly_or_left_unchanged(text in damaged(), number in 1_u64..9999) {
         let home = Home::new();
         home.write("config.yaml", &text);
         let loaded = home.load(&[]);
