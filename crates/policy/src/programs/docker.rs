@@ -108,16 +108,14 @@ fn is_strong_capability(value: &Word) -> bool {
 
 /// The directories of the host that these options mount.
 fn mount_sources(options: &[Word]) -> Vec<String> {
-    let volumes = values(options, &["-v", "--volume"]).into_iter().filter_map(|value| {
-        let text = value.outline();
-        text.split(':').next().map(str::to_owned)
-    });
-    let binds = values(options, &["--mount"]).into_iter().filter_map(|value| {
-        let text = value.outline();
-        text.split(',')
-            .find_map(|part| part.strip_prefix("source=").or(part.strip_prefix("src=")).map(str::to_owned))
-    });
-    volumes.chain(binds).filter(|source| source.starts_with(['/', '~', '.', UNKNOWN_CHAR])).collect()
+    let outlines = |names: &[&str]| values(options, names).into_iter().map(|value| value.outline());
+    let volumes = outlines(&["-v", "--volume"]);
+    let mounts: Vec<String> = outlines(&["--mount"]).collect();
+    let binds = mounts.iter().flat_map(|mount| mount.split(','));
+    let binds = binds.filter_map(|part| part.strip_prefix("source=").or(part.strip_prefix("src=")));
+    let sources = volumes.map(|volume| volume.split(':').next().unwrap_or_default().to_owned());
+    let sources = sources.chain(binds.map(str::to_owned));
+    sources.filter(|source| source.starts_with(['/', '~', '.', UNKNOWN_CHAR])).collect()
 }
 
 fn exposes_owner(context: &RuleContext<'_>, source: &str) -> bool {
@@ -138,16 +136,15 @@ fn exposes_owner(context: &RuleContext<'_>, source: &str) -> bool {
 /// The command that `run` and `exec` start in a container.
 fn nested(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     let mut rest = call.args.get(first_operand(call.args, ENGINE_VALUED)..).unwrap_or_default();
-    let compose = call.name().ends_with("compose") || rest.first().and_then(Word::known) == Some("compose");
     if matches!(rest.first().and_then(Word::known), Some("container" | "compose")) {
         rest = rest.get(1..).unwrap_or_default();
         rest = rest.get(first_operand(rest, ENGINE_VALUED)..).unwrap_or_default();
     }
-    let Some(verb @ ("run" | "exec" | "create")) = rest.first().and_then(Word::known) else { return };
+    if !matches!(rest.first().and_then(Word::known), Some("run" | "exec" | "create")) {
+        return;
+    }
     let rest = rest.get(1..).unwrap_or_default();
-    let valued: Vec<&str> =
-        RUN_VALUED.iter().copied().filter(|option| !(compose && verb == "exec" && *option == "-T")).collect();
-    let operand = first_operand(rest, &valued);
+    let operand = first_operand(rest, RUN_VALUED);
     let mut words = values(rest.get(..operand).unwrap_or_default(), &["--entrypoint"]);
     words.extend(rest.get(operand + 1..).unwrap_or_default().iter().cloned());
     found.extend(Nested::argv(&words));

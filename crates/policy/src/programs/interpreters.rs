@@ -20,23 +20,6 @@ pub(crate) enum Language {
     Other,
 }
 
-impl Language {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Shell => "sh",
-            Self::Python => "python",
-            Self::Perl => "perl",
-            Self::Ruby => "ruby",
-            Self::JavaScript => "node",
-            Self::Php => "php",
-            Self::Awk => "awk",
-            Self::Sed => "sed",
-            Self::Compiled => "source",
-            Self::Other => "script",
-        }
-    }
-}
-
 /// The ways in which an interpreter takes a program text.
 #[derive(Debug)]
 pub(crate) struct Interpreter {

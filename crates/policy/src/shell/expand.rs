@@ -146,19 +146,15 @@ impl Walker<'_> {
         if !matches!(rest.first(), None | Some(BraceAtom::Live('/' | ':'))) {
             return None;
         }
-        let pieces = match name.as_str() {
-            "" => self.env.value("HOME")?.pieces().to_vec(),
-            "+" => match &self.env.cwd {
-                Some(cwd) => vec![WordPiece::Text(cwd.clone())],
-                None => vec![WordPiece::Unknown(Unknown::Variable("PWD".to_owned()))],
-            },
-            "root" => vec![WordPiece::Text("/root".to_owned())],
-            user if user.starts_with(['-', '+']) => {
-                vec![WordPiece::Unknown(Unknown::Variable("OLDPWD".to_owned()))]
-            }
-            user => vec![WordPiece::Text(format!("/home/{user}"))],
+        let unknown = |name: &str| Word::unknown(Unknown::Variable(name.to_owned()));
+        let home = match name.as_str() {
+            "" => self.env.value("HOME")?,
+            "+" => self.env.cwd.as_ref().map_or_else(|| unknown("PWD"), Word::literal),
+            "root" => Word::literal("/root"),
+            user if user.starts_with(['-', '+']) => unknown("OLDPWD"),
+            user => Word::literal(format!("/home/{user}")),
         };
-        Some((rest, pieces))
+        Some((rest, home.pieces().to_vec()))
     }
 
     /// Splits one alternative into fields.
@@ -185,12 +181,9 @@ impl Walker<'_> {
                         text.pop();
                     }
                     pieces.push(WordPiece::Glob("*".to_owned()));
-                    let rest = atoms.get(index..).unwrap_or_default();
-                    let length = rest
-                        .iter()
-                        .position(|atom| matches!(atom, BraceAtom::Live(')')))
-                        .map_or(0, |at| at + 1);
-                    index += length;
+                    let mut rest = atoms.iter().skip(index);
+                    let end = rest.position(|atom| matches!(atom, BraceAtom::Live(')')));
+                    index += end.map_or(0, |end| end + 1);
                 }
                 BraceAtom::Live('[') => match class_at(atoms, index) {
                     Some((class, end)) => {
@@ -257,10 +250,6 @@ fn class_at(atoms: &[BraceAtom], start: usize) -> Option<(String, usize)> {
 
 /// Adds text from an unquoted expansion, where patterns are active.
 fn push_live(pieces: &mut Vec<WordPiece>, text: &str) {
-    if !text.contains(['*', '?', '[']) {
-        push_text(pieces, text);
-        return;
-    }
     for char in text.chars() {
         match char {
             '*' | '?' => pieces.push(WordPiece::Glob(char.to_string())),
@@ -310,69 +299,43 @@ fn braces(atoms: Vec<BraceAtom>, moved: &mut usize) -> Vec<Vec<BraceAtom>> {
 
 /// The first brace expression at or after an index: its start, end and members.
 fn first_brace(atoms: &[BraceAtom], from: usize) -> Option<(usize, usize, Vec<Vec<BraceAtom>>)> {
-    let mut start = from;
+    let nesting = |depth: usize, atom: &BraceAtom| match atom {
+        BraceAtom::Live('{') => depth + 1,
+        BraceAtom::Live('}') => depth.saturating_sub(1),
+        _ => depth,
+    };
+    let opens = (from..atoms.len()).filter(|at| matches!(atoms.get(*at), Some(BraceAtom::Live('{'))));
     // An unclosed brace costs a scan to the end; no ordinary word has more than a few.
-    for _ in 0..8 {
-        start = start + atoms.get(start..)?.iter().position(|atom| matches!(atom, BraceAtom::Live('{')))?;
-        let mut depth = 0_usize;
-        let mut commas = Vec::new();
-        for (offset, atom) in atoms.get(start..)?.iter().enumerate() {
-            match atom {
-                BraceAtom::Live('{') => depth += 1,
-                BraceAtom::Live(',') if depth == 1 => commas.push(start + offset),
-                BraceAtom::Live('}') => depth -= 1,
-                _ => continue,
-            }
-            if depth == 0 {
-                let end = start + offset;
-                if let Some(members) = members(atoms, start, end, &commas) {
-                    return Some((start, end, members));
-                }
-                break;
-            }
-        }
-        start += 1;
-    }
-    None
-}
-
-fn members(atoms: &[BraceAtom], start: usize, end: usize, commas: &[usize]) -> Option<Vec<Vec<BraceAtom>>> {
-    if commas.is_empty() {
-        return sequence(atoms.get(start + 1..end)?);
-    }
-    let mut members = Vec::new();
-    let mut from = start + 1;
-    for comma in commas.iter().chain([&end]) {
-        members.push(atoms.get(from..*comma)?.to_vec());
-        from = comma + 1;
-    }
-    Some(members)
+    opens.take(8).find_map(|start| {
+        let mut depth = 0;
+        let length = atoms.get(start..)?.iter().position(|atom| {
+            depth = nesting(depth, atom);
+            depth == 0
+        })?;
+        let inside = atoms.get(start + 1..start + length)?;
+        let members = inside.split(|atom| {
+            depth = nesting(depth, atom);
+            depth == 0 && matches!(atom, BraceAtom::Live(','))
+        });
+        let members: Vec<Vec<BraceAtom>> = members.map(<[BraceAtom]>::to_vec).collect();
+        let members = if members.len() > 1 { members } else { sequence(inside)? };
+        Some((start, start + length, members))
+    })
 }
 
 /// `{1..9}` and `{a..e}`.
 fn sequence(inside: &[BraceAtom]) -> Option<Vec<Vec<BraceAtom>>> {
-    let mut text = String::new();
-    for atom in inside {
-        match atom {
-            BraceAtom::Live(char) => text.push(*char),
-            _ => return None,
-        }
-    }
+    let chars = inside.iter().map(|atom| if let BraceAtom::Live(char) = atom { Some(*char) } else { None });
+    let text = chars.collect::<Option<String>>()?;
     let mut parts = text.split("..");
     let (from, to) = (parts.next()?, parts.next()?);
     let step = parts.next().and_then(|step| step.parse::<i64>().ok()).unwrap_or(1).unsigned_abs().max(1);
-    let (low, high, alphabetic) = match (from.parse::<i64>(), to.parse::<i64>()) {
-        (Ok(from), Ok(to)) => (from.min(to), from.max(to), false),
-        _ => {
-            let mut chars = (from.chars(), to.chars());
-            let (from, to) = (chars.0.next()?, chars.1.next()?);
-            if chars.0.next().is_some() || chars.1.next().is_some() {
-                return None;
-            }
-            let (from, to) = (i64::from(u32::from(from)), i64::from(u32::from(to)));
-            (from.min(to), from.max(to), true)
-        }
+    let code = |text: &str| text.parse::<char>().ok().map(|char| i64::from(u32::from(char)));
+    let (from, to, alphabetic) = match (from.parse::<i64>(), to.parse::<i64>()) {
+        (Ok(from), Ok(to)) => (from, to, false),
+        _ => (code(from)?, code(to)?, true),
     };
+    let (low, high) = (from.min(to), from.max(to));
     let count = high.checked_sub(low)?.unsigned_abs() / step;
     let limit = u64::try_from(MAX_BRACE_WORDS).unwrap_or(u64::MAX);
     (0..=count.min(limit))

@@ -59,6 +59,7 @@ impl Walker<'_> {
     /// Follows one nested command.
     fn run_nested(&mut self, nested: Nested, segment: &Segment, process_text: Option<&Word>) -> PipeData {
         let same_shell = nested::SAME_SHELL.contains(&segment.name.as_str());
+        let outer_via = self.via.len();
         if !same_shell {
             self.via.push(segment.name.clone());
         }
@@ -97,9 +98,7 @@ impl Walker<'_> {
                 PipeData::default()
             }
         };
-        if !same_shell {
-            self.via.pop();
-        }
+        self.via.truncate(outer_via);
         stream
     }
 
@@ -187,7 +186,7 @@ impl Walker<'_> {
                 CodeEffect::Danger(what) => self.doubt(DoubtKind::Danger(what), source),
             }
         }
-        PipeData { text: None, programs: vec![language.as_str().to_owned()] }
+        PipeData::default()
     }
 
     /// An interpreter that reads its program from standard input.
@@ -198,15 +197,13 @@ impl Walker<'_> {
         programs: &[String],
         segment: &Segment,
     ) -> PipeData {
-        match text {
-            Some(text) => self.run_code(language, &text, &segment.source),
-            None => {
-                if !programs.is_empty() || !self.in_container() {
-                    self.doubt(DoubtKind::Script(programs.to_vec()), &segment.source);
-                }
-                PipeData::default()
-            }
+        if let Some(text) = text {
+            return self.run_code(language, &text, &segment.source);
         }
+        if !programs.is_empty() || !self.in_container() {
+            self.doubt(DoubtKind::Script(programs.to_vec()), &segment.source);
+        }
+        PipeData::default()
     }
 
     /// A file that is run: by its content when the script wrote it, else by its name.
@@ -232,14 +229,11 @@ impl Walker<'_> {
         if let Some(descriptor) =
             resolved.strip_prefix("/dev/fd/").or(resolved.strip_prefix("/proc/self/fd/"))
         {
-            let text = segment
-                .redirects
-                .iter()
-                .find(|redirect| redirect.descriptor.as_deref() == Some(descriptor))
-                .filter(|redirect| {
-                    matches!(redirect.operator, RedirectOperator::HereString | RedirectOperator::HereDocument)
-                })
-                .map(|redirect| redirect.target.clone());
+            let is_here =
+                |operator| matches!(operator, RedirectOperator::HereString | RedirectOperator::HereDocument);
+            let mut redirects = segment.redirects.iter();
+            let found = redirects.find(|redirect| redirect.descriptor.as_deref() == Some(descriptor));
+            let text = found.filter(|found| is_here(found.operator)).map(|found| found.target.clone());
             return self.run_stream(language, text, &["<".to_owned()], segment);
         }
         match self.env.files.get(&resolved).cloned() {
