@@ -2,8 +2,7 @@
 //!
 //! An unclear option counts as the worse one: a cluster such as `-rf` holds both letters, a long
 //! option may be shortened as GNU programs allow, and `--name=value` is the same as `--name value`.
-
-use super::value::Word;
+use super::*;
 
 /// The index of the first operand, given the options that take a separate value.
 pub(crate) fn first_operand(args: &[Word], valued: &[&str]) -> usize {

@@ -1,15 +1,13 @@
 //! Changes that a command makes for later ones: the directory, variables, aliases and files.
 
-use super::Segment;
 use super::output;
-use super::syntax::RedirectOperator;
-use super::value::{PipeData, Unknown, Word};
 use super::walk::Walker;
+use super::*;
 
 impl Walker<'_> {
     pub(super) fn change_directory(&mut self, target: &Word) {
         let path = self.env.path(target);
-        let known = !path.contains(super::value::UNKNOWN_CHAR) && !target.has_glob();
+        let known = !path.contains(UNKNOWN_CHAR) && !target.has_glob();
         self.set_directory(known.then_some(path));
     }
 

@@ -4,9 +4,8 @@
 //! calculators. They cannot all be declared. So unless a program is known to never run its words, a
 //! stretch of them that would destroy something if it were run is judged as if it were.
 
-use super::Segment;
 use super::nested::Nested;
-use super::value::Word;
+use super::*;
 
 /// Programs that destroy, by their bare names.
 const DESTROYERS: &[&str] = &[

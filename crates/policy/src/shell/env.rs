@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::Surroundings;
 use super::syntax::SyntaxNode;
-use super::value::{Unknown, Word, WordPiece};
+use super::*;
 use crate::paths;
 
 /// A longer value counts as unknown.

@@ -5,8 +5,8 @@
 
 use super::budget::MAX_BRACE_WORDS;
 use super::syntax::{self, Parameter, ParameterForm, WordPart};
-use super::value::{Unknown, Word, WordPiece};
 use super::walk::Walker;
+use super::*;
 
 const SPECIAL: [char; 11] = ['{', '}', ',', '~', '*', '?', '[', ']', '(', ')', '/'];
 

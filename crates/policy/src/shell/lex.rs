@@ -63,15 +63,14 @@ impl Parser<'_> {
 
     pub(super) fn parts_until(&mut self, end: u8, quoting: Quoting) -> Result<Vec<WordPart>, DoubtKind> {
         let mut parts = Vec::new();
-        loop {
-            match self.peek() {
-                None => return Err(DoubtKind::Syntax("a quote or bracket is not closed")),
-                Some(byte) if byte == end => {
-                    self.at += 1;
-                    return Ok(parts);
-                }
-                Some(_) => self.part(quoting, &mut parts, &[end])?,
-            }
+        while self.peek().is_some_and(|byte| byte != end) {
+            self.part(quoting, &mut parts, &[end])?;
+        }
+        self.at += 1;
+        if self.at > self.text.len() {
+            Err(DoubtKind::Syntax("a quote or bracket is not closed"))
+        } else {
+            Ok(parts)
         }
     }
 
@@ -289,13 +288,8 @@ impl Parser<'_> {
         let mut parts = Vec::new();
         loop {
             match self.peek() {
-                Some(b'(') => {
-                    depth += 1;
-                    self.at += 1;
-                    self.budget.spend(1)?;
-                }
-                Some(b')') if depth > 0 => {
-                    depth -= 1;
+                Some(bracket) if bracket == b'(' || (bracket == b')' && depth > 0) => {
+                    depth = if bracket == b'(' { depth + 1 } else { depth - 1 };
                     self.at += 1;
                     self.budget.spend(1)?;
                 }

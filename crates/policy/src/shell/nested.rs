@@ -3,9 +3,7 @@
 //!
 //! The declarations in [`crate::programs`] say how a program runs others; this module reads them.
 
-use super::args::{first_operand, operands, values};
-use super::value::Word;
-use super::{Segment, catch_all};
+use super::*;
 use crate::programs::{self, Interpreter, Invocation, Language, Runs};
 
 /// Wrappers that run their command in the same shell.

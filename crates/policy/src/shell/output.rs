@@ -1,8 +1,6 @@
 //! The output of simple commands and the files they create, as far as their words show it.
 
-use super::Segment;
-use super::args::has;
-use super::value::{PipeData, Unknown, Word, WordPiece};
+use super::*;
 use crate::file_effects::written_words;
 use crate::programs::Invocation;
 

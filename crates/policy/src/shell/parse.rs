@@ -251,7 +251,7 @@ impl<'b> Parser<'b> {
         if self.starts("((")
             && let Some(parts) = self.attempt_arithmetic(2)?
         {
-            return Ok(Some(compound(CompoundKind::Arithmetic, vec![RawWord { parts }], Vec::new())));
+            return Ok(Some(compound(CompoundKind::Branches, vec![RawWord { parts }], Vec::new())));
         }
         if self.eat("(") {
             let list = self.list()?;
@@ -322,7 +322,7 @@ impl<'b> Parser<'b> {
             lists.push(self.list()?);
         }
         self.expect_word("fi")?;
-        Ok(compound(CompoundKind::If, Vec::new(), lists))
+        Ok(compound(CompoundKind::Branches, Vec::new(), lists))
     }
 
     fn for_clause(&mut self, word: &str) -> Result<CommandNode, DoubtKind> {
@@ -377,7 +377,7 @@ impl<'b> Parser<'b> {
         loop {
             self.lines()?;
             if self.eat_word("esac") {
-                return Ok(compound(CompoundKind::Case, words, lists));
+                return Ok(compound(CompoundKind::Branches, words, lists));
             }
             self.eat("(");
             loop {
@@ -405,7 +405,7 @@ impl<'b> Parser<'b> {
                 Some(b'(' | b')' | b'|' | b'&' | b';') => self.at += 1,
                 Some(b'<' | b'>') if self.peek_at(1) != Some(b'(') => self.at += 1,
                 _ if self.eat_word("]]") => {
-                    return Ok(compound(CompoundKind::Test, words, Vec::new()));
+                    return Ok(compound(CompoundKind::Branches, words, Vec::new()));
                 }
                 _ => words.push(self.word()?),
             }
@@ -419,14 +419,14 @@ impl<'b> Parser<'b> {
         self.word()?;
         let name = self.slice(start, self.at).to_owned();
         self.blanks();
-        if self.eat("(") {
-            self.blanks();
-            self.expect(")")?;
-        }
         self.function_body(name)
     }
 
     fn function_body(&mut self, name: String) -> Result<CommandNode, DoubtKind> {
+        if self.eat("(") {
+            self.blanks();
+            self.expect(")")?;
+        }
         self.lines()?;
         let body = Rc::new(self.command()?);
         Ok(CommandNode::Function { name, body })
@@ -444,9 +444,6 @@ impl<'b> Parser<'b> {
                     if simple.words.len() == 1 && simple.assigns.is_empty() && redirects.is_empty() =>
                 {
                     let name = self.slice(start, self.at).trim_end().to_owned();
-                    self.at += 1;
-                    self.blanks();
-                    self.expect(")")?;
                     return self.function_body(name);
                 }
                 Some(b'(') => return Err(DoubtKind::Syntax("unexpected bracket")),

@@ -5,10 +5,8 @@ use hermes_types::FileAccess;
 use super::budget::{MAX_DEPTH, MAX_SEGMENTS};
 use super::interpreters::{CodeEffect, code_effects};
 use super::nested::{self, Nested, nested_commands};
-use super::syntax::RedirectOperator;
-use super::value::{PipeData, Redirect, Word};
 use super::walk::Walker;
-use super::{DoubtKind, Segment, output};
+use super::*;
 use crate::programs::{self, Language};
 
 impl Walker<'_> {
@@ -259,7 +257,5 @@ impl Walker<'_> {
 fn program_unknown(segment: &Segment) -> bool {
     let outline = segment.program.outline();
     let name = outline.rsplit('/').next().unwrap_or_default();
-    segment.name.is_empty()
-        || (segment.program.has_glob() && name.len() > 1)
-        || name.contains(super::value::UNKNOWN_CHAR)
+    segment.name.is_empty() || (segment.program.has_glob() && name.len() > 1) || name.contains(UNKNOWN_CHAR)
 }

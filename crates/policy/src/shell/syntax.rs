@@ -58,12 +58,10 @@ pub(super) struct Compound {
 pub(super) enum CompoundKind {
     Group,
     Subshell,
-    If,
     Loop,
     For,
-    Case,
-    Test,
-    Arithmetic,
+    /// `if`, `case`, `[[` and `((`: each list may or may not run.
+    Branches,
 }
 
 #[derive(Debug)]

@@ -12,8 +12,7 @@ use super::syntax::{
     AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, RawWord, RedirectOperator,
     RedirectTarget, Simple, SyntaxNode,
 };
-use super::value::{PipeData, Redirect, Unknown, Word, WordPiece};
-use super::{Doubt, DoubtKind, Script, Segment, Surroundings, parse};
+use super::*;
 use crate::programs::Language;
 
 /// Items of a `for` that are followed one by one.
@@ -244,11 +243,7 @@ impl<'a> Walker<'a> {
             CompoundKind::Group => self.lists(&compound.lists),
             CompoundKind::Subshell => self.in_subshell(|walk| walk.lists(&compound.lists)),
             CompoundKind::For => self.for_loop(compound),
-            CompoundKind::If
-            | CompoundKind::Loop
-            | CompoundKind::Case
-            | CompoundKind::Test
-            | CompoundKind::Arithmetic => {
+            CompoundKind::Loop | CompoundKind::Branches => {
                 for word in &compound.words {
                     self.expand(word);
                 }
