@@ -64,47 +64,34 @@ impl EscapedText {
 
 /// Escapes invisible characters and collapses padding.
 pub fn escape(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let is_run = |a: &char, b: &char| (*a == '\n' && *b == '\n') || (is_blank(*a) && is_blank(*b));
     let mut shown = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(char) = chars.next() {
-        let run_of = |wanted: fn(char) -> bool, chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
-            let mut run = vec![char];
-            while let Some(next) = chars.next_if(|next| wanted(*next)) {
-                run.push(next);
+    for run in chars.chunk_by(is_run) {
+        match run.len() {
+            count if run.starts_with(&['\n']) && count >= MIN_NEWLINE_RUN => {
+                shown.push_str(&format!("\n⟨{} empty lines⟩\n", count - 1));
             }
-            run
-        };
-        match char {
-            '\n' => {
-                let run = run_of(|char| char == '\n', &mut chars);
-                if run.len() >= MIN_NEWLINE_RUN {
-                    shown.push_str(&format!("\n⟨{} empty lines⟩\n", run.len() - 1));
-                } else {
-                    shown.extend(run);
-                }
+            count if run.starts_with(&['\n']) || count < MIN_BLANK_RUN => {
+                run.iter().for_each(|char| escape_char(*char, &mut shown));
             }
-            char if is_blank(char) => {
-                let run = run_of(is_blank, &mut chars);
-                if run.len() >= MIN_BLANK_RUN {
-                    shown.push_str(&format!(" ⟨{} blanks⟩ ", run.len()));
-                } else {
-                    for char in run {
-                        match char {
-                            ' ' | '\t' => shown.push(char),
-                            other => shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(other))),
-                        }
-                    }
-                }
-            }
-            '\r' => shown.push_str("⟨U+000D⟩"),
-            char if is_hidden(char) || char == '\u{200d}' => {
-                shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(char)))
-            }
-            '»' | '«' | '⟨' | '⟩' => shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(char))),
-            other => shown.push(other),
+            count => shown.push_str(&format!(" ⟨{count} blanks⟩ ")),
         }
     }
     shown
+}
+
+fn escape_char(char: char, shown: &mut String) {
+    let is_odd = match char {
+        '\n' | ' ' | '\t' => false,
+        '\r' | '\u{200d}' | '»' | '«' | '⟨' | '⟩' => true,
+        char => is_blank(char) || is_hidden(char),
+    };
+    if is_odd {
+        shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(char)));
+    } else {
+        shown.push(char);
+    }
 }
 
 fn is_blank(char: char) -> bool {

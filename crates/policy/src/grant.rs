@@ -42,27 +42,14 @@ impl Coverage {
     pub(crate) fn from_segment(segment: &Segment) -> Option<Self> {
         let program = segment.program.known()?.to_owned();
         let cwd = segment.cwd.clone()?;
-        let assignments = segment
-            .assignments
-            .iter()
-            .map(|(name, value)| value.known().map(|value| format!("{name}={value}")))
-            .collect::<Option<Vec<String>>>()?;
-        let words = segment
-            .args
-            .iter()
-            .map(|word| (!word.has_unknown()).then(|| word.show()))
-            .collect::<Option<Vec<String>>>()?;
-        let redirects = segment
-            .redirects
-            .iter()
-            .map(|redirect| {
-                let descriptor = redirect.descriptor.as_deref().unwrap_or_default();
-                redirect
-                    .target
-                    .known()
-                    .map(|target| format!("{descriptor}{} {target}", redirect.operator.sign()))
-            })
-            .collect::<Option<Vec<String>>>()?;
+        let assignments =
+            segment.assignments.iter().map(|(name, value)| Some(format!("{name}={}", value.known()?)));
+        let assignments = assignments.collect::<Option<_>>()?;
+        let words = segment.args.iter().map(|word| (!word.has_unknown()).then(|| word.show()));
+        let words = words.collect::<Option<_>>()?;
+        let redirects =
+            segment.redirects.iter().map(|redirect| Some(redirect.show_with(redirect.target.known()?)));
+        let redirects = redirects.collect::<Option<_>>()?;
         // The output of another program may differ next time.
         let input = match &segment.stdin.text {
             Some(text) => Some(text.known()?.to_owned()),

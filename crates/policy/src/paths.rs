@@ -32,22 +32,16 @@ pub(crate) fn normalize(path: &str) -> String {
     }
     // Other names of the same tree.
     loop {
-        match parts.as_slice() {
-            ["proc", process, "root", ..]
-                if *process == "self"
-                    || *process == "thread-self"
-                    || process.bytes().all(|byte| byte.is_ascii_digit()) =>
-            {
-                parts.drain(..3);
-            }
-            ["private", "etc" | "var" | "tmp" | "home", ..] => {
-                parts.remove(0);
-            }
-            ["System", "Volumes", "Data", ..] => {
-                parts.drain(..3);
-            }
+        let is_process = |name: &str| {
+            matches!(name, "self" | "thread-self") || name.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let skipped = match parts.as_slice() {
+            ["proc", process, "root", ..] if is_process(process) => 3,
+            ["System", "Volumes", "Data", ..] => 3,
+            ["private", "etc" | "var" | "tmp" | "home", ..] => 1,
             _ => break,
-        }
+        };
+        parts.drain(..skipped);
     }
     let root = if path.starts_with(UNKNOWN_CHAR) { "" } else { "/" };
     format!("{root}{}", parts.join("/"))
@@ -68,15 +62,18 @@ pub(crate) fn resolve(word: &str, cwd: Option<&str>) -> String {
     }
 }
 
+fn starts_with_any(path: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| path.starts_with(start))
+}
+
 /// Terminals, pipes and the null device: writing there changes nothing.
 pub(crate) fn is_stream(path: &str) -> bool {
-    PLAIN_DEVICES.contains(&path)
-        || ["/dev/fd/", "/dev/pts/", "/proc/self/fd/"].iter().any(|start| path.starts_with(start))
+    PLAIN_DEVICES.contains(&path) || starts_with_any(path, &["/dev/fd/", "/dev/pts/", "/proc/self/fd/"])
 }
 
 /// Directories that every user may write to, so another user may have put a program there.
 pub(crate) fn is_shared_temporary(path: &str) -> bool {
-    ["/tmp/", "/var/tmp/", "/dev/shm/", "/run/user/"].iter().any(|start| path.starts_with(start))
+    starts_with_any(path, &["/tmp/", "/var/tmp/", "/dev/shm/", "/run/user/"])
 }
 
 /// Whether a directory is, or lies in, a tree that holds keys.
@@ -92,16 +89,15 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
 
 /// Directories of installed programs.
 pub(crate) fn is_program_directory(path: &str) -> bool {
-    ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/"]
-        .iter()
-        .any(|start| path.starts_with(start))
+    starts_with_any(path, &["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/"])
 }
 
 /// A file that decides which users exist and what they may do.
 pub(crate) fn is_account_file(path: &str) -> bool {
-    ["/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/pam.d"]
-        .iter()
-        .any(|file| path.starts_with(file))
+    let files = [
+        "/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/pam.d",
+    ];
+    starts_with_any(path, &files)
 }
 
 /// The directories of the owner, and the questions that rules ask about paths.
@@ -237,9 +233,7 @@ impl<'a> KnownPaths<'a> {
             || CREDENTIAL_TREES.iter().any(|tree| contains_tree(&parts, tree, wild))
             || (parts.first() == Some(&"proc") && matches!(*name, "environ" | "mem"))
             || SECRET_FILES.iter().any(|file| matches_path(path, file))
-            || path.starts_with("/etc/ssh/ssh_host_")
-            || path.starts_with("/run/secrets/")
-            || path.starts_with("/var/run/secrets/")
+            || starts_with_any(path, &["/etc/ssh/ssh_host_", "/run/secrets/", "/var/run/secrets/"])
     }
 
     /// A project file that holds settings and secrets.
@@ -331,14 +325,9 @@ fn matches_path(path: &str, wanted: &str) -> bool {
     if !path.contains(['*', '?', '[']) {
         return false;
     }
-    let (mut parts, mut others) = (path.split('/'), wanted.split('/'));
-    loop {
-        match (parts.next(), others.next()) {
-            (None, None) => return true,
-            (Some(part), Some(other)) if !part.contains(UNKNOWN_CHAR) && pattern_matches(part, other) => {}
-            _ => return false,
-        }
-    }
+    let is_match = |(part, other): (&str, &str)| !part.contains(UNKNOWN_CHAR) && pattern_matches(part, other);
+    path.split('/').count() == wanted.split('/').count()
+        && path.split('/').zip(wanted.split('/')).all(is_match)
 }
 
 /// Whether a path, which may hold patterns, is this one or lies below it.

@@ -75,14 +75,9 @@ impl Segment {
             words.push(quote(&self.program.show()));
         }
         words.extend(self.args.iter().map(|word| quote(&word.show())));
-        for redirect in &self.redirects {
-            let descriptor = redirect.descriptor.as_deref().unwrap_or_default();
-            words.push(format!(
-                "{descriptor}{} {}",
-                redirect.operator.sign(),
-                quote(&redirect.target.show())
-            ));
-        }
+        words.extend(
+            self.redirects.iter().map(|redirect| redirect.show_with(&quote(&redirect.target.show()))),
+        );
         words.join(" ")
     }
 }

@@ -76,11 +76,8 @@ fn names_everything(call: &Invocation<'_>) -> bool {
 
 /// `name@file`, as HTTPie writes it.
 fn uploads_field(call: &Invocation<'_>) -> bool {
-    call.args.iter().any(|word| {
-        word.prefix()
-            .split_once('@')
-            .is_some_and(|(field, _)| !field.is_empty() && !field.contains(['/', ':']))
-    })
+    let fields = call.args.iter().filter_map(|word| word.prefix().split_once('@'));
+    fields.into_iter().any(|(field, _)| !field.is_empty() && !field.contains(['/', ':']))
 }
 
 fn carries_secret(word: &Word) -> bool {
@@ -105,14 +102,8 @@ fn sends(call: &Invocation<'_>) -> bool {
     let secret = bodies.iter().any(carries_secret) || in_address(carries_secret);
     let output = bodies.iter().any(carries_output) || in_address(carries_output);
     let headers = call.values(&["-H", "--header", "-A", "--user-agent", "-b", "--cookie", "-e", "--referer"]);
-    let header = headers.iter().any(|header| {
-        header.output_of().any(|program| {
-            matches!(
-                program,
-                "cat" | "base64" | "env" | "printenv" | "xxd" | "tar" | "gzip" | "openssl" | "gpg"
-            )
-        })
-    });
+    let printers = ["cat", "base64", "env", "printenv", "xxd", "tar", "gzip", "openssl", "gpg"];
+    let header = headers.iter().flat_map(Word::output_of).any(|program| printers.contains(&program));
     if is_to_this_machine(call) && !secret {
         return header && output;
     }

@@ -82,12 +82,8 @@ fn signals_nothing(call: &Invocation<'_>) -> bool {
 }
 
 fn targets_hermes(call: &Invocation<'_>) -> bool {
-    let by_name = call.args.iter().any(|word| {
-        let text = word.prefix().to_lowercase();
-        text.contains("hermes")
-            || text.contains("cli.py")
-            || (text.contains("gateway") && matches!(call.name(), "pkill" | "killall"))
-    });
+    let by_name = Arg(&["*hermes*", "*cli.py*"]).holds(call)
+        || (matches!(call.name(), "pkill" | "killall") && Arg(&["*gateway*"]).holds(call));
     // The parent of a command is the guest that runs it.
     let parent = call.args.iter().any(|word| word.variables().any(|name| name == "PPID"));
     let by_search = call.name() == "kill"

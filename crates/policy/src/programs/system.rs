@@ -18,13 +18,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         ask(
             "power",
             All(&[
-                Operand(&[
-                    "reboot", "poweroff", "halt", "kexec", "suspend", "hibernate", "hybrid-sleep",
-                    "soft-reboot", "emergency", "rescue", "exit", "reboot.target", "poweroff.target",
-                    "halt.target", "kexec.target", "suspend.target", "hibernate.target",
-                    "hybrid-sleep.target", "emergency.target", "rescue.target", "exit.target",
-                    "soft-reboot.target",
-                ]),
+                Test(|call| {
+                    call.words().any(|word| POWER_STATES.contains(&word.trim_end_matches(".target")))
+                }),
                 Not(&Operand(&["status", "show", "cat", "list-dependencies", "is-active", "help"])),
             ]),
         ),
@@ -130,6 +126,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["diskpart", "bcdedit", "vssadmin"]).asks(&[always("windows")]),
     program(&["format", "del", "erase", "rd", "cipher", "format.com"])
         .asks(&[ask("windows", Arg(&["/*", "*:", "*:\\*"]))]),
+];
+
+const POWER_STATES: &[&str] = &[
+    "reboot", "poweroff", "halt", "kexec", "suspend", "hibernate", "hybrid-sleep", "soft-reboot",
+    "emergency", "rescue", "exit",
 ];
 
 const CHANGES_SERVICES: Ask = ask(

@@ -80,39 +80,29 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
-    if is_stream(path) || context.paths.is_project(path) || path.starts_with(UNKNOWN_CHAR) {
+    let paths = &context.paths;
+    if is_stream(path) || paths.is_project(path) || path.starts_with(UNKNOWN_CHAR) {
         return false;
     }
-    if context.paths.is_temporary(path)
-        && path.split('/').filter(|part| !part.is_empty()).count() > 1
-        && !path.contains(UNKNOWN_CHAR)
-    {
-        return path == "/tmp" || path.contains("..");
+    let is_known = !path.contains(UNKNOWN_CHAR);
+    if paths.is_temporary(path) && is_known && path.split('/').filter(|part| !part.is_empty()).count() > 1 {
+        return path.contains("..");
     }
     if names_temporary_file(context) {
         return false;
     }
     // Below the home directory, only caches are deleted without a question.
-    let inside_home = crate::paths::is_below(path, context.paths.home);
-    if inside_home
-        && is_regenerable(path)
-        && !context.paths.is_startup(path)
-        && !context.paths.is_credential(path)
-        && !path.contains(UNKNOWN_CHAR)
-    {
-        let here = crate::paths::normalize(context.paths.cwd);
+    let inside_home = crate::paths::is_below(path, paths.home);
+    let is_plain = !paths.is_startup(path) && !paths.is_credential(path);
+    if inside_home && is_regenerable(path) && is_plain && is_known {
+        let here = crate::paths::normalize(paths.cwd);
         return path.rsplit_once('/').is_none_or(|(parent, _)| parent != here);
     }
-    if inside_home && !tree && context.paths.cwd == context.paths.home && !context.paths.is_startup(path) {
+    if inside_home && !tree && paths.cwd == paths.home && !paths.is_startup(path) {
         return false;
     }
-    !(context.name() == "mv"
-        && inside_home
-        && !context.paths.is_home(path)
-        && !context.paths.is_above_work(path)
-        && !path.contains(['*', '?'])
-        && !context.paths.is_startup(path)
-        && !context.paths.is_credential(path))
+    let is_moved = context.name() == "mv" && inside_home && !path.contains(['*', '?']);
+    !is_moved || !is_plain || paths.is_home(path) || paths.is_above_work(path)
 }
 
 /// Whether a word comes from `mktemp`.
@@ -129,12 +119,9 @@ fn unknown_delete(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
     }
     let last = path.rsplit('/').next().unwrap_or_default();
     let in_known_directory = context.paths.is_project(path) || context.paths.is_temporary(path);
-    let names_it = !last.is_empty() && last.chars().any(|char| char.is_alphanumeric());
-    let many = last.contains(['*', '?']) || path.contains("/*");
-    if in_known_directory
-        && names_it
-        && (is_regenerable(path) || !tree || !(last.contains(UNKNOWN_CHAR) || many))
-    {
+    let names_it = last.chars().any(char::is_alphanumeric);
+    let many = last.contains(['*', '?', UNKNOWN_CHAR]) || path.contains("/*");
+    if in_known_directory && names_it && (is_regenerable(path) || !tree || !many) {
         return false;
     }
     !is_regenerable(path) || path.starts_with('/')

@@ -18,26 +18,21 @@ const MAX_STRETCHES: usize = 8;
 
 /// Commands that the words or the input of a segment may hold.
 pub(super) fn commands(segment: &Segment) -> Vec<Nested> {
-    let mut found = Vec::new();
-    let name = segment.name.as_str();
-    if name.is_empty() || is_destroyer(name) {
-        return found;
+    if segment.name.is_empty() || is_destroyer(&segment.name) {
+        return Vec::new();
     }
     let args = segment.args.as_slice();
-    for (index, word) in args.iter().enumerate() {
-        let Some(text) = word.known() else { continue };
-        let name = text.rsplit('/').next().unwrap_or(text);
+    let texts = |text: &str| tails(text).into_iter().map(|tail| Nested::text(Word::literal(tail))).collect();
+    let mut found: Vec<Nested> = Vec::new();
+    for (index, text) in args.iter().enumerate().filter_map(|(index, word)| Some((index, word.known()?))) {
         if found.len() >= MAX_STRETCHES {
             break;
         }
-        if is_destroyer(name) && index + 1 < args.len() {
-            found.extend(args.get(index..).and_then(Nested::argv));
-        } else {
-            found.extend(tails(text).into_iter().map(|tail| Nested::text(Word::literal(tail))));
-        }
+        let is_program = is_destroyer(text.rsplit('/').next().unwrap_or(text)) && index + 1 < args.len();
+        let rest = args.get(index..).filter(|_| is_program).and_then(Nested::argv);
+        found.extend(rest.map_or_else(|| texts(text), |rest| vec![rest]));
     }
-    let input = segment.stdin.text.as_ref().and_then(Word::known).unwrap_or_default();
-    found.extend(tails(input).into_iter().map(|tail| Nested::text(Word::literal(tail))));
+    found.extend(texts(segment.stdin.text.as_ref().and_then(Word::known).unwrap_or_default()));
     found.truncate(MAX_STRETCHES);
     found
 }

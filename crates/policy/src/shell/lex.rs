@@ -89,15 +89,11 @@ impl Parser<'_> {
         match self.peek() {
             Some(b'\\') => self.escape(quoting, parts),
             Some(b'\'') if bare => {
-                let start = self.at + 1;
-                let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-                let length = rest
-                    .iter()
-                    .position(|byte| *byte == b'\'')
-                    .ok_or(DoubtKind::Syntax("a quote is not closed"))?;
-                self.budget.spend(length / 8)?;
-                parts.push(WordPart::Quoted(self.slice(start, start + length).to_owned()));
-                self.at = start + length + 1;
+                let rest = self.text.get(self.at + 1..).unwrap_or_default();
+                let (text, _) = rest.split_once('\'').ok_or(DoubtKind::Syntax("a quote is not closed"))?;
+                self.budget.spend(text.len() / 8)?;
+                parts.push(WordPart::Quoted(text.to_owned()));
+                self.at += text.len() + 2;
             }
             Some(b'"') if bare => {
                 self.at += 1;
@@ -154,28 +150,20 @@ impl Parser<'_> {
         self.at += 1;
         let mut inner = String::new();
         loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            let mut chars = rest.chars();
-            let Some(char) = chars.next() else {
-                return Err(DoubtKind::Syntax("a backquote is not closed"));
-            };
+            let mut chars = self.text.get(self.at..).unwrap_or_default().chars();
+            let char = chars.next().ok_or(DoubtKind::Syntax("a backquote is not closed"))?;
             self.budget.spend(1)?;
             self.at += char.len_utf8();
-            match char {
-                '`' => break,
-                '\\' => {
-                    let next = chars.next();
-                    let unescaped = next.filter(|next| {
-                        matches!(next, '$' | '`' | '\\') || (quoting == Quoting::Double && *next == '"')
-                    });
-                    if let Some(next) = unescaped {
-                        self.at += 1;
-                        inner.push(next);
-                    } else {
-                        inner.push('\\');
-                    }
+            let is_escaped = |next: &char| {
+                matches!(next, '$' | '`' | '\\') || (quoting == Quoting::Double && *next == '"')
+            };
+            match (char, chars.next().filter(is_escaped)) {
+                ('`', _) => break,
+                ('\\', Some(next)) => {
+                    self.at += 1;
+                    inner.push(next);
                 }
-                other => inner.push(other),
+                (other, _) => inner.push(other),
             }
         }
         let list = self.nested(|parser| parse(&inner, parser.budget, parser.depth))?;

@@ -194,6 +194,13 @@ pub struct Redirect {
     pub target: Word,
 }
 
+impl Redirect {
+    /// The redirection with its target written like this.
+    pub(crate) fn show_with(&self, target: &str) -> String {
+        format!("{}{} {target}", self.descriptor.as_deref().unwrap_or_default(), self.operator.sign())
+    }
+}
+
 /// The data on a pipe.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PipeData {

@@ -223,14 +223,13 @@ impl<'a> Walker<'a> {
                         *stdin = PipeData::default();
                         continue;
                     }
-                    let programs: Vec<String> = redirect.target.output_of().map(str::to_owned).collect();
-                    let written = self.env.files.get(&self.env.path(&redirect.target));
-                    let text = match written.cloned().flatten() {
-                        Some(text) => Some(text),
-                        None if !programs.is_empty() => self.process_text.take(),
-                        None => None,
-                    };
-                    let programs = if programs.is_empty() { vec!["<".to_owned()] } else { programs };
+                    let mut programs: Vec<String> = redirect.target.output_of().map(str::to_owned).collect();
+                    let written = self.env.files.get(&self.env.path(&redirect.target)).cloned().flatten();
+                    let text = written
+                        .or_else(|| (!programs.is_empty()).then(|| self.process_text.take()).flatten());
+                    if programs.is_empty() {
+                        programs.push("<".to_owned());
+                    }
                     *stdin = PipeData { text, programs };
                 }
                 _ => {}
