@@ -1,4 +1,7 @@
 //! Text with the shape of a secret.
+//!
+//! The rules are functions and no regular expressions: a rule must say whether bytes that are still
+//! to come could change its decision, so that the result does not depend on the chunks of a stream.
 
 use std::sync::LazyLock;
 

@@ -10,6 +10,8 @@
 mod editing;
 mod tables;
 
+use std::collections::HashMap;
+
 use super::output::unescape;
 use super::syntax::RedirectOperator;
 use crate::programs::Language;
@@ -65,11 +67,13 @@ struct Tokens {
     all: Vec<Token>,
     /// Effects of the literals themselves.
     effects: Vec<CodeEffect>,
+    /// Names with the literals they are set to.
+    bound: HashMap<String, Option<String>>,
 }
 
 impl Tokens {
     fn new(language: Language, text: &str) -> Self {
-        let mut tokens = Self { language, all: Vec::new(), effects: Vec::new() };
+        let mut tokens = Self { language, all: Vec::new(), effects: Vec::new(), bound: HashMap::new() };
         let (mut rest, mut before, mut depth) = (text, ' ', 0_usize);
         while let Some(char) = rest.chars().next() {
             let is_end = |char: char| !is_name(char) && char != '.';
@@ -97,6 +101,7 @@ impl Tokens {
             before = done.chars().next_back().unwrap_or(' ');
             rest = tail;
         }
+        tokens.bound = tokens.find_bound();
         tokens
     }
 
@@ -295,22 +300,35 @@ impl Tokens {
         }
     }
 
-    /// The literal a name is set to: `name = "text"` or `name = Path("text")`.
+    /// The literal a name is set to, unless something else may change it.
     fn bound(&self, name: &str) -> Option<String> {
-        let uses = || (0..self.all.len()).filter(|at| self.name(*at) == name);
-        let mut sets = uses().filter(|at| self.is_sign(at + 1, "=") && !self.is_sign(at + 2, "="));
-        let (set, None) = (sets.next()?, sets.next()) else { return None };
-        let is_name =
-            |token: &Token, names: &[&str]| matches!(token, Name(name) if names.contains(&name.as_str()));
-        let is_hidden = self.all.split(is_statement_end).any(|line| {
-            line.iter().any(|token| is_name(token, &["def", "lambda", "function", "for"]))
-                && line.iter().any(|token| is_name(token, &[name]))
-        });
-        let changes = |at: usize| {
-            matches!(self.name(at.wrapping_sub(1)), "as" | "global") || self.is_sign(at + 1, "+-:")
-        };
-        match self.all.get(set + 2..)? {
-            _ if is_hidden || uses().any(changes) => None,
+        self.bound.get(name).cloned().flatten()
+    }
+
+    /// The names that are set: `name = "text"` or `name = Path("text")`, once and nowhere else.
+    fn find_bound(&self) -> HashMap<String, Option<String>> {
+        let mut bound: HashMap<String, Option<String>> = HashMap::new();
+        let mut at = 0;
+        for line in self.all.split(is_statement_end) {
+            let is_keyword = |token: &Token| matches!(token, Name(name) if matches!(name.as_str(), "def" | "lambda" | "function" | "for"));
+            let is_hidden = line.iter().any(is_keyword);
+            for at in at..at + line.len() {
+                let is_set = self.is_sign(at + 1, "=") && !self.is_sign(at + 2, "=");
+                let is_changed =
+                    matches!(self.name(at.wrapping_sub(1)), "as" | "global") || self.is_sign(at + 1, "+-:");
+                if !self.name(at).is_empty() && (is_set || is_hidden || is_changed) {
+                    let value = self.literal_at(at + 2).filter(|_| is_set && !is_hidden);
+                    bound.entry(self.name(at).to_owned()).and_modify(|value| *value = None).or_insert(value);
+                }
+            }
+            at += line.len() + 1;
+        }
+        bound
+    }
+
+    /// The literal, or the path made of one, that is the rest of a statement.
+    fn literal_at(&self, at: usize) -> Option<String> {
+        match self.all.get(at..)? {
             [Text(text)] | [Text(text), Sign('\n' | ';'), ..] => Some(text.clone()),
             [Name(path), Sign('('), Text(text), Sign(')'), rest @ ..]
                 if path.ends_with("Path") && rest.first().is_none_or(is_statement_end) =>

@@ -71,3 +71,17 @@ fn long_and_deep_inputs_are_bounded() {
         }
     }
 }
+
+#[test]
+fn long_program_texts_are_bounded() {
+    for unit in ["open(", "system(a,", "a=\"b\"\n", "Path(\"x\").unlink()\n", "for p in q: open(p)\n", "a.b."]
+    {
+        for interpreter in ["python3 -c", "perl -e", "node -e"] {
+            let text = format!("{interpreter} '{}'", unit.repeat(64 * 1024 / unit.len()));
+            let start = Instant::now();
+            report(&text);
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(5), "{interpreter} {unit:?}: {took:?}");
+        }
+    }
+}
