@@ -15,7 +15,7 @@ fn killed_two_hundred_times_the_file_is_always_the_old_or_the_new_one() {
     let home = Home::with_config(&content(1));
     let started = Instant::now();
     assert_eq!(home.run(&["config", "set", "terminal.timeout", "2"]).code, Some(0));
-    let whole_run = started.elapsed();
+    let mut whole_run = started.elapsed();
     let mut value = 2;
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let (mut old, mut new) = (0, 0);
@@ -37,9 +37,12 @@ fn killed_two_hundred_times_the_file_is_always_the_old_or_the_new_one() {
         if found == content(next) {
             value = next;
             new += 1;
+            whole_run = whole_run * 9 / 10;
         } else {
             assert!(found == content(value), "round {round}: neither the old nor the new file");
             old += 1;
+            // A busy machine runs the command more slowly than it was measured.
+            whole_run = whole_run * 31 / 30;
         }
     }
     // Both must have happened, or the kills came at the wrong time.
