@@ -100,7 +100,7 @@ fn unanswered(env: &GatewayEnv) -> usize {
 async fn a_command_is_stored_before_it_is_acknowledged_and_dropped_if_the_user_saw_a_failure() {
     let mut env = GatewayEnv::echo().await.open().await;
     env.wait("the commands are there", |server| {
-        server.read(|world| (world.commands.len() == 18).then_some(()))
+        server.read(|world| (world.commands.len() == 20).then_some(()))
     })
     .await;
     let dm = env.server.dm_channel(env.ann);

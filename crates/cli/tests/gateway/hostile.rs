@@ -342,7 +342,7 @@ async fn a_strangers_command_is_ignored() {
     let ann = env.ann;
     let env = env.set_env("DISCORD_ALLOWED_USERS", ann).open().await;
     env.wait("the commands are there", |server| {
-        server.read(|world| (world.commands.len() == 18).then_some(()))
+        server.read(|world| (world.commands.len() == 20).then_some(()))
     })
     .await;
     env.server.expect_violation(10_062);

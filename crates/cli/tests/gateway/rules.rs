@@ -421,7 +421,7 @@ async fn a_flooding_user_can_still_stop_a_turn() {
 async fn a_message_after_a_command_waits_for_its_acknowledgment() {
     let env = GatewayEnv::with(echo(Vec::new()), OPEN).await.open().await;
     env.wait("the commands are there", |server| {
-        server.read(|world| (world.commands.len() == 18).then_some(()))
+        server.read(|world| (world.commands.len() == 20).then_some(()))
     })
     .await;
     let dm = env.server.dm_channel(env.ann);

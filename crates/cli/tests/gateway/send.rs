@@ -103,7 +103,7 @@ async fn an_invalid_send_is_refused_and_not_queued() {
         (vec!["--to", "all", "x"], 3, "no platform has a home channel"),
         (vec!["x"], 3, "no platform has a home channel"),
         (vec!["--to", "discord:42", "  "], 2, "message is empty"),
-        (vec!["--to", "discord:42", "--file", "/nowhere"], 2, "/nowhere cannot be read"),
+        (vec!["--to", "discord:42", "--file", "/nowhere"], 2, "cannot read /nowhere"),
         (vec!["--list", "--to", "discord"], 2, "cannot be used with"),
     ];
     for (args, expected, words) in cases {
