@@ -201,13 +201,13 @@ fn each_pull_failure_has_its_own_message_and_hint() {
         let other = registry.push("other", "s390x", 1).name;
         let host = registry.host.clone();
         let cases = [
-            (format!("{host}/one:v2"), "no such image or tag", "name and tag"),
+            (format!("{host}/one:v2"), "no such image or tag", "Check the name and the tag"),
             (format!("{host}/nothing:v1"), "no such image or tag", "`docker load -i FILE`"),
-            (format!("{host}/Large:v1"), "invalid image name", "small letters"),
-            ("with space".to_owned(), "invalid image name", "small letters"),
-            ("../containers".to_owned(), "invalid image name", "small letters"),
+            (format!("{host}/Large:v1"), "invalid image name", "in lower case"),
+            ("with space".to_owned(), "invalid image name", "in lower case"),
+            ("../containers".to_owned(), "invalid image name", "in lower case"),
             ("127.0.0.1:1/one:v1".to_owned(), "cannot reach the registry", "`docker load -i FILE`"),
-            ("nowhere.invalid/one:v1".to_owned(), "cannot reach the registry", "tries again"),
+            ("nowhere.invalid/one:v1".to_owned(), "cannot reach the registry", "to try again"),
             (
                 other.clone(),
                 "is built for linux/s390x, but the engine runs linux/",
