@@ -44,6 +44,14 @@ impl SourceFile {
         Ok(Self { path: path.to_owned(), tokens })
     }
 
+    /// Whether it contains `mod name`.
+    pub(crate) fn declares_module(&self, name: &str) -> bool {
+        let is = |token: &Token, word: &str| matches!(&token.kind, TokenKind::Ident(text) if text == word);
+        self.tokens
+            .windows(2)
+            .any(|pair| matches!(pair, [first, second] if is(first, "mod") && is(second, name)))
+    }
+
     /// The crate, if this file is part of a crate that ships.
     pub(crate) fn product_crate(&self) -> Option<&str> {
         let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;

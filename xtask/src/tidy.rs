@@ -86,6 +86,7 @@ fn check(root: &Path) -> Result<Vec<String>> {
         }
     }
     words::check_unique_types(&sources, &mut problems);
+    check_modules(&sources, &mut problems);
     Ok(problems)
 }
 
@@ -101,6 +102,19 @@ pub(crate) fn tracked(root: &Path) -> Result<Vec<String>> {
     }
     let names = String::from_utf8(output.stdout)?;
     Ok(names.lines().filter(|name| root.join(name).is_file()).map(str::to_owned).collect())
+}
+
+/// Reports files that belong to no module: the compiler ignores them.
+fn check_modules(sources: &[SourceFile], problems: &mut Vec<String>) {
+    for file in sources.iter().filter(|file| file.path.contains("/src/")) {
+        let Some((folder, name)) = file.path.trim_end_matches(".rs").rsplit_once('/') else { continue };
+        let parents = [format!("{folder}.rs"), format!("{folder}/main.rs"), format!("{folder}/lib.rs")];
+        let is_root = parents.contains(&file.path);
+        let parent = |source: &&SourceFile| parents.contains(&source.path);
+        if !is_root && !sources.iter().filter(parent).any(|parent| parent.declares_module(name)) {
+            problems.push(format!("{}: no module contains this file", file.path));
+        }
+    }
 }
 
 fn check_dependencies(root: &Path, problems: &mut Vec<String>) -> Result<()> {
@@ -257,5 +271,19 @@ mod tests {
                 "b/src/lib.rs: has no crate documentation",
             ]
         );
+    }
+
+    #[test]
+    fn a_file_without_a_module_is_reported() {
+        let file = |path, text| SourceFile::parse(path, text).unwrap();
+        let files = [
+            file("crates/a/src/lib.rs", "mod b;"),
+            file("crates/a/src/b.rs", "pub mod c;"),
+            file("crates/a/src/b/c.rs", ""),
+            file("crates/a/src/b/d.rs", ""),
+        ];
+        let mut problems = Vec::new();
+        check_modules(&files, &mut problems);
+        assert_eq!(problems, ["crates/a/src/b/d.rs: no module contains this file"]);
     }
 }
