@@ -16,7 +16,7 @@ use tokio::io::{
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::relay::{self, ActivityTimer, TimedStream};
+use super::relay::{self, ActivityTimer};
 use super::target::{self, HostError};
 use request::{ForwardRequest, ProxyRequest, RequestError, RequestKind};
 
@@ -129,25 +129,24 @@ async fn forward<S>(client: BufReader<S>, server: TcpStream, plain: ForwardReque
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let pulse = Arc::new(ActivityTimer::new());
+    let timer = Arc::new(ActivityTimer::new());
     let (from_client, mut to_client) = tokio::io::split(client);
     let mut from_client = BufReader::with_capacity(relay::BUFFER_BYTES, from_client);
     let (from_server, to_server) = server.into_split();
-    let from_server = TimedStream { stream: from_server, pulse: pulse.clone() };
+    let from_server = relay::watch_reads(from_server, &timer);
     let mut from_server = BufReader::with_capacity(relay::BUFFER_BYTES, from_server);
-    let mut to_server = TimedStream { stream: to_server, pulse: pulse.clone() };
-    let upload = async {
+    let mut to_server = relay::watch_writes(to_server, &timer);
+    let send = async {
         to_server.write_all(&plain.head()).await?;
         body::copy(plain.body, &mut from_client, &mut to_server).await?;
         // Further bytes do not belong to this request; only end of file matters.
         if from_client.fill_buf().await?.is_empty() {
-            pulse.mark_half_open();
+            timer.mark_half_open();
         }
         Ok(())
     };
     let upload = async {
-        let sent: io::Result<()> = upload.await;
-        match sent {
+        match send.await {
             // The client broke off; the server must not take a part of the request for the whole.
             Err(error) if body::is_client_error(&error) => error,
             // A server may respond without reading the whole request.
@@ -162,7 +161,7 @@ where
     tokio::select! {
         done = download => done,
         error = upload => Err(error),
-        () = pulse.wait_for_timeout() => Err(io::ErrorKind::TimedOut.into()),
+        () = timer.wait_for_timeout() => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 

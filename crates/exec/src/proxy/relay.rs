@@ -1,14 +1,13 @@
 //! Copies bytes in both directions between a client and a server until both end or time runs out.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
 use tokio::time::Instant;
+use tokio_util::io::{InspectReader, InspectWriter};
 
 pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -18,16 +17,17 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Once one side has ended, few clients wait that long for an answer.
 const HALF_OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) async fn copy_both_ways<C, S>(mut client: C, server: S) -> io::Result<()>
+pub(super) async fn copy_both_ways<C, S>(client: C, server: S) -> io::Result<()>
 where
     C: AsyncRead + AsyncWrite + Unpin,
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let pulse = Arc::new(ActivityTimer::new());
-    let mut server = TimedStream { stream: server, pulse: pulse.clone() };
+    let timer = Arc::new(ActivityTimer::new());
+    let mut client = watch_reads(client, &timer);
+    let mut server = watch_writes(watch_reads(server, &timer), &timer);
     tokio::select! {
         done = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES) => done.map(drop),
-        () = pulse.wait_for_timeout() => Err(io::ErrorKind::TimedOut.into()),
+        () = timer.wait_for_timeout() => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
@@ -70,48 +70,25 @@ impl ActivityTimer {
     }
 }
 
-/// The server's stream; every byte of the connection passes it.
-pub(super) struct TimedStream<S> {
-    pub(super) stream: S,
-    pub(super) pulse: Arc<ActivityTimer>,
+/// Reports the bytes read from a stream. A read without bytes is the end of the stream.
+pub(super) fn watch_reads<S: AsyncRead>(
+    stream: S,
+    timer: &Arc<ActivityTimer>,
+) -> InspectReader<S, impl FnMut(&[u8]) + use<S>> {
+    let timer = timer.clone();
+    InspectReader::new(stream, move |data| match data {
+        [] => timer.mark_half_open(),
+        _ => timer.touch(),
+    })
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        if buffer.filled().len() == before {
-            self.pulse.mark_half_open();
-        } else {
-            self.pulse.touch();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, data))?;
-        self.pulse.touch();
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pulse.mark_half_open();
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+/// Reports the bytes written to a stream.
+pub(super) fn watch_writes<S: AsyncWrite>(
+    stream: S,
+    timer: &Arc<ActivityTimer>,
+) -> InspectWriter<S, impl FnMut(&[u8]) + use<S>> {
+    let timer = timer.clone();
+    InspectWriter::new(stream, move |_data| timer.touch())
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! The request head, parsed strictly: a head that two parsers could read differently is refused.
 
+use std::str::FromStr;
+
+use httparse::Header;
 use thiserror::Error;
 
 use super::body::BodyFraming;
@@ -20,19 +23,14 @@ pub(super) enum RequestKind {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ForwardRequest {
-    method: Vec<u8>,
+    method: String,
     path: Vec<u8>,
-    version: HttpVersion,
+    /// The minor version of HTTP/1.
+    version: u8,
     authority: String,
     /// Without hop-by-hop headers, `Host` and headers about the length.
-    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    fields: Vec<(String, Vec<u8>)>,
     pub(super) body: BodyFraming,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HttpVersion {
-    Http10,
-    Http11,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -76,8 +74,8 @@ impl RequestError {
 impl ProxyRequest {
     /// Parses a head including its empty line.
     pub(super) fn parse(head: &[u8]) -> Result<Self, RequestError> {
-        let ParsedHead { method, target, version, headers: fields } = parse_head(head)?;
-        if method == b"CONNECT" {
+        let ParsedHead { method, target, version, fields } = parse_head(head)?;
+        if method == "CONNECT" {
             let (host, port) = parse_authority(target)?;
             let port = port.ok_or(RequestError::InvalidAuthority)?;
             return Ok(Self { host, port, kind: RequestKind::Connect });
@@ -94,14 +92,14 @@ impl ProxyRequest {
             return Err(RequestError::InvalidAuthority);
         }
         let path = match path {
-            [] if method == b"OPTIONS" => b"*".to_vec(),
+            [] if method == "OPTIONS" => b"*".to_vec(),
             [b'/', ..] => path.to_vec(),
             _ => [b"/", path].concat(),
         };
         let authority = String::from_utf8(named.to_vec()).map_err(|_| RequestError::InvalidAuthority)?;
         let body = body_framing(&fields, version)?;
-        let fields = end_to_end_headers(fields);
-        let plain = ForwardRequest { method: method.to_vec(), path, version, authority, fields, body };
+        let fields = end_to_end_headers(&fields);
+        let plain = ForwardRequest { method: method.to_owned(), path, version, authority, fields, body };
         Ok(Self { host, port: port.unwrap_or(80), kind: RequestKind::Forward(plain) })
     }
 }
@@ -109,26 +107,23 @@ impl ProxyRequest {
 impl ForwardRequest {
     /// The head for the server.
     pub(super) fn head(&self) -> Vec<u8> {
-        let version: &[u8] = match self.version {
-            HttpVersion::Http10 => b"HTTP/1.0",
-            HttpVersion::Http11 => b"HTTP/1.1",
-        };
-        let mut head = [&self.method, &b" "[..], &self.path, b" ", version].concat();
-        let mut line = |name: &[u8], value: &[u8]| {
-            for part in [b"\r\n", name, b": ", value] {
+        let version = format!(" HTTP/1.{}", self.version);
+        let mut head = [self.method.as_bytes(), b" ", &self.path, version.as_bytes()].concat();
+        let mut line = |name: &str, value: &[u8]| {
+            for part in [b"\r\n", name.as_bytes(), b": ", value] {
                 head.extend_from_slice(part);
             }
         };
-        line(b"Host", self.authority.as_bytes());
+        line("Host", self.authority.as_bytes());
         for (name, value) in &self.fields {
             line(name, value);
         }
         match self.body {
             BodyFraming::None => {}
-            BodyFraming::Length(length) => line(b"Content-Length", length.to_string().as_bytes()),
-            BodyFraming::Chunked => line(b"Transfer-Encoding", b"chunked"),
+            BodyFraming::Length(length) => line("Content-Length", length.to_string().as_bytes()),
+            BodyFraming::Chunked => line("Transfer-Encoding", b"chunked"),
         }
-        line(b"Connection", b"close");
+        line("Connection", b"close");
         head.extend_from_slice(b"\r\n\r\n");
         head
     }
@@ -143,10 +138,10 @@ pub(super) fn is_hop_by_hop(name: &[u8]) -> bool {
 }
 
 struct ParsedHead<'a> {
-    method: &'a [u8],
+    method: &'a str,
     target: &'a [u8],
-    version: HttpVersion,
-    headers: Vec<(Vec<u8>, Vec<u8>)>,
+    version: u8,
+    fields: Vec<Header<'a>>,
 }
 
 /// Parses the head with `httparse`, after refusing what it tolerates: line ends without a carriage
@@ -162,8 +157,8 @@ fn parse_head(head: &[u8]) -> Result<ParsedHead<'_>, RequestError> {
         Some(line) if !line.is_empty() => line.split(|byte| *byte == b' ').collect(),
         _ => return Err(RequestError::InvalidRequestLine),
     };
-    let mut headers = vec![httparse::EMPTY_HEADER; lines.len()];
-    let mut request = httparse::Request::new(&mut headers);
+    let mut fields = vec![httparse::EMPTY_HEADER; lines.len()];
+    let mut request = httparse::Request::new(&mut fields);
     match request.parse(head) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
         Err(httparse::Error::Version) if words.len() == 3 && words.iter().last().is_some_and(is_http) => {
@@ -174,16 +169,12 @@ fn parse_head(head: &[u8]) -> Result<ParsedHead<'_>, RequestError> {
         }
         Ok(_) | Err(_) => return Err(RequestError::InvalidHeader),
     }
-    let (Some(method), Some(target)) = (request.method, request.path) else {
+    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
         return Err(RequestError::InvalidRequestLine);
     };
-    let version = if request.version == Some(0) { HttpVersion::Http10 } else { HttpVersion::Http11 };
-    let headers = request
-        .headers
-        .iter()
-        .map(|header| (header.name.as_bytes().to_vec(), header.value.trim_ascii().to_vec()))
-        .collect();
-    Ok(ParsedHead { method: method.as_bytes(), target: target.as_bytes(), version, headers })
+    let count = request.headers.len();
+    fields.truncate(count);
+    Ok(ParsedHead { method, target: target.as_bytes(), version, fields })
 }
 
 fn is_http(word: &&[u8]) -> bool {
@@ -212,48 +203,43 @@ fn parse_authority(bytes: &[u8]) -> Result<(String, Option<u16>), RequestError> 
     if port.is_empty() {
         return Ok((host, None));
     }
-    let number: Option<u16> =
-        port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse().ok()).flatten();
-    Ok((host, Some(number.filter(|number| *number != 0).ok_or(RequestError::InvalidAuthority)?)))
+    let port = parse_digits(port.as_bytes()).filter(|port| *port != 0);
+    Ok((host, Some(port.ok_or(RequestError::InvalidAuthority)?)))
 }
 
 /// The length of the body. A request that states it twice is an attack.
-fn body_framing(fields: &[(Vec<u8>, Vec<u8>)], version: HttpVersion) -> Result<BodyFraming, RequestError> {
+fn body_framing(fields: &[Header<'_>], version: u8) -> Result<BodyFraming, RequestError> {
     let all = |wanted: &str| -> Vec<&[u8]> {
-        let found = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted.as_bytes()));
-        found.map(|(_, value)| value.as_slice()).collect()
+        let found = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(wanted));
+        found.map(|field| field.value.trim_ascii()).collect()
     };
     match (all("content-length").as_slice(), all("transfer-encoding").as_slice()) {
         ([], []) => Ok(BodyFraming::None),
-        ([digits], []) => {
-            let digits = std::str::from_utf8(digits).map_err(|_| RequestError::AmbiguousLength)?;
-            // The standard parser accepts a plus sign.
-            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-            is_number
-                .then(|| digits.parse().ok())
-                .flatten()
-                .map(BodyFraming::Length)
-                .ok_or(RequestError::AmbiguousLength)
+        ([digits], []) => parse_digits(digits).map(BodyFraming::Length).ok_or(RequestError::AmbiguousLength),
+        ([], [coding]) if version == 1 => {
+            let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+            is_chunked.then_some(BodyFraming::Chunked).ok_or(RequestError::UnsupportedCoding)
         }
-        ([], [coding]) if version == HttpVersion::Http11 => coding
-            .eq_ignore_ascii_case(b"chunked")
-            .then_some(BodyFraming::Chunked)
-            .ok_or(RequestError::UnsupportedCoding),
         _ => Err(RequestError::AmbiguousLength),
     }
 }
 
+/// Parses a decimal number. The standard parser accepts a plus sign.
+fn parse_digits<T: FromStr>(digits: &[u8]) -> Option<T> {
+    let text = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'))?;
+    text.parse().ok()
+}
+
 /// Drops hop-by-hop headers, those named by `Connection`, and those that are rewritten.
-fn end_to_end_headers(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    const REWRITTEN: [&str; 4] = ["host", "content-length", "transfer-encoding", "te"];
-    let connection = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"connection"));
-    let mut left_out: Vec<Vec<u8>> = REWRITTEN.map(|name| name.as_bytes().to_vec()).to_vec();
-    for (_, names) in connection {
-        left_out.extend(names.split(|byte| *byte == b',').map(|name| name.trim_ascii().to_vec()));
-    }
-    let kept =
+fn end_to_end_headers(fields: &[Header<'_>]) -> Vec<(String, Vec<u8>)> {
+    const REWRITTEN: [&[u8]; 4] = [b"host", b"content-length", b"transfer-encoding", b"te"];
+    let connection = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("connection"));
+    let named = connection.flat_map(|field| field.value.split(|byte| *byte == b','));
+    let left_out: Vec<&[u8]> = named.map(<[u8]>::trim_ascii).chain(REWRITTEN).collect();
+    let is_kept =
         |name: &[u8]| !is_hop_by_hop(name) && !left_out.iter().any(|out| out.eq_ignore_ascii_case(name));
-    fields.into_iter().filter(|(name, _)| kept(name)).collect()
+    let kept = fields.iter().filter(|field| is_kept(field.name.as_bytes()));
+    kept.map(|field| (field.name.to_owned(), field.value.trim_ascii().to_vec())).collect()
 }
 
 fn is_text(byte: u8) -> bool {
