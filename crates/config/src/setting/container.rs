@@ -10,7 +10,7 @@ use super::{Accepted, InvalidValue, Setting, SettingNote, list_items, map_entrie
 use crate::yaml::Node;
 
 /// Options of `docker run`, each with a known meaning.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExtraArgs {
     /// As written.
     words: Vec<String>,

@@ -150,7 +150,7 @@ impl DockerBackend {
                 processes.is_some(),
                 facts.enforced.processes,
             ),
-            ("rootless Podman ignores `--ulimit`", !self.run_args.ulimits.is_empty(), Some(!forgets)),
+            ("rootless Podman ignores `--ulimit`", self.run_args.host.ulimits.is_some(), Some(!forgets)),
         ];
         let missing = limits.into_iter().filter(|(_, is_set, enforced)| *is_set && *enforced == Some(false));
         missing.map(|(message, ..)| message.to_owned()).collect()
@@ -158,7 +158,7 @@ impl DockerBackend {
 
     /// Whether user ids inside differ from those outside, root included.
     fn has_remapped_users(&self, facts: &EngineFacts) -> bool {
-        match self.run_args.userns.as_deref() {
+        match self.run_args.host.userns_mode.as_deref() {
             Some("host" | "keep-id") => false,
             Some("auto" | "nomap" | "private") => true,
             _ => facts.remaps_users,
@@ -197,7 +197,7 @@ impl DockerBackend {
         let container_user = match self.requested_user(&engine.facts) {
             Some(user) => ContainerUser::parse(&user),
             // With `keep-id` the process keeps its own uid unless the image names another user.
-            None if self.run_args.userns.as_deref() == Some("keep-id") => ContainerUser::Name,
+            None if self.run_args.host.userns_mode.as_deref() == Some("keep-id") => ContainerUser::Name,
             None => ContainerUser::parse(&image_user(&engine, &self.image).await),
         };
         let shared = PlaceDir::for_place(place).shared_dir(self.kept_dir(place).as_deref());

@@ -120,7 +120,7 @@ impl DockerBackend {
                 .to_owned(),
             ),
             auto_remove: Some(true),
-            ..HostConfig::default()
+            ..self.run_args.host.clone()
         };
         let mut body = ContainerCreateBody {
             image: Some(self.image.clone()),

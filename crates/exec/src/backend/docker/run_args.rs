@@ -10,14 +10,19 @@ mod apply;
 pub mod value;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::net::IpAddr;
 
+use bollard::models::HostConfig;
 use hermes_types::{EnvName, Reach, Volume};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::ContainerLimits;
-use value::{Device, Gpus, MountArg, Port, Ulimit, parse_scaled, parse_size};
+use value::{
+    Gpus, MountArg, Port, parse_address, parse_capability, parse_device, parse_host, parse_ipc_mode,
+    parse_label, parse_limit, parse_millicpus, parse_mount, parse_name, parse_network, parse_pair,
+    parse_pid_mode, parse_process_limit, parse_processors, parse_security, parse_swap, parse_text,
+    parse_tmpfs, parse_ulimit, parse_userns_mode, parse_uts_mode, parse_volume,
+};
 
 /// Capabilities that have no effect outside the container's own namespaces.
 const HARMLESS_CAPABILITIES: [&str; 19] = [
@@ -26,35 +31,23 @@ const HARMLESS_CAPABILITIES: [&str; 19] = [
     "SYS_CHROOT", "SYS_NICE",
 ];
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunArgs {
+    /// Options that are fields of the request as they are. No field of it is a map, whose order
+    /// would change the identity of the place.
+    pub host: HostConfig,
     pub cap_add: Vec<String>,
     pub cap_drop: Vec<String>,
-    pub devices: Vec<Device>,
     pub gpus: Option<Gpus>,
-    pub is_privileged: bool,
     pub security: Vec<String>,
     pub network: Option<String>,
     pub ports: Vec<Port>,
-    pub pid: Option<String>,
-    pub ipc: Option<String>,
-    pub uts: Option<String>,
-    pub userns: Option<String>,
     pub user: Option<String>,
-    pub groups: Vec<String>,
     pub hostname: Option<String>,
-    pub hosts: Vec<String>,
-    pub dns: Vec<IpAddr>,
     pub labels: BTreeMap<String, String>,
     pub tmpfs: BTreeMap<String, String>,
-    pub is_read_only: bool,
-    pub runtime: Option<String>,
     pub sysctls: BTreeMap<String, String>,
-    pub ulimits: Vec<Ulimit>,
-    pub cpuset: Option<String>,
-    /// Bytes; -1 is unlimited.
-    pub memory_swap: Option<i64>,
     /// Bytes; 0 is unlimited. This field and those below override other settings and are not part
     /// of the request.
     #[serde(skip)]
@@ -76,18 +69,13 @@ pub struct RunArgs {
     pub env: Vec<(EnvName, String)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("expected {expected}, found {found}")]
 pub struct RunArgError {
     /// The index of the list item.
     pub item: usize,
     pub expected: String,
     pub found: String,
-}
-
-impl fmt::Display for RunArgError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected {}, found {}", self.expected, self.found)
-    }
 }
 
 /// An option that gives commands more reach.
@@ -101,114 +89,57 @@ pub struct RunArgExposure {
 impl RunArgs {
     /// Parses options. A value may follow its option after `=`, after a space or as the next item.
     pub fn parse(items: &[String]) -> Result<Self, RunArgError> {
-        let mut extra = Self::default();
+        let mut parsed = Self::default();
         let mut rest = items.iter();
         while let Some(text) = rest.next() {
             let item = items.len() - rest.len() - 1;
             let (name, inline) = split_option(text.trim_start());
-            extra.set_option(ArgReader { item, name, inline, rest: &mut rest })?;
+            parsed.set_option(ArgReader { item, name, inline, rest: &mut rest })?;
         }
-        Ok(extra)
+        Ok(parsed)
     }
 
-    fn set_option(&mut self, mut word: ArgReader<'_, '_>) -> Result<(), RunArgError> {
-        const SIZE: &str = "a size such as 512m";
-        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let named = |text: &str| value::is_name(text).then(|| text.to_owned());
-        match word.name {
-            "--cap-add" => {
-                self.cap_add.push(word.read("a capability such as NET_RAW", value::parse_capability)?)
-            }
-            "--cap-drop" => {
-                self.cap_drop.push(word.read("a capability such as CHOWN", value::parse_capability)?)
-            }
-            "--device" => {
-                self.devices.push(word.read("a path such as /dev/kvm, with :path and :rwm", Device::parse)?);
-            }
-            "--gpus" => {
-                let expected = "all, a number from 1 up or device=IDS";
-                self.gpus = Some(word.read(expected, |text| text.parse().ok())?);
-            }
-            "--privileged" => self.is_privileged = word.flag()?,
-            "--read-only" => self.is_read_only = word.flag()?,
+    fn set_option(&mut self, mut arg: ArgReader<'_, '_>) -> Result<(), RunArgError> {
+        let host = &mut self.host;
+        match arg.name {
+            "--cap-add" => self.cap_add.push(arg.read(parse_capability)?),
+            "--cap-drop" => self.cap_drop.push(arg.read(parse_capability)?),
+            "--device" => push(&mut host.devices, arg.read(parse_device)?),
+            "--gpus" => self.gpus = Some(arg.read(str::parse)?),
+            "--privileged" => host.privileged = arg.flag()?.then_some(true),
+            "--read-only" => host.readonly_rootfs = arg.flag()?.then_some(true),
             // The guest is the first process and reaps children.
-            "--init" => drop(word.flag()?),
-            "--security-opt" => {
-                let expected = "seccomp=unconfined, apparmor=PROFILE, label=… or no-new-privileges";
-                self.security.extend(word.read(expected, parse_security)?);
-            }
-            "--network" | "--net" => {
-                self.network =
-                    Some(word.read("none, bridge, host or the name of a network", value::parse_network)?);
-            }
-            "--publish" | "-p" => {
-                self.ports.push(word.read("[[address:]port:]port[/protocol], one port", Port::parse)?);
-            }
-            "--pid" => {
-                self.pid = Some(word.read("host or container:NAME", |text| parse_namespace(text, &["host"]))?)
-            }
-            "--ipc" => {
-                let words = ["host", "none", "private", "shareable"];
-                let expected = "host, none, private, shareable or container:NAME";
-                self.ipc = Some(word.read(expected, |text| parse_namespace(text, &words))?);
-            }
-            "--uts" => self.uts = Some(word.read("host", |word| text(word).filter(|word| word == "host"))?),
-            "--userns" => {
-                let words = ["host", "private", "auto", "keep-id", "nomap"];
-                let expected = "host, or private, auto, keep-id or nomap of Podman";
-                self.userns = Some(word.read(expected, |text| parse_namespace(text, &words))?);
-            }
-            "--user" | "-u" => self.user = Some(word.read("a user or user:group", text)?),
-            "--group-add" => self.groups.push(word.read("a group", text)?),
-            "--hostname" | "-h" => self.hostname = Some(word.read("a name", named)?),
-            "--add-host" => self.hosts.push(word.read("name:address", value::parse_host)?),
-            "--dns" => self.dns.push(word.read("an address", |text| text.parse().ok())?),
-            "--label" | "-l" => {
-                let ours = |name: &str| name.starts_with("hermes-");
-                let expected = "name=value, where the name does not begin with hermes-";
-                let label =
-                    word.read(expected, |text| value::parse_pair(text).filter(|(name, _)| !ours(name)))?;
-                self.labels.extend([label]);
-            }
-            "--tmpfs" => {
-                self.tmpfs.extend([word.read("path[:options], not below /.hermes", value::parse_tmpfs)?])
-            }
-            "--volume" | "-v" => {
-                self.volumes
-                    .push(word.read("source:target[:options], not below /.hermes", value::parse_volume)?);
-            }
-            "--mount" => {
-                let expected = "type=bind,source=…,target=…[,readonly], or type=volume or type=tmpfs";
-                match word.read(expected, value::parse_mount)? {
-                    MountArg::Volume(volume) => self.volumes.push(volume),
-                    MountArg::Tmpfs(path, options) => drop(self.tmpfs.insert(path, options)),
-                }
-            }
-            "--env" | "-e" => self.env.push(word.variable()?),
-            "--runtime" => self.runtime = Some(word.read("the name of a runtime", named)?),
-            "--sysctl" => self.sysctls.extend([word.read("name=value", value::parse_pair)?]),
-            "--ulimit" => self.ulimits.push(word.read("a limit such as nofile=1024:2048", Ulimit::parse)?),
-            "--cpuset-cpus" => {
-                let ranges = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b",-".contains(&b));
-                self.cpuset =
-                    Some(word.read("processors such as 0-3,5", |t| text(t).filter(|text| ranges(text)))?);
-            }
-            "--cpus" => {
-                let millis = |text: &str| u32::try_from(parse_scaled(text, 1000)?).ok();
-                self.millicpus = Some(word.read("a number such as 1.5", millis)?);
-            }
-            "--memory" | "-m" => self.memory = Some(word.read(SIZE, parse_size)?),
-            "--memory-swap" => {
-                let swap =
-                    |text: &str| if text == "-1" { Some(-1) } else { i64::try_from(parse_size(text)?).ok() };
-                self.memory_swap = Some(word.read("a size such as 2g, or -1", swap)?);
-            }
-            "--pids-limit" => {
-                let number = |text: &str| if text == "-1" { Some(0) } else { text.parse().ok() };
-                self.processes = Some(word.read("a number, or -1", number)?);
-            }
-            "--shm-size" => self.shm = Some(word.read(SIZE, parse_size)?),
-            name => return Err(word.refused(refusal_reason(name))),
+            "--init" => drop(arg.flag()?),
+            "--security-opt" => self.security.extend(arg.read(parse_security)?),
+            "--network" | "--net" => self.network = Some(arg.read(parse_network)?),
+            "--publish" | "-p" => self.ports.push(arg.read(Port::parse)?),
+            "--pid" => host.pid_mode = Some(arg.read(parse_pid_mode)?),
+            "--ipc" => host.ipc_mode = Some(arg.read(parse_ipc_mode)?),
+            "--uts" => host.uts_mode = Some(arg.read(parse_uts_mode)?),
+            "--userns" => host.userns_mode = Some(arg.read(parse_userns_mode)?),
+            "--user" | "-u" => self.user = Some(arg.read(|text| parse_text(text, "a user or user:group"))?),
+            "--group-add" => push(&mut host.group_add, arg.read(|text| parse_text(text, "a group"))?),
+            "--hostname" | "-h" => self.hostname = Some(arg.read(|text| parse_name(text, "a name"))?),
+            "--add-host" => push(&mut host.extra_hosts, arg.read(parse_host)?),
+            "--dns" => push(&mut host.dns, arg.read(parse_address)?),
+            "--label" | "-l" => self.labels.extend([arg.read(parse_label)?]),
+            "--tmpfs" => self.tmpfs.extend([arg.read(parse_tmpfs)?]),
+            "--volume" | "-v" => self.volumes.push(arg.read(parse_volume)?),
+            "--mount" => match arg.read(parse_mount)? {
+                MountArg::Volume(volume) => self.volumes.push(volume),
+                MountArg::Tmpfs(path, options) => self.tmpfs.extend([(path, options)]),
+            },
+            "--env" | "-e" => self.env.push(arg.variable()?),
+            "--runtime" => host.runtime = Some(arg.read(|text| parse_name(text, "the name of a runtime"))?),
+            "--sysctl" => self.sysctls.extend([arg.read(|text| parse_pair(text).ok_or("name=value"))?]),
+            "--ulimit" => push(&mut host.ulimits, arg.read(parse_ulimit)?),
+            "--cpuset-cpus" => host.cpuset_cpus = Some(arg.read(parse_processors)?),
+            "--cpus" => self.millicpus = Some(arg.read(parse_millicpus)?),
+            "--memory" | "-m" => self.memory = Some(arg.read(parse_limit)?),
+            "--memory-swap" => host.memory_swap = Some(arg.read(parse_swap)?),
+            "--pids-limit" => self.processes = Some(arg.read(parse_process_limit)?),
+            "--shm-size" => self.shm = Some(arg.read(parse_limit)?),
+            _ => return Err(arg.refused()),
         }
         Ok(())
     }
@@ -231,32 +162,35 @@ impl RunArgs {
     /// or programs, but are listed.
     pub fn exposures(&self) -> Vec<RunArgExposure> {
         let joins = |mode: &str| mode == "host" || mode.starts_with("container:");
-        let of_host = |option: String| RunArgExposure { option, reach: Reach::Host };
-        let of_nothing = |option: String| RunArgExposure { option, reach: Reach::Nothing };
-        let mut openings = Vec::new();
-        if self.is_privileged {
-            openings.push(of_host("--privileged".to_owned()));
+        let reach = |is_host: bool| if is_host { Reach::Host } else { Reach::Nothing };
+        let mut exposures = Vec::new();
+        let mut add = |option: String, reach: Reach| exposures.push(RunArgExposure { option, reach });
+        let HostConfig { privileged, pid_mode, ipc_mode, uts_mode, userns_mode, devices, .. } = &self.host;
+        if *privileged == Some(true) {
+            add("--privileged".to_owned(), Reach::Host);
         }
-        match self.network.as_deref() {
-            None | Some("none" | "bridge") => {}
-            Some(mode) if joins(mode) => openings.push(of_host(format!("--network {mode}"))),
-            Some(mode) => openings.push(of_nothing(format!("--network {mode}"))),
+        if let Some(mode) = self.network.as_deref().filter(|mode| !["none", "bridge"].contains(mode)) {
+            add(format!("--network {mode}"), reach(joins(mode)));
         }
-        let modes = [("pid", &self.pid), ("ipc", &self.ipc), ("uts", &self.uts), ("userns", &self.userns)];
-        for (name, mode) in modes {
-            let mode = mode.as_deref().filter(|mode| joins(mode));
-            openings.extend(mode.map(|mode| of_host(format!("--{name} {mode}"))));
+        for (name, mode) in [("pid", pid_mode), ("ipc", ipc_mode), ("uts", uts_mode), ("userns", userns_mode)]
+        {
+            if let Some(mode) = mode.as_deref().filter(|mode| joins(mode)) {
+                add(format!("--{name} {mode}"), Reach::Host);
+            }
         }
-        openings.extend(self.devices.iter().map(|device| of_host(format!("--device {}", device.source))));
-        openings.extend(self.cap_add.iter().map(|right| {
-            let option = format!("--cap-add {right}");
-            if HARMLESS_CAPABILITIES.contains(&right.as_str()) { of_nothing(option) } else { of_host(option) }
-        }));
-        let open = self.security.iter().filter(|option| is_unconfined(option));
-        openings.extend(open.map(|option| of_host(format!("--security-opt {option}"))));
-        openings.extend(self.gpus.iter().map(|gpus| of_nothing(format!("--gpus {gpus}"))));
-        openings.extend(self.ports.iter().map(|port| of_nothing(format!("--publish {port}"))));
-        openings
+        for device in devices.iter().flatten() {
+            add(format!("--device {}", device.path_on_host.as_deref().unwrap_or_default()), Reach::Host);
+        }
+        for capability in &self.cap_add {
+            let is_harmless = HARMLESS_CAPABILITIES.contains(&capability.as_str());
+            add(format!("--cap-add {capability}"), reach(!is_harmless));
+        }
+        for option in self.security.iter().filter(|option| is_unconfined(option)) {
+            add(format!("--security-opt {option}"), Reach::Host);
+        }
+        self.gpus.iter().for_each(|gpus| add(format!("--gpus {gpus}"), Reach::Nothing));
+        self.ports.iter().for_each(|port| add(format!("--publish {port}"), Reach::Nothing));
+        exposures
     }
 
     pub fn reaches_host(&self) -> bool {
@@ -277,57 +211,54 @@ impl<'a> ArgReader<'a, '_> {
         self.inline.or_else(|| self.rest.next().map(String::as_str))
     }
 
-    fn read<T>(&mut self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, RunArgError> {
-        let name = self.name;
-        let found = match self.value() {
-            None => format!("`{name}` alone"),
-            Some(value) => match parse(value.trim()) {
-                Some(read) => return Ok(read),
-                None => format!("`{name} {value}`"),
-            },
-        };
-        Err(RunArgError { item: self.item, expected: format!("`{name}` with {expected}"), found })
+    fn error(&self, expected: String, found: String) -> RunArgError {
+        RunArgError { item: self.item, expected, found }
+    }
+
+    /// Parses the value. No parser accepts an empty one, so a missing value is an error too.
+    fn read<T>(&mut self, parse: impl FnOnce(&str) -> Result<T, &'static str>) -> Result<T, RunArgError> {
+        let (name, value) = (self.name, self.value());
+        parse(value.unwrap_or_default().trim()).map_err(|expected| {
+            let found = value.map_or(format!("`{name}` alone"), |value| format!("`{name} {value}`"));
+            self.error(format!("`{name}` with {expected}"), found)
+        })
     }
 
     fn flag(&self) -> Result<bool, RunArgError> {
         let name = self.name;
-        match self.inline.map(str::trim) {
-            None | Some("" | "true" | "1") => Ok(true),
-            Some("false" | "0") => Ok(false),
-            Some(other) => Err(RunArgError {
-                item: self.item,
-                expected: format!("`{name}`, with `=true` or `=false` at most"),
-                found: format!("`{name}={other}`"),
-            }),
+        match self.inline.unwrap_or_default().trim() {
+            "" | "true" | "1" => Ok(true),
+            "false" | "0" => Ok(false),
+            other => Err(self
+                .error(format!("`{name}`, with `=true` or `=false` at most"), format!("`{name}={other}`"))),
         }
     }
 
     /// A variable with its value; errors do not show the value.
     fn variable(&mut self) -> Result<(EnvName, String), RunArgError> {
-        let (item, expected) =
-            (self.item, "a variable as NAME=VALUE (docker_forward_env forwards those of yours)".to_owned());
-        let Some(value) = self.value() else {
-            return Err(RunArgError { item, expected, found: format!("`{}` alone", self.name) });
+        let text = self.value().unwrap_or(self.name);
+        let found = match text.split_once('=') {
+            Some((name, value)) => match name.parse() {
+                Ok(name) => return Ok((name, value.to_owned())),
+                Err(_invalid) => "another name".to_owned(),
+            },
+            None => format!("`{text}` alone"),
         };
-        let read =
-            value.split_once('=').and_then(|(name, value)| Some((name.parse().ok()?, value.to_owned())));
-        let found = if value.contains('=') { "another name".to_owned() } else { format!("`{value}` alone") };
-        read.ok_or(RunArgError { item, expected, found })
+        let expected = "a variable as NAME=VALUE (docker_forward_env forwards those of yours)";
+        Err(self.error(expected.to_owned(), found))
     }
 
-    fn refused(&self, reason: Option<&str>) -> RunArgError {
-        let (item, name) = (self.item, self.name);
-        match reason {
-            Some(reason) => {
-                RunArgError { item, expected: format!("no `{name}` ({reason})"), found: "one".to_owned() }
-            }
-            None => RunArgError {
-                item,
-                expected: "a supported option of `docker run`".to_owned(),
-                found: format!("`{name}`"),
-            },
+    fn refused(&self) -> RunArgError {
+        let name = self.name;
+        match refusal_reason(name) {
+            Some(reason) => self.error(format!("no `{name}` ({reason})"), "one".to_owned()),
+            None => self.error("a supported option of `docker run`".to_owned(), format!("`{name}`")),
         }
     }
+}
+
+fn push<T>(list: &mut Option<Vec<T>>, item: T) {
+    list.get_or_insert_default().push(item);
 }
 
 /// Splits an item into the option and the value in the same item.
@@ -360,24 +291,6 @@ fn refusal_reason(name: &str) -> Option<&'static str> {
         "--pull" | "--platform" => "the local image is used",
         _ => return None,
     })
-}
-
-/// One of `words`, or the namespace of another container.
-fn parse_namespace(text: &str, words: &[&str]) -> Option<String> {
-    let known = words.contains(&text) || text.strip_prefix("container:").is_some_and(value::is_name);
-    known.then(|| text.to_owned())
-}
-
-/// Parses `--security-opt`. `no-new-privileges` is always set, so it needs no entry.
-fn parse_security(text: &str) -> Option<Option<String>> {
-    let (name, value) = text.split_once(['=', ':']).unwrap_or((text, ""));
-    match (name, value) {
-        ("no-new-privileges", "" | "true") => Some(None),
-        ("seccomp", "unconfined") => Some(Some(format!("{name}={value}"))),
-        ("apparmor", profile) if value::is_name(profile) => Some(Some(format!("{name}={value}"))),
-        ("label", label) if !label.is_empty() => Some(Some(format!("{name}={value}"))),
-        _ => None,
-    }
 }
 
 fn is_unconfined(security: &str) -> bool {

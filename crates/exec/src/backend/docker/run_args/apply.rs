@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use bollard::models::{
-    ContainerCreateBody, DeviceMapping, DeviceRequest, HostConfig, PortBinding, ResourcesUlimits,
-};
+use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, PortBinding};
 
 use super::RunArgs;
 use super::value::Gpus;
 
 impl RunArgs {
+    /// Applies the options that are not in `host`, with which the caller builds the request.
     pub(in crate::backend::docker) fn apply(&self, body: &mut ContainerCreateBody) {
         body.hostname.clone_from(&self.hostname);
         let exposed: BTreeSet<_> = self.ports.iter().map(|port| port.inside.clone()).collect();
@@ -39,31 +38,9 @@ impl RunArgs {
         if let Some(network) = &self.network {
             host.network_mode = Some(network.clone());
         }
-        host.devices = list(self.devices.iter().map(|device| DeviceMapping {
-            path_on_host: Some(device.source.clone()),
-            path_in_container: Some(device.target.clone()),
-            cgroup_permissions: Some(device.rights.clone()),
-        }));
         host.device_requests = self.gpus.as_ref().map(|gpus| vec![device_request(gpus)]);
-        host.ulimits = list(self.ulimits.iter().map(|ulimit| ResourcesUlimits {
-            name: Some(ulimit.name.clone()),
-            soft: Some(ulimit.soft),
-            hard: Some(ulimit.hard),
-        }));
         host.port_bindings = (!self.ports.is_empty()).then(|| self.port_bindings());
-        host.privileged = self.is_privileged.then_some(true);
-        host.readonly_rootfs = self.is_read_only.then_some(true);
-        host.pid_mode.clone_from(&self.pid);
-        host.ipc_mode.clone_from(&self.ipc);
-        host.uts_mode.clone_from(&self.uts);
-        host.userns_mode.clone_from(&self.userns);
-        host.group_add = list(self.groups.iter().cloned());
-        host.extra_hosts = list(self.hosts.iter().cloned());
-        host.dns = list(self.dns.iter().map(ToString::to_string));
-        host.runtime.clone_from(&self.runtime);
         host.sysctls = (!self.sysctls.is_empty()).then(|| self.sysctls.clone().into_iter().collect());
-        host.cpuset_cpus.clone_from(&self.cpuset);
-        host.memory_swap = self.memory_swap;
     }
 
     fn port_bindings(&self) -> HashMap<String, Option<Vec<PortBinding>>> {

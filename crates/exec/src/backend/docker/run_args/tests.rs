@@ -39,7 +39,8 @@ fn a_value_may_follow_its_option_in_every_docker_syntax() {
         assert_eq!(parse(words), expected, "{words:?}");
     }
     assert_eq!(parse(&["--privileged=false", "--init", "--read-only=true"]), {
-        RunArgs { is_read_only: true, ..RunArgs::default() }
+        let host = HostConfig { readonly_rootfs: Some(true), ..HostConfig::default() };
+        RunArgs { host, ..RunArgs::default() }
     });
     assert_eq!(parse(&[]), RunArgs::default());
 }
@@ -87,7 +88,7 @@ fn every_option_has_its_field_in_the_request() {
         host_config: Some(HostConfig {
             cap_add: texts(&rights),
             security_opt: texts(&["no-new-privileges"]),
-            ..HostConfig::default()
+            ..extra.host.clone()
         }),
         ..ContainerCreateBody::default()
     };

@@ -1,11 +1,15 @@
-//! Values of `docker run` options.
+//! Values of `docker run` options. The error of a parser is the expected form.
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use bollard::models::{DeviceMapping, ResourcesUlimits};
 use hermes_types::{Volume, VolumeSource};
 use serde::{Deserialize, Serialize};
+
+use crate::backend::docker::request::HERMES_DIR;
 
 /// All Linux capabilities.
 const CAPABILITIES: [&str; 41] = [
@@ -22,8 +26,7 @@ const ULIMITS: [&str; 15] = [
     "rtprio", "rttime", "sigpending", "stack",
 ];
 
-/// The directory of Hermes inside the container; no mount may cover it.
-const HERMES_DIR: &str = "/.hermes";
+type Parsed<T> = Result<T, &'static str>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gpus {
@@ -35,8 +38,8 @@ pub enum Gpus {
 impl FromStr for Gpus {
     type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = "all, a number from 1 up, or device= and the ids between commas";
+    fn from_str(text: &str) -> Parsed<Self> {
+        let wrong = "all, a number from 1 up or device=IDS";
         let text = text.trim().trim_matches(['"', '\'']);
         if text == "all" {
             return Ok(Self::All);
@@ -59,46 +62,37 @@ impl fmt::Display for Gpus {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Device {
-    pub source: String,
-    pub target: String,
-    /// Some of `rwm`: read, write, create the node.
-    pub rights: String,
-}
-
-impl Device {
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let parts: Vec<&str> = text.split(':').collect();
-        let is_rights = |word: &str| !word.is_empty() && word.chars().all(|right| "rwm".contains(right));
-        let (source, target, rights) = match parts.as_slice() {
-            [source] => (source, source, "rwm"),
-            [source, rights] if is_rights(rights) => (source, source, *rights),
-            [source, target] => (source, target, "rwm"),
-            [source, target, rights] if is_rights(rights) => (source, target, *rights),
-            _ => return None,
-        };
-        let device =
-            Self { source: (*source).to_owned(), target: (*target).to_owned(), rights: rights.to_owned() };
-        (source.starts_with('/') && target.starts_with('/')).then_some(device)
+pub(super) fn parse_device(text: &str) -> Parsed<DeviceMapping> {
+    let expected = "a path such as /dev/kvm, with :path and :rwm";
+    let parts: Vec<&str> = text.split(':').collect();
+    let is_rights = |word: &str| !word.is_empty() && word.chars().all(|right| "rwm".contains(right));
+    let (source, target, rights) = match *parts.as_slice() {
+        [source] => (source, source, "rwm"),
+        [source, rights] if is_rights(rights) => (source, source, rights),
+        [source, target] => (source, target, "rwm"),
+        [source, target, rights] if is_rights(rights) => (source, target, rights),
+        _ => return Err(expected),
+    };
+    if !source.starts_with('/') || !target.starts_with('/') {
+        return Err(expected);
     }
+    Ok(DeviceMapping {
+        path_on_host: Some(source.to_owned()),
+        path_in_container: Some(target.to_owned()),
+        cgroup_permissions: Some(rights.to_owned()),
+    })
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ulimit {
-    pub name: String,
-    pub soft: i64,
-    pub hard: i64,
+pub(super) fn parse_ulimit(text: &str) -> Parsed<ResourcesUlimits> {
+    let expected = "a limit such as nofile=1024:2048";
+    let (name, numbers) = text.split_once('=').filter(|(name, _)| ULIMITS.contains(name)).ok_or(expected)?;
+    let (soft, hard) = numbers.split_once(':').unwrap_or((numbers, numbers));
+    let number = |text: &str| text.parse().ok().filter(|number| *number >= -1).ok_or(expected);
+    Ok(ResourcesUlimits { name: Some(name.to_owned()), soft: Some(number(soft)?), hard: Some(number(hard)?) })
 }
 
-impl Ulimit {
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let (name, numbers) = text.split_once('=')?;
-        let (soft, hard) = numbers.split_once(':').unwrap_or((numbers, numbers));
-        let number = |text: &str| text.parse::<i64>().ok().filter(|number| *number >= -1);
-        let ulimit = Self { name: name.to_owned(), soft: number(soft)?, hard: number(hard)? };
-        ULIMITS.contains(&name).then_some(ulimit)
-    }
+pub(super) fn parse_address(text: &str) -> Parsed<String> {
+    text.parse().map(|address: IpAddr| address.to_string()).map_err(|_invalid| "an address")
 }
 
 /// A published port.
@@ -113,7 +107,11 @@ pub struct Port {
 }
 
 impl Port {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Parsed<Self> {
+        Self::from_text(text).ok_or("[[address:]port:]port[/protocol], one port")
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
         let (rest, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
         let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
         let (rest, inside) = rest.rsplit_once(':').map_or(("", rest), |(rest, inside)| (rest, inside));
@@ -181,29 +179,103 @@ pub(super) fn parse_scaled(text: &str, unit: u64) -> Option<u64> {
     u64::try_from(all.div_ceil(parts)).ok()
 }
 
+/// A limit in bytes; 0 is unlimited.
+pub(super) fn parse_limit(text: &str) -> Parsed<u64> {
+    parse_size(text).ok_or("a size such as 512m")
+}
+
+pub(super) fn parse_swap(text: &str) -> Parsed<i64> {
+    let swap = if text == "-1" { Some(-1) } else { parse_size(text).and_then(|size| size.try_into().ok()) };
+    swap.ok_or("a size such as 2g, or -1")
+}
+
+/// Processors in thousandths.
+pub(super) fn parse_millicpus(text: &str) -> Parsed<u32> {
+    let millis = parse_scaled(text, 1000).and_then(|millis| millis.try_into().ok());
+    millis.ok_or("a number such as 1.5")
+}
+
+/// A number of processes; 0 is unlimited.
+pub(super) fn parse_process_limit(text: &str) -> Parsed<u32> {
+    if text == "-1" { Ok(0) } else { text.parse().map_err(|_invalid| "a number, or -1") }
+}
+
+pub(super) fn parse_processors(text: &str) -> Parsed<String> {
+    let is_ranges = text.bytes().all(|byte| byte.is_ascii_digit() || b",-".contains(&byte));
+    parse_text(if is_ranges { text } else { "" }, "processors such as 0-3,5")
+}
+
 /// A capability in upper case without `CAP_`.
-pub(super) fn parse_capability(text: &str) -> Option<String> {
+pub(super) fn parse_capability(text: &str) -> Parsed<String> {
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("CAP_").unwrap_or(&name);
-    (name == "ALL" || CAPABILITIES.contains(&name)).then(|| name.to_owned())
+    let is_known = name == "ALL" || CAPABILITIES.contains(&name);
+    is_known.then(|| name.to_owned()).ok_or("a capability such as NET_RAW")
 }
 
-pub(super) fn parse_network(text: &str) -> Option<String> {
-    let name = text.strip_prefix("container:").unwrap_or(text);
-    is_name(name).then(|| text.to_owned())
+pub(super) fn parse_text(text: &str, expected: &'static str) -> Parsed<String> {
+    if text.is_empty() { Err(expected) } else { Ok(text.to_owned()) }
 }
 
-pub(super) fn is_name(text: &str) -> bool {
+pub(super) fn parse_name(text: &str, expected: &'static str) -> Parsed<String> {
+    if is_name(text) { Ok(text.to_owned()) } else { Err(expected) }
+}
+
+fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
+pub(super) fn parse_network(text: &str) -> Parsed<String> {
+    let name = text.strip_prefix("container:").unwrap_or(text);
+    parse_name(name, "none, bridge, host or the name of a network").map(|_name| text.to_owned())
+}
+
+pub(super) fn parse_uts_mode(text: &str) -> Parsed<String> {
+    if text == "host" { Ok(text.to_owned()) } else { Err("host") }
+}
+
+pub(super) fn parse_pid_mode(text: &str) -> Parsed<String> {
+    parse_namespace(text, &["host"], "host or container:NAME")
+}
+
+pub(super) fn parse_ipc_mode(text: &str) -> Parsed<String> {
+    let words = ["host", "none", "private", "shareable"];
+    parse_namespace(text, &words, "host, none, private, shareable or container:NAME")
+}
+
+pub(super) fn parse_userns_mode(text: &str) -> Parsed<String> {
+    let words = ["host", "private", "auto", "keep-id", "nomap"];
+    parse_namespace(text, &words, "host, or private, auto, keep-id or nomap of Podman")
+}
+
+/// One of `words`, or the namespace of another container.
+fn parse_namespace(text: &str, words: &[&str], expected: &'static str) -> Parsed<String> {
+    let is_known = words.contains(&text) || text.strip_prefix("container:").is_some_and(is_name);
+    if is_known { Ok(text.to_owned()) } else { Err(expected) }
+}
+
+/// Parses `--security-opt`. `no-new-privileges` is always set, so it needs no entry.
+pub(super) fn parse_security(text: &str) -> Parsed<Option<String>> {
+    let (name, value) = text.split_once(['=', ':']).unwrap_or((text, ""));
+    let is_supported = match name {
+        "no-new-privileges" if ["", "true"].contains(&value) => return Ok(None),
+        "seccomp" => value == "unconfined",
+        "apparmor" => is_name(value),
+        "label" => !value.is_empty(),
+        _ => false,
+    };
+    let option = is_supported.then(|| Some(format!("{name}={value}")));
+    option.ok_or("seccomp=unconfined, apparmor=PROFILE, label=… or no-new-privileges")
+}
+
 /// `name:address`, or the newer form `name=address`.
-pub(super) fn parse_host(text: &str) -> Option<String> {
-    let (name, address) = text.split_once('=').or_else(|| text.split_once(':'))?;
+pub(super) fn parse_host(text: &str) -> Parsed<String> {
+    let expected = "name:address";
+    let (name, address) = text.split_once('=').or_else(|| text.split_once(':')).ok_or(expected)?;
     let address = address.trim_start_matches('[').trim_end_matches(']');
-    let known = address == "host-gateway" || address.parse::<IpAddr>().is_ok();
-    (known && is_name(name)).then(|| format!("{name}:{address}"))
+    let is_known = address == "host-gateway" || address.parse::<IpAddr>().is_ok();
+    if is_known && is_name(name) { Ok(format!("{name}:{address}")) } else { Err(expected) }
 }
 
 /// `name=value`; a name alone has an empty value.
@@ -212,23 +284,30 @@ pub(super) fn parse_pair(text: &str) -> Option<(String, String)> {
     (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
 }
 
+pub(super) fn parse_label(text: &str) -> Parsed<(String, String)> {
+    let label = parse_pair(text).filter(|(name, _)| !name.starts_with("hermes-"));
+    label.ok_or("name=value, where the name does not begin with hermes-")
+}
+
 /// `source:target[:options]`.
-pub(super) fn parse_volume(text: &str) -> Option<Volume> {
-    Volume::parse(text).ok().filter(|volume| is_outside_hermes_dir(&volume.target))
+pub(super) fn parse_volume(text: &str) -> Parsed<Volume> {
+    let volume = Volume::parse(text).ok().filter(|volume| !Path::new(&volume.target).starts_with(HERMES_DIR));
+    volume.ok_or("source:target[:options], not below /.hermes")
 }
 
 /// `path[:options]`.
-pub(super) fn parse_tmpfs(text: &str) -> Option<(String, String)> {
+pub(super) fn parse_tmpfs(text: &str) -> Parsed<(String, String)> {
     let (path, options) = text.split_once(':').unwrap_or((text, ""));
-    let parts = path.strip_prefix('/')?.split('/').filter(|part| !["", "."].contains(part));
     // Normalized as the engine does it, so that two spellings of one path are one mount.
-    let path: String = parts.clone().flat_map(|part| ["/", part]).collect();
-    let climbs = parts.clone().any(|part| part == "..");
-    (!path.is_empty() && !climbs && is_outside_hermes_dir(&path)).then(|| (path, options.to_owned()))
-}
-
-fn is_outside_hermes_dir(path: &str) -> bool {
-    path.strip_prefix(HERMES_DIR).is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/'))
+    let path: PathBuf = Path::new(path).components().collect();
+    let is_plain = path.is_absolute()
+        && path.parent().is_some()
+        && !path.components().any(|part| part == Component::ParentDir)
+        && !path.starts_with(HERMES_DIR);
+    if !is_plain {
+        return Err("path[:options], not below /.hermes");
+    }
+    Ok((path.to_string_lossy().into_owned(), options.to_owned()))
 }
 
 pub(super) enum MountArg {
@@ -236,7 +315,11 @@ pub(super) enum MountArg {
     Tmpfs(String, String),
 }
 
-pub(super) fn parse_mount(text: &str) -> Option<MountArg> {
+pub(super) fn parse_mount(text: &str) -> Parsed<MountArg> {
+    mount_from_text(text).ok_or("type=bind,source=…,target=…[,readonly], or type=volume or type=tmpfs")
+}
+
+fn mount_from_text(text: &str) -> Option<MountArg> {
     let (mut kind, mut source, mut target) = ("volume", "", "");
     let (mut options, mut memory) = (Vec::new(), Vec::new());
     for field in text.split(',') {
@@ -258,10 +341,10 @@ pub(super) fn parse_mount(text: &str) -> Option<MountArg> {
     }
     match kind {
         "tmpfs" if source.is_empty() && options.is_empty() => {
-            parse_tmpfs(target).map(|(path, _)| MountArg::Tmpfs(path, memory.join(",")))
+            parse_tmpfs(target).ok().map(|(path, _)| MountArg::Tmpfs(path, memory.join(",")))
         }
         "bind" | "volume" if memory.is_empty() => {
-            let volume = parse_volume(&format!("{source}:{target}:{}", options.join(",")))?;
+            let volume = parse_volume(&format!("{source}:{target}:{}", options.join(","))).ok()?;
             let is_path = matches!(volume.source, VolumeSource::Path(_));
             ((kind == "bind") == is_path).then_some(MountArg::Volume(volume))
         }
@@ -302,11 +385,11 @@ mod tests {
         for text in
             ["80/tcp", "8080:80/tcp", "127.0.0.1:8080:53/udp", "127.0.0.1::80/tcp", "[::1]:8080:80/tcp"]
         {
-            assert_eq!(Port::parse(text).map(|port| port.to_string()).as_deref(), Some(text), "{text}");
+            assert_eq!(Port::parse(text).map(|port| port.to_string()).as_deref(), Ok(text), "{text}");
         }
-        assert_eq!(Port::parse("80").map(|port| port.inside).as_deref(), Some("80/tcp"));
+        assert_eq!(Port::parse("80").map(|port| port.inside).as_deref(), Ok("80/tcp"));
         for wrong in ["", "0", "a", "80-90", "80/icmp", "x:80:80", "1:2:3:4", "70000", "80:80/"] {
-            assert_eq!(Port::parse(wrong), None, "{wrong}");
+            assert!(Port::parse(wrong).is_err(), "{wrong}");
         }
     }
 
