@@ -39,19 +39,6 @@ pub struct CreateRequest {
     pub unenforced: Vec<String>,
 }
 
-pub(crate) struct CreatedPlace {
-    pub(crate) stream: UnixStream,
-    /// The request the engine got.
-    pub(crate) request: Option<serde_json::Value>,
-    pub(crate) unenforced_limits: Vec<String>,
-}
-
-impl From<UnixStream> for CreatedPlace {
-    fn from(stream: UnixStream) -> Self {
-        Self { stream, request: None, unenforced_limits: Vec::new() }
-    }
-}
-
 impl Backend {
     pub fn name(&self) -> BackendName {
         match self {
@@ -92,26 +79,24 @@ impl Backend {
 
     /// Starts the slow part of creating a sandbox, which leaves nothing behind when it is dropped.
     pub(crate) fn start_launcher(&self) -> Option<LauncherTask> {
-        match self {
-            Self::Sandbox(sandboxed) => Some(sandboxed.start_launcher()),
-            Self::Local(_) | Self::Docker(_) => None,
-        }
+        let Self::Sandbox(sandboxed) = self else { return None };
+        Some(sandboxed.start_launcher())
     }
 
     /// Creates the place, starts its guest and connects to it. Anything that would survive a crash
-    /// of this process is recorded first.
+    /// of this process is recorded first; facts about the created place are added to the record.
     pub(crate) async fn create(
         &self,
         launcher: Option<LauncherTask>,
         place: &ResolvedPlace,
         dir: &PlaceDir,
-        record: &PlaceRecord,
-    ) -> Result<CreatedPlace, Error> {
+        record: &mut PlaceRecord,
+    ) -> Result<UnixStream, Error> {
         match self {
-            Self::Local(local) => local.create(place, dir).await.map(CreatedPlace::from),
+            Self::Local(local) => local.create(place, dir).await,
             Self::Sandbox(sandboxed) => {
                 let launcher = launcher.unwrap_or_else(|| sandboxed.start_launcher());
-                sandboxed.create(place, dir, launcher).await.map(CreatedPlace::from)
+                sandboxed.create(place, dir, launcher).await
             }
             Self::Docker(docker) => docker.create(place, dir, record).await,
         }
@@ -128,23 +113,16 @@ impl Backend {
 
     /// The number of places to keep running in advance.
     pub fn warm_count(&self) -> u32 {
-        match self {
-            Self::Local(_) | Self::Sandbox(_) => 0,
-            Self::Docker(docker) => docker.warm_count(),
-        }
+        let Self::Docker(docker) = self else { return 0 };
+        docker.warm_count()
     }
 
     pub fn engine_access(&self) -> EngineAccess {
-        match self {
-            Self::Local(_) | Self::Sandbox(_) => EngineAccess::Denied,
-            Self::Docker(_) => EngineAccess::Allowed,
-        }
+        if matches!(self, Self::Docker(_)) { EngineAccess::Allowed } else { EngineAccess::Denied }
     }
 
     pub(crate) fn container(&self, place: &ResolvedPlace) -> Option<Container> {
-        match self {
-            Self::Local(_) | Self::Sandbox(_) => None,
-            Self::Docker(docker) => Some(docker.container(place)),
-        }
+        let Self::Docker(docker) = self else { return None };
+        Some(docker.container(place))
     }
 }

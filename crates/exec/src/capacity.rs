@@ -3,16 +3,16 @@
 use std::fs;
 use std::time::Duration;
 
-use hermes_guest::client::Client;
-use hermes_types::LockFile;
-use tokio::time::{Instant, sleep, timeout};
+use hermes_guest::protocol::message::Stats;
+use tokio::time::{Instant, sleep};
 
-use crate::registry::{EngineAccess, PlaceDir, place_dirs, remove_stale, run_blocking};
+use crate::registry::{EngineAccess, PlaceDir, lock_within, place_dirs, remove_stale, run_blocking};
 use crate::{Error, Installation};
 
 const CAPACITY_TIMEOUT: Duration = Duration::from_secs(60);
 /// A place that was idle for this long may be ended for another one.
 const MIN_IDLE_TIME: Duration = Duration::from_secs(5);
+const STATS_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Creates the place directory as soon as the limit allows it. Callers are served in turn, and the
@@ -25,13 +25,7 @@ pub(crate) async fn reserve(
     let path = installation.run_dir.join(".admission");
     let deadline = Instant::now() + CAPACITY_TIMEOUT;
     let full = || Error::TooManyPlaces { max: installation.max_places };
-    let _turn = loop {
-        match LockFile::try_acquire(&path).map_err(Error::file(&path))? {
-            Some(lock) => break lock,
-            None if Instant::now() > deadline => return Err(full()),
-            None => sleep(POLL_INTERVAL).await,
-        }
-    };
+    let _turn = lock_within(&path, Some(CAPACITY_TIMEOUT)).await?.ok_or_else(full)?;
     loop {
         let count = fs::read_dir(&installation.run_dir).map_err(Error::file(&installation.run_dir))?;
         let count = count.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count();
@@ -53,7 +47,7 @@ pub(crate) async fn reserve(
 async fn end_idlest(installation: &Installation) -> Result<bool, Error> {
     let mut idlest = None;
     for dir in place_dirs(&installation.run_dir)? {
-        let Some(idle) = idle_time(&dir).await else { continue };
+        let Some(Stats { idle, .. }) = dir.stats(STATS_TIMEOUT).await else { continue };
         if idle >= MIN_IDLE_TIME && idlest.as_ref().is_none_or(|(longest, _)| idle > *longest) {
             idlest = Some((idle, dir));
         }
@@ -64,12 +58,4 @@ async fn end_idlest(installation: &Installation) -> Result<bool, Error> {
     let Some(_lock) = dir.try_lock() else { return Ok(false) };
     dir.end_place().await?;
     Ok(true)
-}
-
-async fn idle_time(dir: &PlaceDir) -> Option<Duration> {
-    let ask = async {
-        let client = Client::connect(dir.connect().await.ok()?).await.ok()?;
-        Some(client.stats().await.ok()?.idle)
-    };
-    timeout(Duration::from_secs(1), ask).await.ok()?
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hermes_guest::client::{RunEvent, RunHandle};
-use hermes_guest::protocol::message::{ExitCause, ExitReport, ProcessId, TerminalSize, TreeStatus};
+use hermes_guest::protocol::message::{ExitCause, ExitReport, OutputDelivery, ProcessId, TreeStatus};
 use tokio::time::Instant;
 
 use crate::{Error, StateLoss};
@@ -61,20 +61,14 @@ pub struct RunningCommand {
     pub(crate) started: Instant,
     pub(crate) cwd: String,
     pub(crate) state_loss: StateLoss,
-    pub(crate) mode: CommandMode,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CommandMode {
-    Live,
-    Summary,
-    Background,
+    /// `None` in the background.
+    pub(crate) delivery: Option<OutputDelivery>,
 }
 
 impl RunningCommand {
     /// Waits for the next event. Cancel safe.
     pub async fn next_event(&mut self) -> Result<CommandEvent, Error> {
-        if self.mode == CommandMode::Background
+        if self.delivery.is_none()
             && let Some(id) = self.running.id()
         {
             return Ok(CommandEvent::End(self.background_outcome(id)));
@@ -102,8 +96,8 @@ impl RunningCommand {
     fn outcome(&mut self, ended: ExitReport) -> Outcome {
         let kept_bytes = (ended.head.len() + ended.tail.len()) as u64;
         // Live output was already delivered.
-        let omitted =
-            if self.mode == CommandMode::Summary { ended.output_bytes.saturating_sub(kept_bytes) } else { 0 };
+        let is_summary = self.delivery == Some(OutputDelivery::Summary);
+        let omitted_bytes = if is_summary { ended.output_bytes.saturating_sub(kept_bytes) } else { 0 };
         Outcome {
             code: ended.code,
             end_reason: match ended.cause {
@@ -114,7 +108,7 @@ impl RunningCommand {
             },
             head_len: ended.head.len(),
             output: [ended.head.into_vec(), ended.tail.into_vec()].concat(),
-            omitted_bytes: omitted,
+            omitted_bytes,
             total_bytes: ended.output_bytes,
             spool_path: ended.spool_path.map(|path| String::from_utf8_lossy(&path).into_owned()),
             stderr: ended.stderr.into_vec(),
@@ -134,35 +128,5 @@ impl RunningCommand {
             leftover: Some(id),
             ..Outcome::default()
         }
-    }
-}
-
-/// An interactive terminal in a place. Dropping it kills its processes.
-#[derive(Debug)]
-pub struct Terminal {
-    pub(crate) running: RunHandle,
-}
-
-#[derive(Debug)]
-pub enum TerminalEvent {
-    Output(Vec<u8>),
-    Exit(i32),
-}
-
-impl Terminal {
-    /// Waits for the next event. Cancel safe.
-    pub async fn next_event(&mut self) -> Result<TerminalEvent, Error> {
-        Ok(match self.running.next_event().await? {
-            RunEvent::Output(page) => TerminalEvent::Output(page.data.into_vec()),
-            RunEvent::Exited(ended) => TerminalEvent::Exit(ended.code),
-        })
-    }
-
-    pub async fn write(&mut self, typed: &[u8]) -> Result<(), Error> {
-        Ok(self.running.write_stdin(typed).await?)
-    }
-
-    pub async fn resize(&mut self, size: TerminalSize) -> Result<(), Error> {
-        Ok(self.running.resize(size).await?)
     }
 }

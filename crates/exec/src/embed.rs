@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hermes_types::{LockFile, replace_file};
 
 use crate::Error;
+use crate::registry::create_dirs;
 
 const GUEST_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hermes-guest"));
 
@@ -24,7 +25,7 @@ pub(crate) fn install_guest(cache: &Path) -> Result<PathBuf, Error> {
     if fs::symlink_metadata(&path).is_ok_and(ours) {
         return Ok(path);
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(Error::file(cache))?;
+    create_dirs(cache)?;
     // The lock also excludes other threads of this process.
     let _lock = LockFile::acquire(&cache.join(".lock")).map_err(Error::file(cache))?;
     if fs::symlink_metadata(&path).is_ok_and(ours) {

@@ -59,17 +59,12 @@ pub enum Error {
     /// Only a container of the same image can remove these files.
     #[error("cannot remove {}, which has files of container users: {reason}", path.display())]
     FilesNotRemoved { path: PathBuf, reason: String },
-    /// A mount source is not visible to the engine.
+    /// The engine cannot see a mount source. Hermes runs in the container.
     #[error(
         "cannot mount {}: hermes runs in the container {container}, and none of its mounts contains this path",
         path.display()
     )]
-    PathNotVisible {
-        /// The path as Hermes sees it.
-        path: PathBuf,
-        /// The container that Hermes runs in.
-        container: String,
-    },
+    PathNotVisible { path: PathBuf, container: String },
     #[error("cannot serialize the settings of the environment: {0}")]
     Serialize(#[from] serde_json::Error),
     /// The process is shutting down.

@@ -1,7 +1,6 @@
 //! Exposures: everything of the owner's that commands in a place can reach.
 
 use std::fmt;
-use std::path::Path;
 
 use hermes_policy::escape::escape;
 use hermes_types::{MountAccess, Network, Reach};
@@ -35,23 +34,18 @@ impl Spec {
     pub fn exposures(&self) -> Vec<Exposure> {
         let host = (self.reach() == Reach::Host).then_some(Exposure::Host);
         let (network, mounts, options) = match &self.backend {
-            Backend::Local(_) => (None, Vec::new(), Vec::new()),
-            Backend::Sandbox(sandbox) => {
-                let binds = sandbox.binds.iter();
-                let mounts = binds.map(|bind| Exposure::mount(&bind.source, &bind.target, bind.access));
-                (Some(sandbox.network), mounts.collect(), Vec::new())
-            }
-            Backend::Docker(docker) => {
-                let binds = docker.binds.iter();
-                let binds = binds.map(|bind| Exposure::mount(&bind.source, &bind.target, bind.access));
-                let volumes = docker.volumes.iter();
-                let volumes = volumes
-                    .map(|volume| Exposure::mount(volume.source.as_ref(), &volume.target, volume.access));
-                (Some(docker.network), binds.chain(volumes).collect(), docker.run_args.exposures())
-            }
+            // All of the network belongs to the host, which is listed.
+            Backend::Local(_) => (Network::None, Vec::new(), Vec::new()),
+            Backend::Sandbox(sandbox) => (sandbox.network, sandbox.binds.clone(), Vec::new()),
+            Backend::Docker(docker) => (docker.network, docker.owner_mounts(), docker.run_args.exposures()),
         };
-        let network = network.filter(|network| *network != Network::None);
-        let network = network.map(|network| Exposure::Network { network: network.as_str().to_owned() });
+        let mounts = mounts.into_iter().map(|mount| Exposure::Mount {
+            source: mount.source.display().to_string(),
+            target: mount.target.display().to_string(),
+            access: mount.access,
+        });
+        let network =
+            (network != Network::None).then(|| Exposure::Network { network: network.as_str().to_owned() });
         let options = options.into_iter().map(|exposed| Exposure::Option { option: exposed.option });
         let variables = self
             .env
@@ -69,12 +63,6 @@ impl PlaceRecord {
             let host = (self.reach == Reach::Host).then_some(Exposure::Host);
             host.into_iter().chain([Exposure::Unknown { reason }]).collect()
         })
-    }
-}
-
-impl Exposure {
-    fn mount(source: &Path, target: &Path, access: MountAccess) -> Self {
-        Self::Mount { source: source.display().to_string(), target: target.display().to_string(), access }
     }
 }
 
@@ -207,9 +195,7 @@ mod tests {
     #[test]
     fn volumes_of_the_engine_are_exposures_and_count_for_the_reach() {
         let volume = |source: &str, target: &str, access, options: &[&str]| EngineVolume {
-            source: source.to_owned(),
-            target: target.into(),
-            access,
+            mount: BindMount { source: source.into(), target: target.into(), access },
             options: options.iter().map(|option| (*option).to_owned()).collect(),
         };
         // As from `data:/data` and `/srv:/srv:z,ro`.

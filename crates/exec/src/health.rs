@@ -45,20 +45,16 @@ pub struct Confinement {
     pub resources: Guarantee,
 }
 
-#[derive(Debug, Clone, Serialize)]
-pub struct Guarantee {
-    pub state: GuaranteeState,
-    pub reason: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum GuaranteeState {
+/// Whether a backend keeps its commands from an area, and the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", content = "reason")]
+pub enum Guarantee {
     #[serde(rename = "held")]
-    Held,
+    Held(String),
     #[serde(rename = "not held")]
-    NotHeld,
+    NotHeld(String),
     #[serde(rename = "unknown")]
-    Unknown,
+    Unknown(String),
 }
 
 impl BackendHealth {
@@ -67,16 +63,15 @@ impl BackendHealth {
     }
 
     pub fn local() -> Self {
-        let confinement =
-            Confinement::all(GuaranteeState::NotHeld, "commands run as you; the gate asks first");
-        Self::new(BackendName::Local, Usability::Usable, confinement)
+        let open = Guarantee::NotHeld("commands run as you; the gate asks first".to_owned());
+        Self::new(BackendName::Local, Usability::Usable, Confinement::all(&open))
     }
 
     /// A backend that nothing is configured to use is not probed.
     pub fn not_probed(backend: BackendName) -> Self {
         let reason = "not looked at, because nothing is set to run there";
-        let confinement = Confinement::all(GuaranteeState::Unknown, reason);
-        Self::new(backend, Usability::Unknown(reason), confinement)
+        let unknown = Guarantee::Unknown(reason.to_owned());
+        Self::new(backend, Usability::Unknown(reason), Confinement::all(&unknown))
     }
 
     pub fn unsupported(backend: BackendName) -> Self {
@@ -85,8 +80,8 @@ impl BackendHealth {
             remedy: "choose `docker`, `sandbox` or `local`; until then commands for it are not run"
                 .to_owned(),
         };
-        let confinement = Confinement::all(GuaranteeState::Unknown, "not part of this version");
-        Self::new(backend, Usability::Unusable(problem), confinement)
+        let unknown = Guarantee::Unknown(problem.what.clone());
+        Self::new(backend, Usability::Unusable(problem), Confinement::all(&unknown))
     }
 
     pub fn unusable(backend: BackendName, problem: BackendProblem) -> Self {
@@ -94,8 +89,8 @@ impl BackendHealth {
             BackendName::Docker => "there is no engine to ask",
             _ => "there is no jail to try it in",
         };
-        let confinement = Confinement::all(GuaranteeState::Unknown, missing);
-        Self::new(backend, Usability::Unusable(problem), confinement)
+        let unknown = Guarantee::Unknown(missing.to_owned());
+        Self::new(backend, Usability::Unusable(problem), Confinement::all(&unknown))
     }
 
     pub fn is_usable(&self) -> bool {
@@ -118,29 +113,14 @@ impl From<Error> for BackendProblem {
     }
 }
 
-impl Guarantee {
-    fn new(state: GuaranteeState, reason: impl Into<String>) -> Self {
-        Self { state, reason: reason.into() }
-    }
-
-    fn held(reason: impl Into<String>) -> Self {
-        Self::new(GuaranteeState::Held, reason)
-    }
-
-    fn not_held(reason: impl Into<String>) -> Self {
-        Self::new(GuaranteeState::NotHeld, reason)
-    }
-}
-
 impl Confinement {
-    fn all(state: GuaranteeState, reason: &str) -> Self {
-        let guarantee = Guarantee::new(state, reason);
+    fn all(guarantee: &Guarantee) -> Self {
         Self {
             files: guarantee.clone(),
             network: guarantee.clone(),
             processes: guarantee.clone(),
             syscalls: guarantee.clone(),
-            resources: guarantee,
+            resources: guarantee.clone(),
         }
     }
 

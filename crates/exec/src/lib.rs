@@ -33,10 +33,12 @@ mod resolved_place;
 mod warm_pool;
 
 pub use backend::{Audience, Backend, BindMount, CreateRequest, DockerBackend, LocalBackend, SandboxBackend};
-pub use command::{CommandEvent, EndReason, Outcome, RunningCommand, Terminal, TerminalEvent};
+pub use command::{CommandEvent, EndReason, Outcome, RunningCommand};
 pub use error::Error;
 pub use exposure::Exposure;
 pub use files::GuestFiles;
+/// An interactive terminal in a place. Dropping it kills its processes.
+pub use hermes_guest::client::{RunEvent as TerminalEvent, RunHandle as Terminal};
 pub use hermes_guest::protocol::message::{
     ExitCause, ExitNotice, ProcessId, ProcessView, Stats, TerminalSize, TreeStatus,
 };

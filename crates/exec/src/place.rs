@@ -17,15 +17,12 @@ use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::backend::CreatedPlace;
 use crate::backend::sandbox::LauncherTask;
-use crate::command::{CommandMode, RunningCommand, Terminal};
+use crate::command::RunningCommand;
 use crate::pidfd::ProcessRef;
 use crate::proxy::{self, ProxyTask};
-use crate::registry::{
-    PlaceDir, PlaceRecord, discard, is_recently_swept, remove, remove_stale_if_due, run_blocking,
-};
-use crate::{Error, GuestFiles, Processes, ResolvedPlace, TerminalSize, capacity};
+use crate::registry::{PlaceDir, PlaceRecord, discard, is_recently_swept, remove_stale_if_due, run_blocking};
+use crate::{Error, GuestFiles, Processes, ResolvedPlace, Terminal, TerminalSize, capacity};
 
 /// Attempts to connect to a place that ends while it is found.
 const MAX_CONNECT_ATTEMPTS: u32 = 3;
@@ -150,7 +147,7 @@ impl ResolvedPlace {
     }
 
     async fn try_connect(&self) -> Result<GuestConnection, Error> {
-        let AcquiredGuest { client, state_loss: place_loss, unenforced_limits: unenforced } =
+        let AcquiredGuest { client, state_loss: place_loss, unenforced_limits } =
             self.find_or_create().await?;
         let mut env = to_byte_pairs(&self.spec.env);
         let is_proxied = self.spec.backend.network() == Network::Proxy;
@@ -175,14 +172,8 @@ impl ResolvedPlace {
         // A guest that lost the session lost its state, even if another process created the place.
         let state_loss = if view.origin == SessionOrigin::Created { place_loss } else { StateLoss::No };
         let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
-        Ok(GuestConnection {
-            client,
-            state_loss,
-            cwd,
-            origin: view.origin,
-            unenforced_limits: unenforced,
-            _proxy: proxy,
-        })
+        let origin = view.origin;
+        Ok(GuestConnection { client, state_loss, cwd, origin, unenforced_limits, _proxy: proxy })
     }
 
     pub(crate) async fn find_or_create(&self) -> Result<AcquiredGuest, Error> {
@@ -232,9 +223,9 @@ impl ResolvedPlace {
             // If this fails, the record lets the reaper retry.
             drop(dir.end_place().await);
         }
-        let (client, unenforced) = created?;
+        let (client, unenforced_limits) = created?;
         let state_loss = if before.is_some() || kept.is_some() { StateLoss::Yes } else { StateLoss::No };
-        Ok(AcquiredGuest { client, state_loss, unenforced_limits: unenforced })
+        Ok(AcquiredGuest { client, state_loss, unenforced_limits })
     }
 
     pub(crate) async fn find_guest(&self, dir: &PlaceDir) -> Option<FoundGuest> {
@@ -254,10 +245,8 @@ impl ResolvedPlace {
         dir: &PlaceDir,
     ) -> Result<(Client, Vec<String>), Error> {
         let mut record = self.new_record();
-        let CreatedPlace { stream, request, unenforced_limits: unenforced } =
-            self.spec.backend.create(launcher, self, dir, &record).await?;
-        record.request = request;
-        record.unenforced.clone_from(&unenforced);
+        let stream = self.spec.backend.create(launcher, self, dir, &mut record).await?;
+        let unenforced = record.unenforced.clone();
         // The peer of a container socket may be any process of this host.
         record.process = record.container.is_none().then(|| ProcessRef::of_peer(&stream)).flatten();
         let dir = dir.clone();
@@ -362,13 +351,7 @@ impl OpenPlace {
         let lock = dir.lock().await?;
         drop(self.connection);
         dir.end_place().await?;
-        if let Some(container) = self.place.spec.backend.container(&self.place) {
-            container.remove_files().await?;
-        }
-        if let Some(files) = self.place.spec.backend.kept_dir(&self.place) {
-            let container = self.place.spec.backend.container(&self.place);
-            run_blocking(move || remove(&files, container.as_ref())).await?;
-        }
+        self.place.new_record().remove_files().await?;
         discard(lock)
     }
 
@@ -388,20 +371,18 @@ impl OpenPlace {
     /// Starts the job of a permit, which must be for this place and this session.
     pub async fn start_command(&self, permit: Permit, options: RunOptions) -> Result<RunningCommand, Error> {
         let foreground = |output| RunMode::Foreground { output, state: StatePolicy::Apply };
-        let (kind, mode) = match options.output {
-            OutputMode::Live => (CommandMode::Live, foreground(OutputDelivery::Live)),
-            OutputMode::AtEnd => (CommandMode::Summary, foreground(OutputDelivery::Summary)),
-            OutputMode::Background { label, watch, at_end } => {
-                let watch = watch.into_iter().map(ByteBuf::from).collect();
-                (
-                    CommandMode::Background,
-                    RunMode::Background {
-                        label: ByteBuf::from(label),
-                        watch_patterns: watch,
-                        exit_notice: at_end,
-                    },
-                )
-            }
+        let mode = match options.output {
+            OutputMode::Live => foreground(OutputDelivery::Live),
+            OutputMode::AtEnd => foreground(OutputDelivery::Summary),
+            OutputMode::Background { label, watch, at_end } => RunMode::Background {
+                label: ByteBuf::from(label),
+                watch_patterns: watch.into_iter().map(ByteBuf::from).collect(),
+                exit_notice: at_end,
+            },
+        };
+        let delivery = match mode {
+            RunMode::Foreground { output, .. } => Some(output),
+            RunMode::Background { .. } => None,
         };
         let cwd = permit.job().cwd.clone();
         let run = RunRequest {
@@ -418,7 +399,7 @@ impl OpenPlace {
         };
         let (client, state_loss) = self.client_for_command().await?;
         let running = client.run(run).await?;
-        Ok(RunningCommand { running, started: Instant::now(), cwd, state_loss, mode: kind })
+        Ok(RunningCommand { running, started: Instant::now(), cwd, state_loss, delivery })
     }
 
     /// Opens a terminal that runs the job of the permit. Text typed there is not judged again.
@@ -436,7 +417,7 @@ impl OpenPlace {
             ..self.redeem(permit, WorkingDirectory::Session, mode)?
         };
         let (client, _reset) = self.client_for_command().await?;
-        Ok(Terminal { running: client.run(run).await? })
+        Ok(client.run(run).await?)
     }
 
     /// Turns a permit into a run request with default options.
@@ -453,9 +434,14 @@ impl OpenPlace {
             WorkingDirectory::Session => WorkingDir::SessionAt(ByteBuf::from(job.cwd)),
             WorkingDirectory::Override => WorkingDir::Other(ByteBuf::from(job.cwd)),
         };
-        Ok(RunRequest {
+        Ok(self.default_request(Program::Shell(ByteBuf::from(text)), workdir, mode))
+    }
+
+    /// A run request with default options.
+    fn default_request(&self, program: Program, workdir: WorkingDir, mode: RunMode) -> RunRequest {
+        RunRequest {
             session: self.place.guest_session_key(),
-            program: Program::Shell(ByteBuf::from(text)),
+            program,
             workdir,
             env: Vec::new(),
             stdin: Stdin::Null,
@@ -464,7 +450,7 @@ impl OpenPlace {
             mode,
             memory_bytes: 0,
             spool_bytes: limit::MAX_SPOOL_BYTES,
-        })
+        }
     }
 
     async fn client(&self) -> Result<Client, Error> {

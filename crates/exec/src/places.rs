@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use hermes_guest::client::Client;
 use hermes_guest::protocol::message::Stats;
 use hermes_types::SessionKey;
 use tokio::sync::Notify;
@@ -17,7 +16,7 @@ use tokio::time::timeout;
 use crate::pidfd::ProcessRef;
 use crate::registry::{
     EngineAccess, PlaceDir, PlaceRecord, SHARED_DIR, SOCKET_NAME, accepts_connections, discard, place_dirs,
-    remove, remove_stale, remove_stale_if_due, run_blocking,
+    remove_stale, remove_stale_if_due, run_blocking,
 };
 use crate::{Error, Processes};
 
@@ -88,16 +87,15 @@ impl Places {
     /// Places whose name or session equals the query, otherwise those whose name or id starts with
     /// it.
     pub async fn find(&self, wanted: &str) -> Result<Vec<ListedPlace>, Error> {
-        let all = self.list().await?;
-        let exact = |found: &&ListedPlace| found.record.name == wanted || found.record.session == wanted;
-        let chosen: Vec<ListedPlace> = all.iter().filter(exact).cloned().collect();
-        if !chosen.is_empty() || wanted.is_empty() {
-            return Ok(chosen);
+        let is_exact = |found: &ListedPlace| found.record.name == wanted || found.record.session == wanted;
+        let (exact, mut others): (Vec<_>, Vec<_>) = self.list().await?.into_iter().partition(is_exact);
+        if !exact.is_empty() || wanted.is_empty() {
+            return Ok(exact);
         }
-        let begins = |found: &ListedPlace| {
+        others.retain(|found| {
             found.record.name.starts_with(wanted) || found.record.place.as_str().starts_with(wanted)
-        };
-        Ok(all.into_iter().filter(begins).collect())
+        });
+        Ok(others)
     }
 
     /// Removes the remains of ended places.
@@ -169,9 +167,8 @@ impl Places {
 impl ListedPlace {
     /// The background processes of the place.
     pub async fn processes(&self) -> Result<Processes, Error> {
-        let stream = self.dir.connect().await.map_err(Error::file(&self.dir.socket()))?;
         let session = SessionKey::new(&self.record.session);
-        Ok(Processes::new(Client::connect(stream).await?, self.record.place.clone(), session))
+        Ok(Processes::new(self.dir.client().await?, self.record.place.clone(), session))
     }
 
     /// Ends the place and waits until it is gone; kept files stay.
@@ -179,11 +176,13 @@ impl ListedPlace {
         let lock = self.dir.lock().await?;
         // The place may have been recreated since it was listed; that one ends.
         self.dir.end_place().await?;
-        if let (PlaceState::OtherRunDir, Some(process)) = (self.state, self.record.process) {
-            run_blocking(move || process.terminate().map_err(Error::EndPlace)).await?;
-        }
-        if let (PlaceState::OtherRunDir, Some(container)) = (self.state, &self.record.container) {
-            container.remove().await?;
+        if self.state == PlaceState::OtherRunDir {
+            if let Some(process) = self.record.process {
+                run_blocking(move || process.terminate().map_err(Error::EndPlace)).await?;
+            }
+            if let Some(container) = &self.record.container {
+                container.remove().await?;
+            }
         }
         discard(lock)
     }
@@ -194,24 +193,15 @@ impl ListedPlace {
         if let Some(container) = &self.record.container {
             // The container may be in use through another run directory.
             container.remove().await?;
-            container.remove_files().await?;
         }
-        let (files, container) = (self.record.files.clone(), self.record.container.clone());
-        match files {
-            Some(files) => run_blocking(move || remove(&files, container.as_ref())).await,
-            None => Ok(()),
-        }
+        self.record.clone().remove_files().await
     }
 }
 
 /// The state of the place in a directory; `None` for an ended one.
 async fn inspect(dir: PlaceDir) -> Option<ListedPlace> {
     let record = dir.record()?;
-    let ask = async {
-        let client = Client::connect(dir.connect().await.ok()?).await.ok()?;
-        client.stats().await.ok()
-    };
-    let state = match timeout(STATS_TIMEOUT, ask).await.ok().flatten() {
+    let state = match dir.stats(STATS_TIMEOUT).await {
         Some(stats) => PlaceState::Running(stats),
         // A place without its socket may still run.
         None => {

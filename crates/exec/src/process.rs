@@ -42,18 +42,13 @@ impl FromStr for ProcessHandle {
     type Err = InvalidHandle;
 
     fn from_str(text: &str) -> Result<Self, InvalidHandle> {
-        let mut parts = text.split('_');
-        let (Some("proc"), Some(place), Some(pid), Some(started), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
-        else {
+        let parts: Vec<&str> = text.split('_').collect();
+        let &["proc", place, pid, started] = parts.as_slice() else { return Err(InvalidHandle) };
+        let is_hash = place.len() == 8 && place.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let (Ok(pid), Ok(started), true) = (pid.parse(), started.parse(), is_hash) else {
             return Err(InvalidHandle);
         };
-        let is_hash = place.len() == 8 && place.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let process = ProcessId {
-            pid: pid.parse().map_err(|_not_a_number| InvalidHandle)?,
-            started: started.parse().map_err(|_not_a_number| InvalidHandle)?,
-        };
-        if is_hash { Ok(Self { place: place.to_owned(), process }) } else { Err(InvalidHandle) }
+        Ok(Self { place: place.to_owned(), process: ProcessId { pid, started } })
     }
 }
 

@@ -81,8 +81,7 @@ pub async fn serve_while_running(run: &Path, name: &str) -> Result<(), Error> {
 }
 
 async fn serve_until_idle(dir: &PlaceDir) -> Result<(), Error> {
-    let stream = dir.connect().await.map_err(Error::file(&dir.socket()))?;
-    let client = Client::connect(stream).await?;
+    let client = dir.client().await?;
     let _proxy = attach(&client).await?;
     while client.stats().await.is_ok_and(|stats| stats.running > 0) {
         tokio::select! {

@@ -12,16 +12,17 @@ use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hermes_guest::client::Client;
+use hermes_guest::protocol::message::Stats;
 use hermes_guest::removal::{self, descriptor_path};
 use hermes_types::{LockFile, Place, PlaceId, Reach, Timestamp, remove_if_exists, replace_file};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::docker::container::Container;
-use crate::backend::docker::transport::GuestTransport;
 use crate::pidfd::ProcessRef;
 use crate::warm_pool::WARM_KEY_PREFIX;
 use crate::{Error, Exposure, ResolvedPlace, proxy};
@@ -91,6 +92,17 @@ impl PlaceRecord {
             home: self.spec.get("home")?.as_str()?.to_owned(),
             hermes_home: hermes_home.display().to_string(),
         })
+    }
+
+    /// Removes the files that outlive the place.
+    pub(crate) async fn remove_files(self) -> Result<(), Error> {
+        if let Some(container) = &self.container {
+            container.remove_files().await?;
+        }
+        match self.files {
+            Some(files) => run_blocking(move || remove(&files, self.container.as_ref())).await,
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn read_from(files: &Path) -> Option<Self> {
@@ -168,9 +180,20 @@ impl PlaceDir {
         UnixStream::connect(descriptor_path(&self.open_socket()?)).await
     }
 
+    /// The state of the guest, if it answers in time.
+    pub(crate) async fn stats(&self, time_limit: Duration) -> Option<Stats> {
+        let ask = async { self.client().await.ok()?.stats().await.ok() };
+        timeout(time_limit, ask).await.ok()?
+    }
+
+    pub(crate) async fn client(&self) -> Result<Client, Error> {
+        let stream = self.connect().await.map_err(Error::file(&self.socket()))?;
+        Ok(Client::connect(stream).await?)
+    }
+
     /// The container of a place whose engine shares no directory with this host.
     fn remote_container(&self) -> Option<Container> {
-        self.record()?.container.filter(|container| container.transport == GuestTransport::EngineExec)
+        self.record()?.container.filter(|container| container.engine.is_remote())
     }
 
     fn open_socket(&self) -> io::Result<OwnedFd> {
@@ -199,7 +222,7 @@ impl PlaceDir {
     }
 
     pub(crate) fn create(&self) -> Result<(), Error> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(Error::file(&self.path))
+        create_dirs(&self.path)
     }
 
     /// Ends the place, if it exists, and removes the directory. The caller holds the lock.
@@ -209,24 +232,17 @@ impl PlaceDir {
     }
 
     fn end_place_blocking(&self) -> Result<(), Error> {
-        let record = self.record();
-        if let Some(container) = record.as_ref().and_then(|record| record.container.clone()) {
-            // This thread may block.
-            Handle::current().block_on(container.remove())?;
-            return self.remove();
-        }
-        let written = record.and_then(|record| record.process);
+        let (process, container) =
+            self.record().map_or((None, None), |record| (record.process, record.container));
         // Without a record, the process that listens on the socket is the guest.
         let listener = || ProcessRef::of_peer(self.connect_blocking().ok()?);
-        if let Some(process) = written.or_else(listener) {
+        if let Some(container) = &container {
+            // This thread may block.
+            Handle::current().block_on(container.remove())?;
+        } else if let Some(process) = process.or_else(listener) {
             process.terminate().map_err(Error::EndPlace)?;
         }
-        self.remove()
-    }
-
-    /// Removes the directory. The record goes last, since it tells how to remove the rest.
-    pub(crate) fn remove(&self) -> Result<(), Error> {
-        let container = self.record().and_then(|record| record.container);
+        // The record goes last, since it tells how to remove the rest.
         remove(&self.guest_dir(), container.as_ref())?;
         remove(&self.path, None)
     }
@@ -234,20 +250,18 @@ impl PlaceDir {
     /// Waits until no other process creates or removes this place.
     pub(crate) async fn lock(&self) -> Result<LockFile, Error> {
         let dir = self.clone();
-        run_blocking(move || dir.lock_blocking()).await
+        run_blocking(move || {
+            create_private_dir(dir.run_dir())?;
+            let path = dir.lock_path();
+            LockFile::acquire(&path).map_err(Error::file(&path))
+        })
+        .await
     }
 
     /// Locks the proxy service of background processes. Returns `None` if another process holds the
     /// lock; it polls more than once during this wait, so it notices that something runs.
     pub(crate) async fn lock_proxy(&self) -> Result<Option<LockFile>, Error> {
-        let path = self.proxy_lock_path();
-        let deadline = Instant::now() + 3 * proxy::POLL_INTERVAL;
-        loop {
-            match try_lock_file(&path).map_err(Error::file(&path))? {
-                None if Instant::now() <= deadline => sleep(proxy::POLL_INTERVAL / 10).await,
-                lock => return Ok(lock),
-            }
-        }
+        lock_within(&self.proxy_lock_path(), Some(3 * proxy::POLL_INTERVAL)).await
     }
 
     fn proxy_lock_path(&self) -> PathBuf {
@@ -256,13 +270,11 @@ impl PlaceDir {
     }
 
     pub(crate) fn try_lock(&self) -> Option<LockFile> {
-        try_lock_file(&self.path.with_extension("lock")).ok()?
+        try_lock_file(&self.lock_path()).ok()?
     }
 
-    fn lock_blocking(&self) -> Result<LockFile, Error> {
-        create_private_dir(self.run_dir())?;
-        let path = self.path.with_extension("lock");
-        LockFile::acquire(&path).map_err(Error::file(&path))
+    fn lock_path(&self) -> PathBuf {
+        self.path.with_extension("lock")
     }
 }
 
@@ -276,15 +288,18 @@ pub(crate) fn accepts_connections(socket: &Path) -> bool {
     open_socket_file(socket).and_then(|file| net::UnixStream::connect(descriptor_path(&file))).is_ok()
 }
 
-/// Waits for a lock file in the run directory.
-pub(crate) async fn lock_exclusive(run: &Path, name: &str) -> Result<LockFile, Error> {
-    create_private_dir(run)?;
-    let path = run.join(name);
+/// Waits for a lock file in the run directory. The caller may be cancelled at any time, which a
+/// blocked thread could not be. Returns `None` if another holder keeps the lock for the whole time.
+pub(crate) async fn lock_within(
+    path: &Path,
+    time_limit: Option<Duration>,
+) -> Result<Option<LockFile>, Error> {
+    let started = Instant::now();
     loop {
-        if let Some(lock) = LockFile::try_acquire(&path).map_err(Error::file(&path))? {
+        let lock = try_lock_file(path).map_err(Error::file(path))?;
+        if lock.is_some() || time_limit.is_some_and(|limit| started.elapsed() > limit) {
             return Ok(lock);
         }
-        // The caller may be cancelled at any time, which a blocked thread could not be.
         sleep(LOCK_POLL_INTERVAL).await;
     }
 }
@@ -388,8 +403,13 @@ fn try_lock_file(path: &Path) -> io::Result<Option<LockFile>> {
     LockFile::try_acquire(path)
 }
 
+/// Creates a directory and its parents for this user only.
+pub(crate) fn create_dirs(path: &Path) -> Result<(), Error> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::file(path))
+}
+
 fn create_private_dir(path: &Path) -> Result<(), Error> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::file(path))?;
+    create_dirs(path)?;
     check_private_dir(path).map_err(Error::file(path))
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hermes_types::{BackendName, Place, PlaceId, SessionKey, hex};
 use serde::{Serialize, Serializer};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::backend::CreateRequest;
@@ -71,15 +72,12 @@ impl ResolvedPlace {
     /// Computes the identity. Nothing is created.
     pub fn new(installation: Installation, spec: Spec, session: SessionKey) -> Result<Self, Error> {
         let uid = rustix::process::getuid().as_raw().to_string();
-        let owner_parts =
-            [installation.install_id.as_str(), &uid, session.as_str(), spec.backend.name().as_str()];
+        let owner = [installation.install_id.as_str(), &uid, session.as_str(), spec.backend.name().as_str()];
         // Long enough that two sessions with the same name cannot be found.
-        let name = format!("hermes-{}", hash_parts(&owner_parts, 8));
-        let identity = Spec { env: Vec::new(), ..spec.clone() };
-        let spec_text = serde_json::to_string(&identity)?;
+        let name = format!("hermes-{}", hash_parts(&owner, 8));
+        let spec_text = serde_json::to_string(&Spec { env: Vec::new(), ..spec.clone() })?;
         let spec_json = serde_json::to_value(&spec)?;
-        let [install, uid, session_key, backend] = owner_parts;
-        let id = PlaceId::new(hash_parts(&[install, uid, session_key, backend, &spec_text], 16));
+        let id = PlaceId::new(hash_parts(&[&owner[..], &[&spec_text]].concat(), 16));
         let digest = hash_parts(&[&spec_text], 8);
         let owner_key = session.clone();
         Ok(Self { installation, spec, spec_json, owner_key, session, id, name, digest })
@@ -144,13 +142,8 @@ impl ResolvedPlace {
 
 /// The names of variables, and whether each has a value.
 fn without_values<S: Serializer>(env: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct ForwardedVariable<'a> {
-        name: &'a str,
-        present: bool,
-    }
     serializer
-        .collect_seq(env.iter().map(|(name, value)| ForwardedVariable { name, present: !value.is_empty() }))
+        .collect_seq(env.iter().map(|(name, value)| json!({"name": name, "present": !value.is_empty()})))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::{Context, backend_health};
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::layers::Severity;
 use hermes_config::{FileVersion, LoadedConfig};
-use hermes_exec::health::{BackendHealth, GuaranteeState, Usability};
+use hermes_exec::health::{BackendHealth, Guarantee, Usability};
 
 /// Less free space is a warning.
 const MIN_FREE_BYTES: u64 = 200 << 20;
@@ -232,7 +232,7 @@ fn check_backend(health: &BackendHealth) -> Vec<DoctorFinding> {
         .confinement
         .rows()
         .into_iter()
-        .partition(|(_, guarantee)| guarantee.state == GuaranteeState::Held);
+        .partition(|(_, guarantee)| matches!(guarantee, Guarantee::Held(_)));
     if held.is_empty() {
         let detail = "works; it does not isolate commands, so dangerous ones need approval";
         return vec![DoctorFinding::ok(name, detail)];
@@ -247,9 +247,10 @@ fn check_backend(health: &BackendHealth) -> Vec<DoctorFinding> {
         }
     }
     findings.extend(open.into_iter().map(|(area, guarantee)| {
-        let is_known = guarantee.state == GuaranteeState::NotHeld;
-        let state = if is_known { "not confined" } else { "unknown" };
-        let reason = &guarantee.reason;
+        let (state, reason) = match guarantee {
+            Guarantee::NotHeld(reason) => ("not confined", reason),
+            Guarantee::Held(reason) | Guarantee::Unknown(reason) => ("unknown", reason),
+        };
         DoctorFinding::warning(name, format!("{area} {state}: {reason}"))
     }));
     findings

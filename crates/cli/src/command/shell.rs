@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
-use hermes_exec::{OpenPlace, ResolvedPlace, Terminal, TerminalEvent};
+use hermes_exec::{Error, OpenPlace, ResolvedPlace, Terminal, TerminalEvent};
 use hermes_types::{Job, SessionKey};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -85,15 +85,17 @@ async fn relay(mut terminal: Terminal, context: &Context) -> Result<ExitCode, Fa
     let mut is_open = true;
     loop {
         tokio::select! {
-            event = terminal.next_event() => match event? {
-                TerminalEvent::Output(bytes) => context.screen.bytes(&bytes)?,
-                TerminalEvent::Exit(code) => return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
+            event = terminal.next_event() => match event.map_err(Error::from)? {
+                TerminalEvent::Output(page) => context.screen.bytes(&page.data)?,
+                TerminalEvent::Exited(report) => {
+                    return Ok(ExitCode::from(u8::try_from(report.code).unwrap_or(1)));
+                }
             },
             bytes = keys.recv(), if is_open => match bytes {
-                Some(bytes) => terminal.write(&bytes).await?,
+                Some(bytes) => terminal.write_stdin(&bytes).await.map_err(Error::from)?,
                 None => is_open = false,
             },
-            _ = resized.recv() => terminal.resize(size()?).await?,
+            _ = resized.recv() => terminal.resize(size()?).await.map_err(Error::from)?,
         }
     }
 }

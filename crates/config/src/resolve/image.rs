@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_exec::backend::docker::pull::{self, PullError, PullOptions, PullSettings};
+use hermes_exec::backend::docker::pull::{self, PullError, PullSettings};
 
 use super::local;
 use crate::ConfigContext;
@@ -15,15 +15,6 @@ pub fn pull_settings(context: &ConfigContext, config: &Config) -> PullSettings {
     let docker_config =
         context.variable("DOCKER_CONFIG").map_or_else(|| Path::new(&home).join(".docker"), PathBuf::from);
     PullSettings { docker_config, timeout: Duration::from_secs(config.terminal.docker_pull_timeout) }
-}
-
-/// The options to pull an image. A broken credential store is a warning.
-pub async fn pull_options(settings: &PullSettings, image: &str, warn: impl Fn(&str)) -> PullOptions {
-    let (options, warning) = settings.options_for(image).await;
-    if let Some(error) = warning {
-        warn(&error.warning());
-    }
-    options
 }
 
 /// Adds hints about an image that is missing, or whose pull failed.

@@ -22,25 +22,24 @@ pub mod transport;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
 use bollard::query_parameters::CreateContainerOptionsBuilder;
-use hermes_types::{BackendName, MountAccess, Network, Reach};
+use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
 
+use super::CreateRequest;
 use super::bind::{self, BindMount};
-use super::{CreateRequest, CreatedPlace};
-use crate::registry::{PlaceDir, PlaceRecord, run_blocking};
+use crate::registry::{PlaceDir, PlaceRecord, create_dirs, run_blocking};
 use crate::{Error, ResolvedPlace, embed};
 use container::{Container, NamedContainer};
 use engine::{Engine, EngineAddress, EngineFacts, EngineKind};
 use engine_error::EngineError;
 use run_args::RunArgs;
-use transport::GuestTransport;
 
 /// The home directory of commands inside the container.
 pub const HOME_DIR: &str = "/root";
@@ -83,11 +82,9 @@ pub struct DockerBackend {
 /// A mount that only the engine can interpret: a named volume, or a path with engine options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EngineVolume {
-    /// A volume name or a host path.
-    pub source: String,
-    pub target: PathBuf,
-    #[serde(rename = "writable", serialize_with = "bind::serialize_access")]
-    pub access: MountAccess,
+    /// The source is a volume name or a host path.
+    #[serde(flatten)]
+    pub mount: BindMount,
     pub options: Vec<String>,
 }
 
@@ -119,41 +116,40 @@ impl DockerBackend {
         if self.run_args.reaches_host() {
             return Reach::Host;
         }
-        // A volume belongs to the owner just as a host directory does.
-        let volumes = self.volumes.iter().map(|volume| BindMount {
-            source: PathBuf::from(&volume.source),
-            target: volume.target.clone(),
-            access: volume.access,
-        });
-        bind::binds_reach(&self.binds.iter().cloned().chain(volumes).collect::<Vec<_>>())
+        bind::binds_reach(&self.owner_mounts())
+    }
+
+    /// The mounts that the owner configured. A volume belongs to the owner just as a host directory
+    /// does.
+    pub(crate) fn owner_mounts(&self) -> Vec<BindMount> {
+        self.binds.iter().chain(self.volumes.iter().map(|volume| &volume.mount)).cloned().collect()
     }
 
     /// A warm place is handed over by renaming directories, which a remote engine does not share.
     pub(super) fn warm_count(&self) -> u32 {
-        if GuestTransport::for_address(&self.engine) == GuestTransport::Socket { self.warm_count } else { 0 }
+        if self.engine.is_remote() { 0 } else { self.warm_count }
     }
 
     /// The configured limits that the engine cannot enforce.
     pub fn unenforced_limits(&self, facts: &EngineFacts) -> Vec<String> {
         let ContainerLimits { millicpus, memory, disk, processes, .. } = &self.limits;
-        let forgets = facts.kind == EngineKind::Podman && facts.is_rootless;
-        let limits = [
-            (NO_DISK_LIMIT, disk.is_some(), Some(facts.has_disk_quota)),
-            ("the engine cannot limit the memory of a container", memory.is_some(), facts.enforced.memory),
-            (
-                "the engine cannot limit the processors of a container",
-                millicpus.is_some(),
-                facts.enforced.processor,
-            ),
-            (
-                "the engine cannot limit the processes of a container",
-                processes.is_some(),
-                facts.enforced.processes,
-            ),
-            ("rootless Podman ignores `--ulimit`", self.run_args.host.ulimits.is_some(), Some(!forgets)),
-        ];
-        let missing = limits.into_iter().filter(|(_, is_set, enforced)| *is_set && *enforced == Some(false));
-        missing.map(|(message, ..)| message.to_owned()).collect()
+        let mut unenforced = Vec::new();
+        if disk.is_some() && !facts.has_disk_quota {
+            unenforced.push(NO_DISK_LIMIT.to_owned());
+        }
+        for (name, is_set, enforced) in [
+            ("memory", memory.is_some(), facts.enforced.memory),
+            ("processors", millicpus.is_some(), facts.enforced.processor),
+            ("processes", processes.is_some(), facts.enforced.processes),
+        ] {
+            if is_set && enforced == Some(false) {
+                unenforced.push(format!("the engine cannot limit the {name} of a container"));
+            }
+        }
+        if self.run_args.host.ulimits.is_some() && facts.kind == EngineKind::Podman && facts.is_rootless {
+            unenforced.push("rootless Podman ignores `--ulimit`".to_owned());
+        }
+        unenforced
     }
 
     /// Whether user ids inside differ from those outside, root included.
@@ -171,18 +167,12 @@ impl DockerBackend {
 
     /// The container to remove when the place ends.
     pub(super) fn container(&self, place: &ResolvedPlace) -> Container {
-        let transport = GuestTransport::for_address(&self.engine);
-        let volumes = if self.files.is_some() && transport == GuestTransport::EngineExec {
-            request::volume_names(place)
-        } else {
-            Vec::new()
-        };
+        let has_volumes = self.files.is_some() && self.engine.is_remote();
         Container {
             engine: self.engine.clone(),
             name: request::container_name(place),
             place: place.name(),
-            transport,
-            volumes,
+            volumes: if has_volumes { request::volume_names(place) } else { Vec::new() },
             image: self.image.clone(),
             cache: place.installation.cache_dir.clone(),
         }
@@ -226,26 +216,21 @@ impl DockerBackend {
         &self,
         place: &ResolvedPlace,
         dir: &PlaceDir,
-        record: &PlaceRecord,
-    ) -> Result<CreatedPlace, Error> {
+        record: &mut PlaceRecord,
+    ) -> Result<UnixStream, Error> {
         let prepared = self.prepare(place, dir).await?;
-        let request = Some(request::to_sorted_json(&prepared.body)?);
         record.write(dir.path())?;
-        let stream = match self.start(&prepared).await {
-            Ok(()) => wait_for_guest(&prepared, dir).await,
-            Err(error) => Err(error),
+        record.request = Some(request::to_sorted_json(&prepared.body)?);
+        record.unenforced = self.unenforced_limits(&prepared.engine.facts);
+        let start = async {
+            self.start(&prepared).await?;
+            wait_for_guest(&prepared, dir).await
         };
-        let PreparedContainer { engine, container, .. } = prepared;
-        match stream {
-            Ok(stream) => {
-                let unenforced_limits = self.unenforced_limits(&engine.facts);
-                Ok(CreatedPlace { stream, request, unenforced_limits })
-            }
-            Err(error) => {
-                container.remove_from(&engine).await?;
-                Err(error)
-            }
+        let started = start.await;
+        if started.is_err() {
+            prepared.container.remove_from(&prepared.engine).await?;
         }
+        started
     }
 
     /// Checks that the container can be created and creates the host directories it needs.
@@ -259,21 +244,13 @@ impl DockerBackend {
         let guest = embed::install_guest(&place.installation.cache_dir)?;
         let container = self.container(place);
         let kept = self.kept_dir(place);
-        let subdirs: &[&str] = match container.transport {
-            GuestTransport::Socket => &["workspace", "home"],
-            GuestTransport::EngineExec => &[""],
-        };
+        let is_remote = self.engine.is_remote();
+        let subdirs: &[&str] = if is_remote { &[""] } else { &["workspace", "home"] };
         let kept_dirs: Vec<PathBuf> =
             kept.iter().flat_map(|kept| subdirs.iter().map(|name| kept.join(name))).collect();
-        for path in &kept_dirs {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(PRIVATE_MODE)
-                .create(path)
-                .map_err(Error::file(path))?;
-        }
+        kept_dirs.iter().try_for_each(|path| create_dirs(path))?;
         self.prepare_mount_points(place)?;
-        if container.transport == GuestTransport::EngineExec {
+        if is_remote {
             self.refuse_host_paths()?;
         }
         if self.remove_orphans {
@@ -292,7 +269,7 @@ impl DockerBackend {
         // unless user ids are remapped.
         let is_owner = self.user == RunAs::Host && self.run_args.user.is_none();
         let is_private = (is_owner || user == ContainerUser::Root) && !is_remapped;
-        if container.transport == GuestTransport::Socket {
+        if !is_remote {
             let (dir, owner) = (dir.clone(), container.clone());
             let shared = run_blocking(move || dir.create_shared(kept.as_deref(), Some(&owner))).await?;
             if !is_private {
@@ -305,18 +282,12 @@ impl DockerBackend {
 
     /// A remote engine cannot mount paths of this host.
     fn refuse_host_paths(&self) -> Result<(), Error> {
-        let volumes = self.volumes.iter().map(|volume| Path::new(&volume.source));
-        let mut paths = self
-            .binds
-            .iter()
-            .map(|bind| bind.source.as_path())
-            .chain(volumes.filter(|source| source.is_absolute()));
-        match paths.next() {
+        match self.owner_mounts().into_iter().find(|mount| mount.source.is_absolute()) {
             None => Ok(()),
-            Some(path) => Err(unavailable(format!(
+            Some(mount) => Err(unavailable(format!(
                 "the engine at {} cannot mount {} of this machine",
                 self.engine,
-                path.display()
+                mount.source.display()
             ))),
         }
     }
@@ -336,7 +307,7 @@ impl DockerBackend {
             created = engine.api.create_container(Some(options), body.clone()).await;
         }
         created.map_err(explain)?;
-        if container.transport == GuestTransport::EngineExec {
+        if self.engine.is_remote() {
             let owner = self.host_owner(&engine.facts).unwrap_or_default();
             let uploaded = container.upload_guest(engine, guest, *run_mode, owner).await;
             uploaded.map_err(|error| unavailable(error.to_string()))?;

@@ -7,8 +7,6 @@
 //! | cleans up | the guest is the first process of the jail; it exits when idle, which ends the jail |
 
 use std::ffi::OsString;
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,7 +19,7 @@ use tokio::net::UnixStream;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::bind::{self, BindMount};
-use crate::registry::{PlaceDir, SOCKET_NAME, run_blocking};
+use crate::registry::{PlaceDir, SOCKET_NAME, create_dirs, run_blocking};
 use crate::{Error, ResolvedPlace, embed};
 
 /// A program that creates jails calls this first.
@@ -107,8 +105,7 @@ impl SandboxBackend {
         let guest = embed::install_guest(&place.installation.cache_dir)?;
         let files = self.files_dir(place);
         for name in ["workspace", "home"] {
-            let path = files.join(name);
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
+            create_dirs(&files.join(name))?;
         }
         let run = dir.create_shared(self.kept_dir(place).as_deref(), None)?;
         let mut jail = self.jail(place, &guest, &files, run);

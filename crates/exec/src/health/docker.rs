@@ -5,12 +5,12 @@ use std::fmt;
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 
-use super::{BackendHealth, BackendProblem, Confinement, Guarantee, GuaranteeState, Usability, check_mounts};
-use crate::DockerBackend;
+use super::{BackendHealth, BackendProblem, Confinement, Guarantee, Usability, check_mounts};
 use crate::backend::docker::ContainerLimits;
 use crate::backend::docker::discover::EngineSource;
 use crate::backend::docker::engine::{Engine, EngineAddress, EngineDescription, EngineFacts, Seccomp};
-use crate::backend::docker::engine_error::EngineError;
+use crate::backend::docker::pull;
+use crate::{DockerBackend, Error};
 
 /// An engine as `status` and `doctor` show it.
 #[derive(Debug, Serialize)]
@@ -59,10 +59,10 @@ async fn ask_engine(
     }
     let ask = async {
         let (engine, description) = Engine::describe(&settings.engine).await?;
-        let image_present = engine.has_image(&settings.image).await?;
-        Ok::<_, EngineError>((engine.facts, description, image_present))
+        let image = pull::find_image(&engine, &settings.image).await?;
+        Ok::<_, Error>((engine.facts, description, image.is_some()))
     };
-    let (facts, description, image_present) = ask.await.map_err(|error| BackendProblem::from(&error))?;
+    let (facts, description, image_present) = ask.await?;
     let summary = EngineSummary {
         address: settings.engine.to_string(),
         source: source.to_string(),
@@ -85,25 +85,27 @@ fn confinement(
     description: &EngineDescription,
 ) -> Confinement {
     let files = match settings.reach() {
-        Reach::Host => Guarantee::not_held("what is mounted or added gives this machine away"),
-        Reach::Directories(_) => Guarantee::held("those of its image, and what is mounted"),
-        Reach::Nothing => Guarantee::held("those of its image; nothing of this machine is written"),
+        Reach::Host => Guarantee::NotHeld("what is mounted or added gives this machine away".into()),
+        Reach::Directories(_) => Guarantee::Held("those of its image, and what is mounted".into()),
+        Reach::Nothing => Guarantee::Held("those of its image; nothing of this machine is written".into()),
     };
     let network = match settings.network {
-        Network::None => Guarantee::held("nothing but a loopback of its own"),
-        Network::Proxy => Guarantee::held("public hosts through a proxy, nothing of this machine"),
-        Network::Full => Guarantee::not_held("terminal.network is full: all that this machine reaches"),
+        Network::None => Guarantee::Held("nothing but a loopback of its own".into()),
+        Network::Proxy => Guarantee::Held("public hosts through a proxy, nothing of this machine".into()),
+        Network::Full => Guarantee::NotHeld("terminal.network is full: all that this machine reaches".into()),
     };
     let syscalls = match description.seccomp {
-        Seccomp::On => Guarantee::held("the engine's seccomp profile; no privilege gained"),
-        Seccomp::Unconfined => Guarantee::not_held("the engine is set to a seccomp profile that allows all"),
-        Seccomp::Missing => Guarantee::not_held("the engine has no seccomp"),
+        Seccomp::On => Guarantee::Held("the engine's seccomp profile; no privilege gained".into()),
+        Seccomp::Unconfined => {
+            Guarantee::NotHeld("the engine is set to a seccomp profile that allows all".into())
+        }
+        Seccomp::Missing => Guarantee::NotHeld("the engine has no seccomp".into()),
     };
     // Such an argument may share the host's processes.
     let processes = if settings.run_args.reaches_host() {
-        Guarantee::new(GuaranteeState::Unknown, "terminal.docker_extra_args may share them")
+        Guarantee::Unknown("terminal.docker_extra_args may share them".into())
     } else {
-        Guarantee::held("sees and signals only its own")
+        Guarantee::Held("sees and signals only its own".into())
     };
     Confinement {
         files,
@@ -141,14 +143,14 @@ fn resources(limits: &ContainerLimits, facts: &EngineFacts, description: &Engine
         } else {
             ""
         };
-        return Guarantee::not_held(format!("not limited: {}{why}; {disk}", open.join(", ")));
+        return Guarantee::NotHeld(format!("not limited: {}{why}; {disk}", open.join(", ")));
     }
     if !doubtful.is_empty() {
         let what = doubtful.join(", ");
         let reason = format!("{what}: an engine without root limits what was delegated to it; {disk}");
-        return Guarantee::new(GuaranteeState::Unknown, reason);
+        return Guarantee::Unknown(reason);
     }
-    Guarantee::held(format!("{}; {disk}", held.join(", ")))
+    Guarantee::Held(format!("{}; {disk}", held.join(", ")))
 }
 
 #[cfg(test)]
@@ -186,17 +188,16 @@ mod tests {
             ..ContainerLimits::default()
         };
         let report = |limits: &ContainerLimits, facts: &EngineFacts, description: &EngineDescription| {
-            let guarantee = resources(limits, facts, description);
-            (guarantee.state, guarantee.reason)
+            resources(limits, facts, description)
         };
         let no_quota = "disk is not limited: the engine's storage has no quota";
         assert_eq!(
             report(&all, &enforcing(Some(true)), &described(2)),
-            (GuaranteeState::Held, format!("memory, processes, processor time; {no_quota}"))
+            Guarantee::Held(format!("memory, processes, processor time; {no_quota}"))
         );
         assert_eq!(
             report(&all, &EngineFacts { has_disk_quota: true, ..enforcing(Some(true)) }, &described(2)),
-            (GuaranteeState::Held, "memory, processes, processor time; disk is limited".to_owned())
+            Guarantee::Held("memory, processes, processor time; disk is limited".to_owned())
         );
         assert_eq!(
             report(
@@ -204,24 +205,21 @@ mod tests {
                 &enforcing(None),
                 &described(2)
             ),
-            (
-                GuaranteeState::NotHeld,
+            Guarantee::NotHeld(
                 "not limited: memory (terminal.container_memory sets no limit); disk is not limited"
                     .to_owned()
             )
         );
         assert_eq!(
             report(&all, &enforcing(Some(false)), &described(1)),
-            (
-                GuaranteeState::NotHeld,
-                format!(
-                    "not limited: memory (this engine cannot), processor time (this engine cannot); without root \
+            Guarantee::NotHeld(format!(
+                "not limited: memory (this engine cannot), processor time (this engine cannot); without root \
                      it takes cgroup version 2; {no_quota}"
-                )
-            )
+            ))
         );
-        let (state, reason) = report(&all, &enforcing(None), &described(2));
-        assert_eq!(state, GuaranteeState::Unknown);
+        let Guarantee::Unknown(reason) = report(&all, &enforcing(None), &described(2)) else {
+            panic!("it is known");
+        };
         assert!(reason.starts_with("memory, processor time: an engine without root"), "{reason}");
     }
 }

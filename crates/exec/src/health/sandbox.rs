@@ -4,7 +4,7 @@ use hermes_sandbox::probe::{ProbeReport, ProbeVerdict};
 use hermes_sandbox::{JailLimits, Launcher};
 use hermes_types::{BackendName, Network};
 
-use super::{BackendHealth, BackendProblem, Confinement, Guarantee, GuaranteeState, Usability, check_mounts};
+use super::{BackendHealth, BackendProblem, Confinement, Guarantee, Usability, check_mounts};
 use crate::SandboxBackend;
 
 impl BackendHealth {
@@ -61,7 +61,9 @@ impl Confinement {
                 probe.network,
                 "public hosts through a proxy, nothing of this machine",
             ),
-            Network::Full => Guarantee::not_held("terminal.network is full: this machine and all it reaches"),
+            Network::Full => {
+                Guarantee::NotHeld("terminal.network is full: this machine and all it reaches".into())
+            }
         };
         Self {
             files: Guarantee::from_verdict(probe.files, files),
@@ -87,22 +89,23 @@ fn resources(limits: &JailLimits, probed: ProbeVerdict) -> Guarantee {
     .filter_map(|(unset, name)| unset.then_some(name))
     .collect();
     let guarantee = Guarantee::from_verdict(probed, "memory, processes, processor time; disk is not limited");
-    if unset.is_empty() || guarantee.state == GuaranteeState::Unknown {
+    if unset.is_empty() {
         return guarantee;
     }
     let unset = format!("no limit is set for {}", unset.join(" and "));
-    match guarantee.state {
-        GuaranteeState::NotHeld => Guarantee::not_held(format!("{unset}; {}", guarantee.reason)),
-        _ => Guarantee::not_held(unset),
+    match guarantee {
+        Guarantee::Unknown(_) => guarantee,
+        Guarantee::NotHeld(reason) => Guarantee::NotHeld(format!("{unset}; {reason}")),
+        Guarantee::Held(_) => Guarantee::NotHeld(unset),
     }
 }
 
 impl Guarantee {
     fn from_verdict(verdict: ProbeVerdict, meaning: &str) -> Self {
         match verdict {
-            ProbeVerdict::Enforced => Self::held(meaning),
-            ProbeVerdict::NotEnforced(reason) => Self::not_held(reason),
-            ProbeVerdict::Unknown(reason) => Self::new(GuaranteeState::Unknown, reason),
+            ProbeVerdict::Enforced => Self::Held(meaning.to_owned()),
+            ProbeVerdict::NotEnforced(reason) => Self::NotHeld(reason),
+            ProbeVerdict::Unknown(reason) => Self::Unknown(reason),
         }
     }
 }
@@ -115,34 +118,26 @@ mod tests {
     fn a_limit_that_is_not_set_does_not_hold() {
         let limits =
             |memory, millicpus| JailLimits { memory, millicpus, processes: Some(1), ..JailLimits::default() };
-        let report = |limits: &JailLimits, probed| {
-            let guarantee = resources(limits, probed);
-            (guarantee.state, guarantee.reason)
-        };
         let not = || ProbeVerdict::NotEnforced("processes: no cgroup".to_owned());
         assert_eq!(
-            report(&limits(Some(1), Some(1)), ProbeVerdict::Enforced),
-            (GuaranteeState::Held, "memory, processes, processor time; disk is not limited".to_owned())
+            resources(&limits(Some(1), Some(1)), ProbeVerdict::Enforced),
+            Guarantee::Held("memory, processes, processor time; disk is not limited".to_owned())
         );
         assert_eq!(
-            report(&limits(None, Some(1)), ProbeVerdict::Enforced),
-            (
-                GuaranteeState::NotHeld,
-                "no limit is set for memory (terminal.container_memory is 0)".to_owned()
-            )
+            resources(&limits(None, Some(1)), ProbeVerdict::Enforced),
+            Guarantee::NotHeld("no limit is set for memory (terminal.container_memory is 0)".to_owned())
         );
         assert_eq!(
-            report(&limits(Some(1), None), not()),
-            (
-                GuaranteeState::NotHeld,
+            resources(&limits(Some(1), None), not()),
+            Guarantee::NotHeld(
                 "no limit is set for processor time (terminal.container_cpu is 0); processes: no cgroup"
                     .to_owned()
             )
         );
         let unknown = ProbeVerdict::Unknown("the probe broke off".to_owned());
         assert_eq!(
-            report(&limits(None, None), unknown),
-            (GuaranteeState::Unknown, "the probe broke off".to_owned())
+            resources(&limits(None, None), unknown),
+            Guarantee::Unknown("the probe broke off".to_owned())
         );
     }
 

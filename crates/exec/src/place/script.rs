@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use hermes_guest::client;
-use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     OutputDelivery, Program, PythonInterpreter, PythonProgram, Rejection, RunMode, RunRequest, StatePolicy,
-    Stdin, WorkingDir,
+    WorkingDir,
 };
 use hermes_policy::Permit;
 use hermes_types::Work;
@@ -14,7 +13,7 @@ use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
 use super::{OpenPlace, to_byte_pairs};
-use crate::command::{CommandMode, RunningCommand};
+use crate::command::RunningCommand;
 use crate::{Backend, Error};
 
 pub use hermes_guest::client::{PythonConnections, Tunnel};
@@ -69,31 +68,31 @@ impl OpenPlace {
             }
             ScriptDirectory::Private => return Err(Error::SessionMoved),
         };
-        let run = |listener| RunRequest {
-            session: self.place.guest_session_key(),
-            program: Program::Python(PythonProgram {
+        let output = OutputDelivery::Summary;
+        let mode = RunMode::Foreground { output, state: StatePolicy::Discard };
+        let run = |listener| {
+            let program = Program::Python(PythonProgram {
                 script: ByteBuf::from(text),
                 module: (ByteBuf::from(options.module_name), ByteBuf::from(options.module_text)),
                 listener,
                 interpreter,
                 stderr_bytes: options.keep_stderr_bytes,
-            }),
-            workdir,
-            env: to_byte_pairs(&options.env),
-            stdin: Stdin::Null,
-            terminal: None,
-            deadline: Some(options.timeout),
-            mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Discard },
-            memory_bytes: options.keep_bytes,
-            spool_bytes: limit::MAX_SPOOL_BYTES,
+            });
+            RunRequest {
+                env: to_byte_pairs(&options.env),
+                deadline: Some(options.timeout),
+                memory_bytes: options.keep_bytes,
+                ..self.default_request(program, workdir, mode)
+            }
         };
         let (client, state_loss) = self.client_for_command().await?;
         let (running, calls) = client.run_python(run).await.map_err(|error| match error {
             client::Error::Rejected(Rejection::NoPython) => Error::NoPython { place: self.python_location() },
             other => other.into(),
         })?;
-        let (started, mode) = (Instant::now(), CommandMode::Summary);
-        Ok((RunningCommand { running, started, cwd: job.cwd, state_loss, mode }, calls))
+        let started = Instant::now();
+        let delivery = Some(output);
+        Ok((RunningCommand { running, started, cwd: job.cwd, state_loss, delivery }, calls))
     }
 
     fn python_location(&self) -> String {

@@ -268,8 +268,8 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(fixture: &Fixture) 
     let mut shown = Vec::new();
     let code = loop {
         match terminal.next_event().await.unwrap() {
-            TerminalEvent::Output(bytes) => shown.extend(bytes),
-            TerminalEvent::Exit(code) => break code,
+            TerminalEvent::Output(page) => shown.extend(page.data),
+            TerminalEvent::Exited(report) => break report.code,
         }
         if shown == b"30 120\r\n" {
             terminal.resize(TerminalSize { rows: 50, columns: 80 }).await.unwrap();
@@ -285,10 +285,10 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(fixture: &Fixture) 
         )
         .await
         .unwrap();
-    terminal.write(b"typed\n\x04").await.unwrap();
+    terminal.write_stdin(b"typed\n\x04").await.unwrap();
     let mut shown = Vec::new();
-    while let TerminalEvent::Output(bytes) = terminal.next_event().await.unwrap() {
-        shown.extend(bytes);
+    while let TerminalEvent::Output(page) = terminal.next_event().await.unwrap() {
+        shown.extend(page.data);
     }
     assert_eq!(String::from_utf8(shown).unwrap(), "typed\r\ntyped\r\ndumb\r\n");
 }

@@ -102,7 +102,8 @@ pub(crate) async fn host_mounts_on_a_remote_engine_are_refused(test_env: &TestEn
     let (path, target) = (source.display().to_string(), PathBuf::from("/x"));
     let bind = BindMount { source: source.clone(), target: target.clone(), access: MountAccess::ReadOnly };
     let options = vec!["z".to_owned()];
-    let volume = EngineVolume { source: path.clone(), target, access: MountAccess::ReadOnly, options };
+    let mount = BindMount { source: PathBuf::from(&path), target, access: MountAccess::ReadOnly };
+    let volume = EngineVolume { mount, options };
     for (binds, volumes) in [(vec![bind], Vec::new()), (Vec::new(), vec![volume])] {
         let plan = test_env.plan_with("s", |docker| {
             docker.engine = remote.address.clone();

@@ -1,6 +1,6 @@
 //! `hermes sandbox pull`: pulls or updates an image.
 
-use hermes_exec::backend::docker::pull;
+use hermes_exec::backend::docker::pull::{self, PullEvent};
 use serde_json::json;
 
 use crate::Context;
@@ -8,15 +8,19 @@ use crate::command::config::settings;
 use crate::progress::{PullOutput, PullView, format_megabytes};
 use hermes_config::failure::Failure;
 use hermes_config::resolve::engine;
-use hermes_config::resolve::image::{pull_options, pull_settings};
+use hermes_config::resolve::image::pull_settings;
 
 pub(super) async fn pull(image: &str, context: &Context) -> Result<(), Failure> {
     let config = settings(context)?;
     let engine = engine::find(context, config).map_err(|error| engine::engine_failure(&error))?.address;
     let settings = pull_settings(context, config);
-    let options = pull_options(&settings, image, |message| context.warn(message)).await;
     let mut view = PullView::new(image, PullOutput::Layers);
-    let pulled = pull::refresh_image(&engine, image, &options, |progress| view.show(progress)).await;
+    let on_event = |event: PullEvent<'_>| match event {
+        PullEvent::CredentialsUnavailable(error) => context.warn(&error.warning()),
+        PullEvent::Progress(progress) => view.show(progress),
+        PullEvent::Started | PullEvent::Finished { .. } => {}
+    };
+    let pulled = pull::refresh_image(&engine, image, &settings, on_event).await;
     view.finish();
     let (before, now) = pulled?;
     let is_new = before.is_none_or(|before| before.id != now.id);

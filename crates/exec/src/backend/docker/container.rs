@@ -11,7 +11,6 @@ use bollard::query_parameters::{
 use serde::{Deserialize, Serialize};
 
 use super::engine::{self, Engine, EngineAddress};
-use super::transport::GuestTransport;
 use super::{request, translate};
 use crate::{Error, embed};
 
@@ -26,8 +25,6 @@ pub struct Container {
     pub name: String,
     /// The place name, which the container's label repeats.
     pub place: String,
-    #[serde(rename = "road")]
-    pub transport: GuestTransport,
     /// Engine volumes that hold the files of the place.
     pub volumes: Vec<String>,
     pub image: String,

@@ -1,7 +1,7 @@
 //! Registry credentials as `docker login` stores them.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -25,11 +25,11 @@ const TOKEN_USER: &str = "<token>";
 
 /// A credential store that cannot be used. The message never shows its content.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum CredentialsError {
-    #[error("{}: {problem}", path.display())]
-    File { path: PathBuf, problem: String },
-    #[error("{program}: {problem}")]
-    Helper { program: String, problem: String },
+#[error("{origin}: {problem}")]
+pub struct CredentialsError {
+    /// The file or program that holds the credentials.
+    origin: String,
+    problem: String,
 }
 
 impl CredentialsError {
@@ -45,7 +45,7 @@ pub async fn find_credentials(
     registry: &str,
 ) -> Result<Option<RegistryCredentials>, CredentialsError> {
     let path = directory.join("config.json");
-    let invalid = |problem: String| CredentialsError::File { path: path.clone(), problem };
+    let invalid = |problem| CredentialsError { origin: path.display().to_string(), problem };
     let text = match std::fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text.map_err(|error| invalid(error.to_string()))?,
@@ -89,7 +89,7 @@ fn parse_entry(entry: &Value) -> Result<Option<RegistryCredentials>, &'static st
 /// Runs a credential helper program.
 async fn ask_helper(helper: &str, server: &str) -> Result<Option<RegistryCredentials>, CredentialsError> {
     let program = format!("docker-credential-{helper}");
-    let failed = |problem: String| CredentialsError::Helper { program: program.clone(), problem };
+    let failed = |problem| CredentialsError { origin: program.clone(), problem };
     #[expect(clippy::disallowed_methods, reason = "Docker's settings name this program")]
     let mut command = Command::from(std::process::Command::new(&program));
     let run = async {

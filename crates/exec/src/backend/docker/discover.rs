@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use super::engine::EngineAddress;
+use super::engine::{EngineAddress, EngineKind};
 use super::engine_error::{AddressProblem, EngineError};
 
 /// The name of the context that stands for no context.
@@ -74,13 +74,6 @@ impl fmt::Display for EngineSource {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EnginePreference {
-    Any,
-    Docker,
-    Podman,
-}
-
 impl EngineHints {
     /// Finds the address of the engine without connecting to it.
     pub fn discover(&self) -> Result<DiscoveredEngine, EngineError> {
@@ -89,12 +82,12 @@ impl EngineHints {
             let is_encrypted = self.docker_tls_verify.is_some();
             return parse_address(host, EngineSource::DockerHost, is_encrypted);
         }
-        if preference != EnginePreference::Podman
+        if preference != Some(EngineKind::Podman)
             && let Some(name) = self.chosen_context()?
         {
             return self.context_engine(name);
         }
-        if preference != EnginePreference::Docker
+        if preference != Some(EngineKind::Docker)
             && let Some(host) = &self.container_host
         {
             return parse_address(host, EngineSource::ContainerHost, false);
@@ -103,11 +96,12 @@ impl EngineHints {
         Ok(DiscoveredEngine { address: EngineAddress::Unix(socket), source: EngineSource::DefaultSocket })
     }
 
-    fn preference(&self) -> Result<EnginePreference, EngineError> {
-        let Some(word) = &self.binary else { return Ok(EnginePreference::Any) };
+    /// The selected engine, if any.
+    fn preference(&self) -> Result<Option<EngineKind>, EngineError> {
+        let Some(word) = &self.binary else { return Ok(None) };
         match Path::new(word).file_name().and_then(|name| name.to_str()) {
-            Some("docker") => Ok(EnginePreference::Docker),
-            Some("podman") => Ok(EnginePreference::Podman),
+            Some("docker") => Ok(Some(EngineKind::Docker)),
+            Some("podman") => Ok(Some(EngineKind::Podman)),
             _ => Err(EngineError::Binary { word: word.clone() }),
         }
     }
@@ -152,7 +146,7 @@ impl EngineHints {
     }
 
     /// Well-known socket paths, most likely first.
-    fn default_sockets(&self, preference: EnginePreference) -> Vec<PathBuf> {
+    fn default_sockets(&self, preference: Option<EngineKind>) -> Vec<PathBuf> {
         let docker = [
             PathBuf::from("/var/run/docker.sock"),
             PathBuf::from("/run/docker.sock"),
@@ -165,9 +159,9 @@ impl EngineHints {
         ];
         let podman = [PathBuf::from("/run/podman/podman.sock"), self.runtime_dir.join("podman/podman.sock")];
         match preference {
-            EnginePreference::Any => docker.into_iter().chain(podman).collect(),
-            EnginePreference::Docker => docker.into(),
-            EnginePreference::Podman => podman.into(),
+            None => docker.into_iter().chain(podman).collect(),
+            Some(EngineKind::Docker) => docker.into(),
+            Some(EngineKind::Podman) => podman.into(),
         }
     }
 }
@@ -399,9 +393,9 @@ mod tests {
         ]
         .map(PathBuf::from);
         let podman = ["/run/podman/podman.sock", "/run/user/7/podman/podman.sock"].map(PathBuf::from);
-        assert_eq!(hints.default_sockets(EnginePreference::Docker), docker);
-        assert_eq!(hints.default_sockets(EnginePreference::Podman), podman);
-        assert_eq!(hints.default_sockets(EnginePreference::Any), [&docker[..], &podman[..]].concat());
+        assert_eq!(hints.default_sockets(Some(EngineKind::Docker)), docker);
+        assert_eq!(hints.default_sockets(Some(EngineKind::Podman)), podman);
+        assert_eq!(hints.default_sockets(None), [&docker[..], &podman[..]].concat());
     }
 
     #[test]

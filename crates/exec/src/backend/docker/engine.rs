@@ -55,6 +55,14 @@ impl fmt::Display for EngineAddress {
     }
 }
 
+impl EngineAddress {
+    /// Whether the engine shares no directory with this host. The guest is then uploaded, and
+    /// reached through a relay process in the container instead of a socket file.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+}
+
 #[derive(Debug)]
 pub struct Engine {
     pub api: Docker,
@@ -121,9 +129,10 @@ pub enum Seccomp {
 }
 
 struct PingReply {
-    kind: EngineKind,
-    /// The API version to use.
+    /// A client with this API version.
+    api: Docker,
     version: ClientVersion,
+    kind: EngineKind,
     /// The server runs as an unprivileged user of this host.
     is_user_socket: bool,
 }
@@ -132,19 +141,15 @@ impl Engine {
     /// Connects with cached facts, or asks for them the first time.
     pub(crate) async fn connect_cached(address: &EngineAddress) -> Result<Self, EngineError> {
         let known = lock_cache().get(&address.to_string()).copied();
-        match known {
-            Some((version, facts)) => {
-                let api = client(address, &version)?;
-                Ok(Self { api, facts, address: address.clone() })
-            }
-            None => Self::connect(address).await,
-        }
+        let Some((version, facts)) = known else { return Self::connect(address).await };
+        Ok(Self { api: client(address, &version)?, facts, address: address.clone() })
     }
 
     /// Connects and asks for the facts.
     pub async fn connect(address: &EngineAddress) -> Result<Self, EngineError> {
-        let (api, ping_reply) = ping_and_connect(address).await?;
-        let engine = if ping_reply.kind == EngineKind::Podman && ping_reply.is_user_socket {
+        let reply = ping(address).await?;
+        let version = reply.version;
+        let engine = if reply.kind == EngineKind::Podman && reply.is_user_socket {
             // Rootless Podman takes up to a second to report its facts, and they are all known.
             let limits = if Path::new(CGROUP_V2_FILE).exists() { None } else { Some(false) };
             let facts = EngineFacts {
@@ -154,18 +159,17 @@ impl Engine {
                 enforced: EnforcedLimits { memory: limits, processes: limits, processor: limits },
                 has_disk_quota: false,
             };
-            Self { api, facts, address: address.clone() }
+            Self { api: reply.api, facts, address: address.clone() }
         } else {
-            query_engine(api, &ping_reply, address).await?.0
+            query_engine(reply, address).await?.0
         };
-        lock_cache().insert(address.to_string(), (ping_reply.version, engine.facts));
+        lock_cache().insert(address.to_string(), (version, engine.facts));
         Ok(engine)
     }
 
     /// Connects and asks for everything the engine reports about itself.
     pub async fn describe(address: &EngineAddress) -> Result<(Self, EngineDescription), EngineError> {
-        let (api, ping_reply) = ping_and_connect(address).await?;
-        query_engine(api, &ping_reply, address).await
+        query_engine(ping(address).await?, address).await
     }
 
     /// Creates a probe container with a disk limit from any local image.
@@ -202,21 +206,6 @@ impl Engine {
             Err(error) => Err(self.address.error(&error)),
         }
     }
-
-    pub async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
-        match self.api.inspect_image(image).await {
-            Ok(_) => Ok(true),
-            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => Ok(false),
-            Err(error) => Err(self.address.error(&error)),
-        }
-    }
-}
-
-async fn ping_and_connect(address: &EngineAddress) -> Result<(Docker, PingReply), EngineError> {
-    let greeted = tokio::time::timeout(PING_TIMEOUT, ping(address)).await;
-    let silent = || EngineError::TimedOut { address: address.clone(), timeout: PING_TIMEOUT };
-    let ping_reply = greeted.map_err(|_elapsed| silent())??;
-    Ok((client(address, &ping_reply.version)?, ping_reply))
 }
 
 fn client(address: &EngineAddress, version: &ClientVersion) -> Result<Docker, EngineError> {
@@ -235,26 +224,10 @@ fn lock_cache() -> MutexGuard<'static, BTreeMap<String, (ClientVersion, EngineFa
 
 /// Sends `GET /_ping`, which answers quickly and carries the API version.
 async fn ping(address: &EngineAddress) -> Result<PingReply, EngineError> {
-    let refused = |error: io::Error| EngineError::ConnectionRefused {
-        address: address.clone(),
-        reason: error.to_string(),
-    };
     let strange = |reason: String| EngineError::NotAnEngine { address: address.clone(), reason };
-    let (response, is_user_socket) = match address {
-        EngineAddress::Unix(path) => {
-            let stream = UnixStream::connect(path).await.map_err(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => permission_denied(path),
-                io::ErrorKind::NotFound => EngineError::SocketMissing { socket: path.clone() },
-                _ => refused(error),
-            })?;
-            let user = stream.peer_cred().map_err(refused)?.uid();
-            (send_ping(stream).await, user != 0 && user != OVERFLOW_UID)
-        }
-        EngineAddress::Tcp(host) => {
-            (send_ping(TcpStream::connect(host).await.map_err(refused)?).await, false)
-        }
-    };
-    let response = response.map_err(refused)?;
+    let silent = |_elapsed| EngineError::TimedOut { address: address.clone(), timeout: PING_TIMEOUT };
+    let (response, is_user_socket) =
+        tokio::time::timeout(PING_TIMEOUT, send_ping(address)).await.map_err(silent)??;
     let mut lines = response.lines();
     let status = lines.next().unwrap_or_default();
     if !status.starts_with("HTTP/1.") {
@@ -280,10 +253,34 @@ async fn ping(address: &EngineAddress) -> Result<PingReply, EngineError> {
     let (major_version, minor_version) = engine_version.min(ours);
     let kind =
         if headers.contains_key("libpod-api-version") { EngineKind::Podman } else { EngineKind::Docker };
-    Ok(PingReply { kind, version: ClientVersion { major_version, minor_version }, is_user_socket })
+    let version = ClientVersion { major_version, minor_version };
+    Ok(PingReply { api: client(address, &version)?, version, kind, is_user_socket })
 }
 
-async fn send_ping(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<String> {
+/// The response, and whether the server runs as an unprivileged user of this host.
+async fn send_ping(address: &EngineAddress) -> Result<(String, bool), EngineError> {
+    let refused = |error: io::Error| EngineError::ConnectionRefused {
+        address: address.clone(),
+        reason: error.to_string(),
+    };
+    match address {
+        EngineAddress::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => permission_denied(path),
+                io::ErrorKind::NotFound => EngineError::SocketMissing { socket: path.clone() },
+                _ => refused(error),
+            })?;
+            let user = stream.peer_cred().map_err(refused)?.uid();
+            Ok((exchange_ping(stream).await.map_err(refused)?, user != 0 && user != OVERFLOW_UID))
+        }
+        EngineAddress::Tcp(host) => {
+            let stream = TcpStream::connect(host).await.map_err(refused)?;
+            Ok((exchange_ping(stream).await.map_err(refused)?, false))
+        }
+    }
+}
+
+async fn exchange_ping(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<String> {
     stream.write_all(b"GET /_ping HTTP/1.1\r\nHost: hermes\r\nConnection: close\r\n\r\n").await?;
     let mut response = Vec::new();
     let mut answer = stream.take(MAX_PING_BYTES);
@@ -332,17 +329,17 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 }
 
 async fn query_engine(
-    api: Docker,
-    ping_reply: &PingReply,
+    reply: PingReply,
     address: &EngineAddress,
 ) -> Result<(Engine, EngineDescription), EngineError> {
+    let PingReply { api, kind, is_user_socket, .. } = reply;
     let info = fetch_info(&api).await.map_err(|error| address.error(&error))?;
     let engine = rust_architecture(info.architecture.as_deref().unwrap_or_default());
     if engine != std::env::consts::ARCH {
         let guest = std::env::consts::ARCH.to_owned();
         return Err(EngineError::WrongArchitecture { engine: engine.to_owned(), guest });
     }
-    let (facts, description) = describe(ping_reply, info);
+    let (facts, description) = describe(kind, is_user_socket, info);
     let mut engine = Engine { api, facts, address: address.clone() };
     let may_have_quota = QUOTA_STORAGE.iter().any(|storage| description.storage.starts_with(storage));
     engine.facts.has_disk_quota = !facts.is_rootless && may_have_quota && engine.probe_disk_quota().await?;
@@ -372,12 +369,12 @@ fn rust_architecture(word: &str) -> &str {
     }
 }
 
-fn describe(ping_reply: &PingReply, info: SystemInfo) -> (EngineFacts, EngineDescription) {
+fn describe(kind: EngineKind, is_user_socket: bool, info: SystemInfo) -> (EngineFacts, EngineDescription) {
     let options = info.security_options.unwrap_or_default();
     let option =
         |name: &str| options.iter().find(|option| option.split(',').next() == Some(&format!("name={name}")));
     // Podman 4.3 does not report rootless mode, but the owner of the socket tells.
-    let is_rootless = option("rootless").is_some() || ping_reply.is_user_socket;
+    let is_rootless = option("rootless").is_some() || is_user_socket;
     let cgroup = match info.cgroup_version {
         Some(SystemInfoCgroupVersionEnum::_1) => Some(1),
         Some(SystemInfoCgroupVersionEnum::_2) => Some(2),
@@ -387,7 +384,7 @@ fn describe(ping_reply: &PingReply, info: SystemInfo) -> (EngineFacts, EngineDes
         (Some(true), Some(1)) if is_rootless => Some(false),
         // Rootless Podman reports support without checking which controllers were delegated to its
         // user.
-        (Some(true), _) if is_rootless && ping_reply.kind == EngineKind::Podman => None,
+        (Some(true), _) if is_rootless && kind == EngineKind::Podman => None,
         (response, _) => response,
     };
     let status = info.driver_status.unwrap_or_default();
@@ -396,7 +393,7 @@ fn describe(ping_reply: &PingReply, info: SystemInfo) -> (EngineFacts, EngineDes
         _ => None,
     });
     let facts = EngineFacts {
-        kind: ping_reply.kind,
+        kind,
         is_rootless,
         remaps_users: option("userns").is_some(),
         enforced: EnforcedLimits {
@@ -443,9 +440,7 @@ mod tests {
     use super::*;
 
     fn parse_info(kind: EngineKind, is_user_socket: bool, info: &str) -> (EngineFacts, EngineDescription) {
-        let version = ClientVersion { major_version: 1, minor_version: 41 };
-        let ping_reply = PingReply { kind, version, is_user_socket };
-        describe(&ping_reply, serde_json::from_str(info).unwrap())
+        describe(kind, is_user_socket, serde_json::from_str(info).unwrap())
     }
 
     #[test]

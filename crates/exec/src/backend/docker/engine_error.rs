@@ -1,6 +1,5 @@
 //! Errors of a container engine.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,25 +49,18 @@ pub enum EngineError {
     Failed { address: EngineAddress, reason: String },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AddressProblem {
+    #[error("but ssh is not supported")]
     Ssh,
+    #[error("but TLS is not supported")]
     Tls,
+    #[error("but named pipes exist only on Windows")]
     Pipe,
+    #[error("which only the engine itself can use")]
     Descriptor,
+    #[error("which is not a valid address")]
     Unknown,
-}
-
-impl fmt::Display for AddressProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ssh => "but ssh is not supported",
-            Self::Tls => "but TLS is not supported",
-            Self::Pipe => "but named pipes exist only on Windows",
-            Self::Descriptor => "which only the engine itself can use",
-            Self::Unknown => "which is not a valid address",
-        })
-    }
 }
 
 impl EngineError {
@@ -111,14 +103,15 @@ impl EngineError {
 
     /// Recognizes an engine message about one of these mount sources.
     pub(super) fn from_mount_message(message: &str, sources: &[PathBuf]) -> Option<Self> {
-        const REASONS: [&str; 3] = ["permission denied", "no such file or directory", "does not exist"];
-        let reason = REASONS.into_iter().find(|reason| message.contains(reason))?;
+        const MISSING: &str = "no such file or directory on the engine's host";
+        const REASONS: [(&str, &str); 3] = [
+            ("permission denied", "permission denied"),
+            ("no such file or directory", MISSING),
+            ("does not exist", MISSING),
+        ];
+        let (_, reason) = REASONS.into_iter().find(|(text, _)| message.contains(text))?;
         let named = sources.iter().filter(|path| message.contains(&*path.to_string_lossy()));
         let path = named.max_by_key(|path| path.as_os_str().len())?.clone();
-        let reason = match reason {
-            "permission denied" => "permission denied",
-            _ => "no such file or directory on the engine's host",
-        };
         Some(Self::Mount { path, reason: reason.to_owned() })
     }
 }

@@ -11,11 +11,10 @@ use std::path::{Component, Path, PathBuf};
 use hermes_types::{MountAccess, Volume, VolumeSource};
 use thiserror::Error;
 
+use super::request::HERMES_DIR;
 use super::{EngineVolume, HOME_DIR, WORKSPACE_DIR};
 use crate::backend::BindMount;
 
-/// The directory of Hermes inside the container.
-const RESERVED_DIR: &str = "/.hermes";
 /// The directory inside the container's home that shows parts of the Hermes home.
 const SHOWN_DIR: &str = ".hermes";
 /// The skills of the Hermes home, and those from elsewhere.
@@ -77,7 +76,7 @@ pub struct ResolvedMounts {
 /// A mount that is refused.
 #[derive(Debug, Error)]
 pub enum MountError {
-    #[error("{key}: {RESERVED_DIR} is reserved inside the container")]
+    #[error("{key}: {HERMES_DIR} is reserved inside the container")]
     Reserved { key: String },
     #[error("{key}: cannot mount {}: {error}", path.display())]
     Unavailable { key: String, path: PathBuf, error: io::Error },
@@ -163,13 +162,13 @@ impl MountPolicy {
         for volume in settings.volumes {
             let key = format!("terminal.docker_volumes: `{volume}`");
             let target = PathBuf::from(&volume.target);
-            if target.starts_with(RESERVED_DIR) {
+            if target.starts_with(HERMES_DIR) {
                 return Err(MountError::Reserved { key });
             }
             let access = volume.access;
             let mut options = volume.options.clone();
             let source = match &volume.source {
-                VolumeSource::Named(name) => name.clone(),
+                VolumeSource::Named(name) => PathBuf::from(name),
                 VolumeSource::Path(_) => {
                     let path = volume.source.resolve(settings.owner_home, settings.cwd);
                     let path: PathBuf = path.unwrap_or_default().components().collect();
@@ -179,13 +178,13 @@ impl MountPolicy {
                         mounts.binds.push(BindMount { source, target, access });
                         continue;
                     }
-                    match source.to_str() {
-                        Some(text) if !text.contains(':') => text.to_owned(),
-                        _ => return Err(MountError::Options { key, path: source }),
+                    if source.to_str().is_none_or(|text| text.contains(':')) {
+                        return Err(MountError::Options { key, path: source });
                     }
+                    source
                 }
             };
-            mounts.volumes.push(EngineVolume { source, target, access, options });
+            mounts.volumes.push(EngineVolume { mount: BindMount { source, target, access }, options });
         }
         Ok(mounts)
     }
@@ -223,20 +222,18 @@ impl MountPolicy {
         let is_skills = |bind: &&BindMount| SKILLS.iter().any(|name| bind.target.starts_with(inside(name)));
         let trees: Vec<PathBuf> = binds.iter().filter(is_skills).map(|bind| bind.source.clone()).collect();
         for DeclaredFile { skill, name } in (files.declared)(&trees) {
-            let bind = match self.credential_file(&name) {
-                Ok(real) => shown(real, &name),
-                // It is not set up yet.
-                Err(CredentialFileProblem::Missing(_)) => continue,
+            match self.credential_file(&name) {
+                Ok(real) if !binds.iter().any(|known| known.target == inside(&name)) => {
+                    binds.push(shown(real, &name));
+                }
+                // It is mounted already, or not set up yet.
+                Ok(_) | Err(CredentialFileProblem::Missing(_)) => {}
                 Err(problem) => {
                     let skill = skill.display();
                     warnings.push(format!(
                         "{skill} wants the file `{name}`, which it does not get: it {problem}"
                     ));
-                    continue;
                 }
-            };
-            if !binds.iter().any(|known| known.target == bind.target) {
-                binds.push(bind);
             }
         }
         Ok(binds)
@@ -346,8 +343,8 @@ impl MountPolicy {
 
 impl ResolvedMounts {
     fn is_taken(&self, target: &Path) -> bool {
-        let binds = self.binds.iter().map(|bind| &bind.target);
-        binds.chain(self.volumes.iter().map(|volume| &volume.target)).any(|known| known == target)
+        let volumes = self.volumes.iter().map(|volume| &volume.mount);
+        self.binds.iter().chain(volumes).any(|known| known.target == target)
     }
 }
 

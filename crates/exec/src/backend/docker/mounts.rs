@@ -22,9 +22,7 @@ impl DockerBackend {
 
     /// Whether the owner mounts something at this path.
     pub(super) fn covers(&self, path: &str) -> bool {
-        let binds = self.binds.iter().map(|bind| &bind.target);
-        let is_mounted = |target: &PathBuf| target == Path::new(path);
-        binds.chain(self.volumes.iter().map(|volume| &volume.target)).any(is_mounted)
+        self.owner_mounts().iter().any(|mount| mount.target == Path::new(path))
             || self.run_args.tmpfs.contains_key(path)
     }
 
@@ -38,17 +36,14 @@ impl DockerBackend {
             access: MountAccess::ReadWrite,
         });
         let hosts: Vec<BindMount> = kept.chain(self.binds.iter().cloned()).collect();
-        let named = self.volumes.iter().map(|volume| (PathBuf::from(&volume.source), &volume.target));
-        let mut wanted: Vec<_> = self.binds.iter().map(|bind| (bind.source.clone(), &bind.target)).collect();
-        wanted.extend(named);
-        wanted.sort_by_key(|(_, target)| target.components().count());
-        for (source, target) in wanted {
+        let mut wanted = self.owner_mounts();
+        wanted.sort_by_key(|mount| mount.target.components().count());
+        for BindMount { source, target, .. } in wanted {
             let around =
-                hosts.iter().filter(|host| host.target != *target && target.starts_with(&host.target));
+                hosts.iter().filter(|host| host.target != target && target.starts_with(&host.target));
             let Some(host) = around.max_by_key(|host| host.target.components().count()) else { continue };
             let Ok(below) = target.strip_prefix(&host.target) else { continue };
-            let kind = if source.is_file() { MountPointKind::File } else { MountPointKind::Directory };
-            if !prepare_mount_point(host, below, kind) {
+            if !prepare_mount_point(host, below, source.is_file()) {
                 return Err(Error::Unavailable {
                     backend: BackendName::Docker,
                     reason: format!(
@@ -65,16 +60,10 @@ impl DockerBackend {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MountPointKind {
-    File,
-    Directory,
-}
-
 /// Creates a path below a mount without following symbolic links, since a command may have planted
 /// them. Returns false if the path is missing and the mount is read-only. Other failures are left
 /// to the engine, which has more rights and resolves links from inside.
-fn prepare_mount_point(host: &BindMount, below: &Path, kind: MountPointKind) -> bool {
+fn prepare_mount_point(host: &BindMount, below: &Path, is_file: bool) -> bool {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::PATH | OFlags::CLOEXEC;
     let Ok(mut at) = openat(CWD, &host.source, flags - OFlags::NOFOLLOW, Mode::empty()) else { return true };
     let mut parts = below.iter().peekable();
@@ -84,8 +73,8 @@ fn prepare_mount_point(host: &BindMount, below: &Path, kind: MountPointKind) -> 
             Ok(next) => next,
             Err(Errno::NOENT) if host.access == MountAccess::ReadOnly => return false,
             Err(Errno::NOENT) => {
-                let last = parts.peek().is_none();
-                match create_mount_point(&at, part, if last { kind } else { MountPointKind::Directory }) {
+                let is_last = parts.peek().is_none();
+                match create_mount_point(&at, part, is_last && is_file) {
                     Ok(made) => made,
                     Err(_left_to_the_engine) => return true,
                 }
@@ -96,16 +85,12 @@ fn prepare_mount_point(host: &BindMount, below: &Path, kind: MountPointKind) -> 
     true
 }
 
-fn create_mount_point(at: &OwnedFd, name: &OsStr, kind: MountPointKind) -> Result<OwnedFd, Errno> {
+fn create_mount_point(at: &OwnedFd, name: &OsStr, is_file: bool) -> Result<OwnedFd, Errno> {
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match kind {
-        MountPointKind::File => {
-            let mode = Mode::from_raw_mode(0o644);
-            openat(at, name, flags | OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY, mode)
-        }
-        MountPointKind::Directory => {
-            mkdirat(at, name, Mode::from_raw_mode(0o755))?;
-            openat(at, name, flags | OFlags::DIRECTORY | OFlags::PATH, Mode::empty())
-        }
+    if is_file {
+        let mode = Mode::from_raw_mode(0o644);
+        return openat(at, name, flags | OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY, mode);
     }
+    mkdirat(at, name, Mode::from_raw_mode(0o755))?;
+    openat(at, name, flags | OFlags::DIRECTORY | OFlags::PATH, Mode::empty())
 }

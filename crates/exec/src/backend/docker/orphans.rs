@@ -14,7 +14,6 @@ use hermes_types::Timestamp;
 use super::container::Container;
 use super::engine::{Engine, EngineAddress};
 use super::request::{AGENT_LABEL, CREATED_LABEL, INSTALL_LABEL, PLACE_DIR_LABEL, PLACE_LABEL};
-use super::transport::GuestTransport;
 use crate::registry::{PlaceDir, discard};
 use crate::{Error, Installation};
 
@@ -52,7 +51,6 @@ pub(super) async fn remove_orphans(
             engine: address.clone(),
             name,
             place,
-            transport: GuestTransport::for_address(address),
             volumes: Vec::new(),
             image: String::new(),
             cache: PathBuf::new(),

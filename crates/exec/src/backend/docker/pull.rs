@@ -17,20 +17,13 @@ use tokio::time::timeout;
 
 use super::credentials::{CredentialsError, find_credentials};
 use super::engine::{Engine, EngineAddress};
-use crate::registry::{discard, lock_exclusive};
+use crate::registry::{discard, lock_within};
 use crate::{Backend, Error, OpenPlace, ResolvedPlace, resolved_place};
 
 /// The longest time without a progress message; some engines are silent while they extract.
 const STALL_TIMEOUT: Duration = Duration::from_secs(600);
 /// More layers than an image can have; further ones are ignored.
 const MAX_LAYERS: usize = 512;
-
-#[derive(Debug, Clone)]
-pub struct PullOptions {
-    pub credentials: Option<RegistryCredentials>,
-    /// The time limit for the whole pull.
-    pub timeout: Duration,
-}
 
 /// Credentials for a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,20 +103,7 @@ pub struct PullSettings {
     pub timeout: Duration,
 }
 
-impl PullSettings {
-    /// The options to pull an image. Most images are public, so a broken credential store is
-    /// returned as a warning.
-    pub async fn options_for(&self, image: &str) -> (PullOptions, Option<CredentialsError>) {
-        let found = find_credentials(&self.docker_config, registry_host(image)).await;
-        let (credentials, warning) = match found {
-            Ok(credentials) => (credentials, None),
-            Err(error) => (None, Some(error)),
-        };
-        (PullOptions { credentials, timeout: self.timeout }, warning)
-    }
-}
-
-/// Events of a pull that [`ResolvedPlace::open_with_pull`] reports.
+/// Events of a pull.
 #[derive(Debug)]
 pub enum PullEvent<'a> {
     Started,
@@ -149,12 +129,7 @@ impl ResolvedPlace {
             opened => return opened,
         };
         on_event(&image, PullEvent::Started);
-        let (options, warning) = settings.options_for(&image).await;
-        if let Some(error) = &warning {
-            on_event(&image, PullEvent::CredentialsUnavailable(error));
-        }
-        let progress = |progress: &PullProgress| on_event(&image, PullEvent::Progress(progress));
-        let pulled = self.pull_image(&options, progress).await;
+        let pulled = self.pull_image(&image, settings, |event| on_event(&image, event)).await;
         on_event(&image, PullEvent::Finished { is_pulled: pulled.is_ok() });
         pulled?;
         self.open().await
@@ -163,18 +138,19 @@ impl ResolvedPlace {
     /// Pulls the image of the place unless the engine has it. Concurrent callers wait for one pull.
     async fn pull_image(
         &self,
-        pull_options: &PullOptions,
-        on_progress: impl FnMut(&PullProgress),
+        image: &str,
+        settings: &PullSettings,
+        on_event: impl FnMut(PullEvent<'_>),
     ) -> Result<(), Error> {
         let Backend::Docker(docker) = &self.spec.backend else { return Ok(()) };
-        let image = full_reference(&docker.image)?;
-        let name = resolved_place::hash_parts(&[&docker.engine.to_string(), &image], 8);
-        let turn = lock_exclusive(&self.installation.run_dir, &format!(".pull-{name}")).await?;
+        let name = resolved_place::hash_parts(&[&docker.engine.to_string(), image], 8);
+        let path = self.installation.run_dir.join(format!(".pull-{name}"));
+        let turn = lock_within(&path, None).await?;
         let engine = Engine::connect_cached(&docker.engine).await?;
-        if find_image(&engine, &image).await?.is_none() {
-            download(&engine, &image, pull_options, on_progress).await?;
+        if find_image(&engine, image).await?.is_none() {
+            download(&engine, image, settings, on_event).await?;
         }
-        discard(turn)
+        turn.map_or(Ok(()), discard)
     }
 }
 
@@ -182,17 +158,14 @@ impl ResolvedPlace {
 pub async fn refresh_image(
     address: &EngineAddress,
     image: &str,
-    pull_options: &PullOptions,
-    on_progress: impl FnMut(&PullProgress),
+    settings: &PullSettings,
+    on_event: impl FnMut(PullEvent<'_>),
 ) -> Result<(Option<EngineImage>, EngineImage), Error> {
-    let image = full_reference(image)?;
     let engine = Engine::connect(address).await?;
+    let image = full_reference(image)?;
     let before = find_image(&engine, &image).await?;
-    download(&engine, &image, pull_options, on_progress).await?;
-    let now =
-        find_image(&engine, &image).await?.ok_or_else(|| Error::ImageMissing { image: image.clone() })?;
-    check_platform(&image, &now)?;
-    Ok((before, now))
+    download(&engine, &image, settings, on_event).await?;
+    Ok((before, check_image(&engine, &image).await?))
 }
 
 pub fn registry_host(image: &str) -> &str {
@@ -202,16 +175,26 @@ pub fn registry_host(image: &str) -> &str {
     }
 }
 
-/// Checks that the engine has the image and that it fits the engine's platform.
-pub(super) async fn check_image(engine: &Engine, image: &str) -> Result<(), Error> {
+/// The image, if the engine has it and it fits the engine's platform.
+pub(super) async fn check_image(engine: &Engine, image: &str) -> Result<EngineImage, Error> {
     let image = full_reference(image)?;
-    match find_image(engine, &image).await? {
-        Some(found) => check_platform(&image, &found),
-        None => Err(Error::ImageMissing { image }),
+    let Some(found) = find_image(engine, &image).await? else { return Err(Error::ImageMissing { image }) };
+    let (system, processor) = &found.platform;
+    // The engine has this architecture too, otherwise `query_engine` fails.
+    let expected = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        other => other,
+    };
+    if (system.is_empty() || system == "linux") && (processor.is_empty() || processor == expected) {
+        return Ok(found);
     }
+    let built = format!("{system}/{processor}");
+    Err(Error::WrongPlatform { image, built, wanted: format!("linux/{expected}") })
 }
 
-async fn find_image(engine: &Engine, image: &str) -> Result<Option<EngineImage>, Error> {
+pub(crate) async fn find_image(engine: &Engine, image: &str) -> Result<Option<EngineImage>, Error> {
     let found = match engine.api.inspect_image(image).await {
         Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => return Ok(None),
         Err(error) if PullError::from_api_error(&error) == PullError::InvalidName => {
@@ -228,58 +211,38 @@ async fn find_image(engine: &Engine, image: &str) -> Result<Option<EngineImage>,
     }))
 }
 
-fn check_platform(image: &str, found: &EngineImage) -> Result<(), Error> {
-    let (system, processor) = &found.platform;
-    // The engine has this architecture too, otherwise `query_engine` fails.
-    let expected = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        "x86" => "386",
-        other => other,
-    };
-    if (system.is_empty() || system == "linux") && (processor.is_empty() || processor == expected) {
-        return Ok(());
-    }
-    Err(Error::WrongPlatform {
-        image: image.to_owned(),
-        built: format!("{system}/{processor}"),
-        wanted: format!("linux/{expected}"),
-    })
-}
-
+/// Pulls an image. Most images are public, so a broken credential store is only reported.
 async fn download(
     engine: &Engine,
     image: &str,
-    pull_options: &PullOptions,
-    mut on_progress: impl FnMut(&PullProgress),
+    settings: &PullSettings,
+    mut on_event: impl FnMut(PullEvent<'_>),
 ) -> Result<(), Error> {
-    let pull_error = |pull_error| Error::Pull { image: image.to_owned(), error: pull_error };
-    let credentials = pull_options.credentials.as_ref().map(|who| auth_header(who, registry_host(image)));
+    let pull_error = |error| Error::Pull { image: image.to_owned(), error };
+    let host = registry_host(image);
+    let credentials = find_credentials(&settings.docker_config, host).await.unwrap_or_else(|error| {
+        on_event(PullEvent::CredentialsUnavailable(&error));
+        None
+    });
+    let credentials = credentials.map(|credentials| auth_header(&credentials, host));
     let credentials = credentials.transpose().map_err(pull_error)?;
     // An engine may send no response header before the registry has answered.
-    let api = engine.api.clone().with_timeout(pull_options.timeout.saturating_add(STALL_TIMEOUT));
+    let api = engine.api.clone().with_timeout(settings.timeout.saturating_add(STALL_TIMEOUT));
     let options = CreateImageOptionsBuilder::new().from_image(image).build();
     let mut messages = api.create_image(Some(options), None, credentials);
     let watch = async {
         let mut progress = PullProgress::default();
-        loop {
-            match timeout(STALL_TIMEOUT, messages.next()).await {
-                Err(_elapsed) => return Err(PullError::Stalled(STALL_TIMEOUT)),
-                Ok(None) => return Ok(()),
-                Ok(Some(Err(error))) => return Err(PullError::from_api_error(&error)),
-                Ok(Some(Ok(info))) => {
-                    if progress.update(info) {
-                        on_progress(&progress);
-                    }
-                }
+        let stalled = |_elapsed| PullError::Stalled(STALL_TIMEOUT);
+        while let Some(info) = timeout(STALL_TIMEOUT, messages.next()).await.map_err(stalled)? {
+            if progress.update(info.map_err(|error| PullError::from_api_error(&error))?) {
+                on_event(PullEvent::Progress(&progress));
             }
         }
+        Ok(())
     };
     // Dropping the stream closes the connection, which makes the engine stop.
-    timeout(pull_options.timeout, watch)
-        .await
-        .unwrap_or(Err(PullError::TimedOut(pull_options.timeout)))
-        .map_err(pull_error)
+    let pulled = timeout(settings.timeout, watch).await;
+    pulled.unwrap_or(Err(PullError::TimedOut(settings.timeout))).map_err(pull_error)
 }
 
 /// The image name with a tag; without one an engine pulls every tag.
@@ -327,22 +290,19 @@ impl PullProgress {
         let (Some(id), Some(status)) = (info.id, info.status) else { return false };
         let step = match status.as_str() {
             "Pulling fs layer" | "Waiting" => LayerStep::Waiting,
+            again if again.starts_with("Retrying") => LayerStep::Waiting,
             "Downloading" => LayerStep::Downloading,
             "Verifying Checksum" | "Download complete" => LayerStep::Downloaded,
             "Extracting" => LayerStep::Extracting,
             "Pull complete" | "Already exists" => LayerStep::Done,
-            again if again.starts_with("Retrying") => LayerStep::Waiting,
             _ => return false,
         };
-        let known = self.layers.iter().position(|layer| layer.id == id);
-        let number = known.unwrap_or(self.layers.len());
-        if known.is_none() {
-            if number == MAX_LAYERS {
-                return false;
-            }
-            self.layers.push(PullLayer { id, step: LayerStep::Waiting, bytes: 0, total: None });
+        let is_new = !self.layers.iter().any(|layer| layer.id == id);
+        if is_new && self.layers.len() < MAX_LAYERS {
+            let layer = PullLayer { id: id.clone(), step: LayerStep::Waiting, bytes: 0, total: None };
+            self.layers.push(layer);
         }
-        let Some(layer) = self.layers.get_mut(number) else { return false };
+        let Some(layer) = self.layers.iter_mut().find(|layer| layer.id == id) else { return false };
         let before = layer.clone();
         layer.step = step;
         let detail = info.progress_detail.unwrap_or_default();
@@ -353,11 +313,11 @@ impl PullProgress {
                 layer.total = count(detail.total).filter(|total| *total > 0).or(layer.total);
             }
             LayerStep::Downloaded | LayerStep::Extracting | LayerStep::Done => {
-                layer.bytes = layer.total.unwrap_or(layer.bytes)
+                layer.bytes = layer.total.unwrap_or(layer.bytes);
             }
             LayerStep::Waiting => layer.bytes = 0,
         }
-        known.is_none() || *layer != before
+        is_new || *layer != before
     }
 }
 

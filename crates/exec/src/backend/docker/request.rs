@@ -10,8 +10,9 @@ use bollard::models::{
 use hermes_types::{MountAccess, Network, Timestamp};
 
 use super::engine::{EngineFacts, EngineKind};
-use super::transport::{FileOwner, GuestTransport};
+use super::transport::FileOwner;
 use super::{ContainerUser, DockerBackend, EngineVolume, HOME_DIR, RunAs, WORKSPACE_DIR};
+use crate::backend::BindMount;
 use crate::registry::{PlaceDir, SOCKET_NAME};
 use crate::{Error, ResolvedPlace};
 
@@ -98,11 +99,11 @@ impl DockerBackend {
         let bytes = |number: Option<u64>| number.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
         let storage = limits.disk.map(|disk| HashMap::from([("size".to_owned(), disk.to_string())]));
         let mut mounts = self.mounts(place, guest, inside);
-        mounts.extend(self.tmpfs_volumes(facts.kind, container_user));
+        let tmpfs = self.tmpfs_options(facts.kind, container_user, &mut mounts);
         let host_config = HostConfig {
             mounts: Some(mounts),
             binds: Some(self.volumes.iter().map(bind_string).collect()),
-            tmpfs: Some(self.tmpfs_mounts(facts.kind, container_user)),
+            tmpfs: Some(tmpfs),
             cap_drop: Some(vec!["ALL".to_owned()]),
             cap_add: Some(rights.into_iter().map(str::to_owned).collect()),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -140,7 +141,7 @@ impl DockerBackend {
     }
 
     fn mounts(&self, place: &ResolvedPlace, guest: &Path, inside: &Path) -> Vec<Mount> {
-        if GuestTransport::for_address(&self.engine) == GuestTransport::EngineExec {
+        if self.engine.is_remote() {
             return self.remote_mounts(place);
         }
         let mut mounts = vec![
@@ -178,65 +179,59 @@ impl DockerBackend {
         volumes.into_iter().zip([HOME_DIR, WORKSPACE_DIR]).map(named).chain([ours]).collect()
     }
 
-    fn tmpfs_mounts(&self, engine: EngineKind, container_user: &ContainerUser) -> HashMap<String, String> {
-        // A user other than root cannot write to these directories otherwise: they keep the mode
-        // they have in the image. Podman's `U` option gives them to the user.
-        let owner = match (engine, container_user) {
-            (_, ContainerUser::Root) | (EngineKind::Docker, ContainerUser::Name) => String::new(),
-            (EngineKind::Docker, ContainerUser::Number { uid, gid: None }) => format!(",uid={uid}"),
-            (EngineKind::Docker, ContainerUser::Number { uid, gid: Some(gid) }) => {
-                format!(",uid={uid},gid={gid}")
+    /// The options of each tmpfs by path. One whose owner cannot be set is added to the mounts.
+    fn tmpfs_options(
+        &self,
+        engine: EngineKind,
+        container_user: &ContainerUser,
+        mounts: &mut Vec<Mount>,
+    ) -> HashMap<String, String> {
+        let mut tmpfs = HashMap::new();
+        for (path, options, default_size) in TMPFS_DIRS {
+            let is_users = USER_DIRS.contains(&path);
+            if self.covers(path) || (is_users && self.files.is_some()) {
+                continue;
             }
-            (EngineKind::Podman, ContainerUser::Number { .. } | ContainerUser::Name) => ",U".to_owned(),
-        };
-        let elsewhere = |path: &str| {
-            USER_DIRS.contains(&path)
-                && engine == EngineKind::Docker
-                && *container_user == ContainerUser::Name
-        };
-        let there = self.tmpfs_dirs().filter(|(path, ..)| !elsewhere(path));
-        there
-            .map(|(path, options, size)| {
-                let owner = if USER_DIRS.contains(&path) { owner.as_str() } else { "" };
-                (path.to_owned(), format!("{options},size={size}{owner}"))
-            })
-            .collect()
-    }
-
-    /// Docker cannot set the owner of a tmpfs for a user it knows only by name, so these are
-    /// volumes with a mode.
-    fn tmpfs_volumes(&self, engine: EngineKind, container_user: &ContainerUser) -> Vec<Mount> {
-        if (engine, container_user) != (EngineKind::Docker, &ContainerUser::Name) {
-            return Vec::new();
+            let size = self.limits.scratch.get(path).copied().unwrap_or(default_size);
+            // A user other than root cannot write to these directories otherwise: they keep the mode
+            // they have in the image. Podman's `U` option gives them to the user.
+            let owner = match (engine, container_user) {
+                (_, ContainerUser::Root) => String::new(),
+                _ if !is_users => String::new(),
+                (EngineKind::Podman, _) => ",U".to_owned(),
+                (EngineKind::Docker, ContainerUser::Number { uid, gid: None }) => format!(",uid={uid}"),
+                (EngineKind::Docker, ContainerUser::Number { uid, gid: Some(gid) }) => {
+                    format!(",uid={uid},gid={gid}")
+                }
+                (EngineKind::Docker, ContainerUser::Name) => {
+                    mounts.push(tmpfs_volume(path, size));
+                    continue;
+                }
+            };
+            tmpfs.insert(path.to_owned(), format!("{options},size={size}{owner}"));
         }
-        let own = self.tmpfs_dirs().filter(|(path, ..)| USER_DIRS.contains(path));
-        let volume = |(path, _, size): (&str, &str, u64)| {
-            let (kind, how) = ("tmpfs".to_owned(), format!("size={size},mode=1777"));
-            let options = [("type", kind.clone()), ("device", kind), ("o", how)];
-            let options = options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            Mount {
-                target: Some(path.to_owned()),
-                typ: Some(MountType::VOLUME),
-                volume_options: Some(MountVolumeOptions {
-                    no_copy: Some(true),
-                    driver_config: Some(MountVolumeOptionsDriverConfig {
-                        name: Some("local".to_owned()),
-                        options: Some(options),
-                    }),
-                    ..MountVolumeOptions::default()
-                }),
-                ..Mount::default()
-            }
-        };
-        own.map(volume).collect()
+        tmpfs
     }
+}
 
-    /// Path, options and size in bytes of each tmpfs.
-    fn tmpfs_dirs(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        let kept = |path: &str| self.files.is_some() && USER_DIRS.contains(&path);
-        TMPFS_DIRS.into_iter().filter(move |(path, ..)| !kept(path) && !self.covers(path)).map(
-            |(path, options, usual)| (path, options, self.limits.scratch.get(path).copied().unwrap_or(usual)),
-        )
+/// A tmpfs that every user can write to. Docker cannot set the owner of a tmpfs for a user it knows
+/// only by name, so this is a volume with a mode.
+fn tmpfs_volume(path: &str, size: u64) -> Mount {
+    let options = [("type", "tmpfs"), ("device", "tmpfs"), ("o", &format!("size={size},mode=1777"))];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let driver_config = MountVolumeOptionsDriverConfig {
+        name: Some("local".to_owned()),
+        options: Some(HashMap::from(options)),
+    };
+    Mount {
+        target: Some(path.to_owned()),
+        typ: Some(MountType::VOLUME),
+        volume_options: Some(MountVolumeOptions {
+            no_copy: Some(true),
+            driver_config: Some(driver_config),
+            ..MountVolumeOptions::default()
+        }),
+        ..Mount::default()
     }
 }
 
@@ -253,9 +248,10 @@ fn bind_mount(source: &Path, target: &str, access: MountAccess) -> Mount {
 
 /// A mount in the syntax of `docker run --volume`.
 fn bind_string(volume: &EngineVolume) -> String {
-    let access = if volume.access == MountAccess::ReadOnly { "ro" } else { "rw" };
+    let BindMount { source, target, access } = &volume.mount;
+    let access = if *access == MountAccess::ReadOnly { "ro" } else { "rw" };
     let options: Vec<&str> = [access].into_iter().chain(volume.options.iter().map(String::as_str)).collect();
-    format!("{}:{}:{}", volume.source, volume.target.display(), options.join(","))
+    format!("{}:{}:{}", source.display(), target.display(), options.join(","))
 }
 
 /// The request for a container that empties a host directory and exits.

@@ -8,33 +8,13 @@ use bollard::exec::StartExecResults;
 use bollard::models::ExecConfig;
 use bollard::query_parameters::UploadToContainerOptionsBuilder;
 use futures_util::StreamExt;
-use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
 use super::container::Container;
-use super::engine::{Engine, EngineAddress};
+use super::engine::Engine;
 use super::request::{GUEST_PATH, HERMES_DIR, RUN_DIR};
 use crate::registry::SOCKET_NAME;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum GuestTransport {
-    /// Through a socket in a directory that the container shares with this host.
-    Socket,
-    /// Through a relay process in the container; a remote engine shares no directory with this
-    /// host.
-    #[serde(rename = "Exec")]
-    EngineExec,
-}
-
-impl GuestTransport {
-    pub(super) fn for_address(address: &EngineAddress) -> Self {
-        match address {
-            EngineAddress::Unix(_) => Self::Socket,
-            EngineAddress::Tcp(_) => Self::EngineExec,
-        }
-    }
-}
 
 impl Container {
     /// Connects to the guest through the engine.
@@ -104,28 +84,22 @@ pub(super) struct FileOwner {
 /// A tar archive with the run directory and the guest program, relative to [`HERMES_DIR`].
 fn guest_archive(program: &[u8], run_mode: u32, owner: FileOwner) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::with_capacity(program.len() + 4096));
-    append(&mut archive, RUN_DIR, tar::EntryType::Directory, run_mode, owner, &[])?;
-    append(&mut archive, GUEST_PATH, tar::EntryType::Regular, 0o755, FileOwner::default(), program)?;
+    let entries: [(&str, tar::EntryType, u32, FileOwner, &[u8]); 2] = [
+        (RUN_DIR, tar::EntryType::Directory, run_mode, owner, &[]),
+        (GUEST_PATH, tar::EntryType::Regular, 0o755, FileOwner::default(), program),
+    ];
+    for (path, kind, mode, owner, content) in entries {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_uid(owner.uid.into());
+        header.set_gid(owner.gid.into());
+        header.set_size(content.len() as u64);
+        header.set_mtime(0);
+        let name = path.trim_start_matches(HERMES_DIR).trim_start_matches('/');
+        archive.append_data(&mut header, name, content)?;
+    }
     archive.into_inner()
-}
-
-fn append(
-    archive: &mut tar::Builder<Vec<u8>>,
-    path: &str,
-    kind: tar::EntryType,
-    mode: u32,
-    owner: FileOwner,
-    content: &[u8],
-) -> io::Result<()> {
-    let mut header = tar::Header::new_ustar();
-    header.set_entry_type(kind);
-    header.set_mode(mode);
-    header.set_uid(owner.uid.into());
-    header.set_gid(owner.gid.into());
-    header.set_size(content.len() as u64);
-    header.set_mtime(0);
-    let name = path.trim_start_matches(HERMES_DIR).trim_start_matches('/');
-    archive.append_data(&mut header, name, content)
 }
 
 #[cfg(test)]
