@@ -4,7 +4,7 @@ mod docker;
 mod sandbox;
 
 use hermes_types::BackendName;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::backend::docker::engine_error::EngineError;
 use crate::{BindMount, Error};
@@ -35,15 +35,9 @@ pub struct BackendProblem {
     pub remedy: String,
 }
 
-/// The guarantees of a backend against its commands.
-#[derive(Debug, Serialize)]
-pub struct Confinement {
-    pub files: Guarantee,
-    pub network: Guarantee,
-    pub processes: Guarantee,
-    pub syscalls: Guarantee,
-    pub resources: Guarantee,
-}
+/// The guarantees of a backend against its commands, by area.
+#[derive(Debug)]
+pub struct Confinement(pub [(&'static str, Guarantee); 5]);
 
 /// Whether a backend keeps its commands from an area, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -115,24 +109,14 @@ impl From<Error> for BackendProblem {
 
 impl Confinement {
     fn all(guarantee: &Guarantee) -> Self {
-        Self {
-            files: guarantee.clone(),
-            network: guarantee.clone(),
-            processes: guarantee.clone(),
-            syscalls: guarantee.clone(),
-            resources: guarantee.clone(),
-        }
+        let areas = ["files", "network", "processes", "syscalls", "resources"];
+        Self(areas.map(|area| (area, guarantee.clone())))
     }
+}
 
-    /// All guarantees with their names.
-    pub fn rows(&self) -> [(&'static str, &Guarantee); 5] {
-        [
-            ("files", &self.files),
-            ("network", &self.network),
-            ("processes", &self.processes),
-            ("syscalls", &self.syscalls),
-            ("resources", &self.resources),
-        ]
+impl Serialize for Confinement {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(area, guarantee)| (area, guarantee)))
     }
 }
 

@@ -228,11 +228,8 @@ fn check_backend(health: &BackendHealth) -> Vec<DoctorFinding> {
         }
         Usability::Unknown(reason) => return vec![DoctorFinding::warning(name, *reason)],
     }
-    let (held, open): (Vec<_>, Vec<_>) = health
-        .confinement
-        .rows()
-        .into_iter()
-        .partition(|(_, guarantee)| matches!(guarantee, Guarantee::Held(_)));
+    let (held, open): (Vec<_>, Vec<_>) =
+        health.confinement.0.iter().partition(|(_, guarantee)| matches!(guarantee, Guarantee::Held(_)));
     if held.is_empty() {
         let detail = "works; it does not isolate commands, so dangerous ones need approval";
         return vec![DoctorFinding::ok(name, detail)];

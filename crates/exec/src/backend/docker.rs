@@ -255,7 +255,7 @@ impl DockerBackend {
         }
         if self.remove_orphans {
             // Orphans do no harm; the next process retries.
-            drop(orphans::remove_orphans(&engine, &self.engine, &place.installation).await);
+            drop(orphans::remove_orphans(&engine, &place.installation).await);
         }
         match container.find(&engine).await? {
             NamedContainer::Foreign => return Err(Error::NameTaken { name: container.name }),

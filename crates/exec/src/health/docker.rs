@@ -107,13 +107,13 @@ fn confinement(
     } else {
         Guarantee::Held("sees and signals only its own".into())
     };
-    Confinement {
-        files,
-        network,
-        processes,
-        syscalls,
-        resources: resources(&settings.limits, facts, description),
-    }
+    Confinement([
+        ("files", files),
+        ("network", network),
+        ("processes", processes),
+        ("syscalls", syscalls),
+        ("resources", resources(&settings.limits, facts, description)),
+    ])
 }
 
 /// A limit holds if it is configured and the engine enforces it.

@@ -65,16 +65,14 @@ impl Confinement {
                 Guarantee::NotHeld("terminal.network is full: this machine and all it reaches".into())
             }
         };
-        Self {
-            files: Guarantee::from_verdict(probe.files, files),
-            network,
-            processes: Guarantee::from_verdict(probe.processes, "sees and signals only its own"),
-            syscalls: Guarantee::from_verdict(
-                probe.syscalls,
-                "dangerous ones are refused; no privilege left or gained",
-            ),
-            resources: resources(&settings.limits, probe.resources),
-        }
+        let syscalls = "dangerous ones are refused; no privilege left or gained";
+        Self([
+            ("files", Guarantee::from_verdict(probe.files, files)),
+            ("network", network),
+            ("processes", Guarantee::from_verdict(probe.processes, "sees and signals only its own")),
+            ("syscalls", Guarantee::from_verdict(probe.syscalls, syscalls)),
+            ("resources", resources(&settings.limits, probe.resources)),
+        ])
     }
 }
 

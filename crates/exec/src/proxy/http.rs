@@ -81,24 +81,20 @@ impl ErrorReply {
             Some(_) => "; terminal.network: proxy reaches public hosts only",
             None => "",
         };
-        Self { status, reason, refused, text: format!("hermes: {host} {unreached}{rule}\n") }
+        Self { status, reason, refused, text: format!("{host} {unreached}{rule}") }
     }
 }
 
 impl From<RequestError> for ErrorReply {
     fn from(bad: RequestError) -> Self {
-        Self {
-            status: bad.status(),
-            reason: bad.to_string(),
-            refused: None,
-            text: format!("hermes: {bad}\n"),
-        }
+        Self { status: bad.status(), reason: bad.to_string(), refused: None, text: bad.to_string() }
     }
 }
 
 async fn send_error<S: AsyncWrite + Unpin>(client: &mut S, answer: &ErrorReply) -> io::Result<()> {
     let ErrorReply { status, reason, refused, text } = answer;
     let refused = refused.map(|kind| format!("X-Hermes-Refused: {kind}\r\n")).unwrap_or_default();
+    let text = format!("hermes: {text}\n");
     let whole = format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n\
          Content-Length: {}\r\n{refused}Connection: close\r\n\r\n{text}",
@@ -175,7 +171,7 @@ where
         let head = match read_head(server).await {
             Ok(Some(head)) if head.starts_with(b"HTTP/1.") => head,
             _ => {
-                let text = "hermes: the server sent no response\n".to_owned();
+                let text = "the server sent no response".to_owned();
                 let reason = "No response from the server".to_owned();
                 return send_error(client, &ErrorReply { status: 502, reason, refused: None, text }).await;
             }

@@ -321,11 +321,7 @@ impl EngineAddress {
 }
 
 fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut bottom = error;
-    while let Some(below) = bottom.source() {
-        bottom = below;
-    }
-    bottom.to_string()
+    error.source().map_or_else(|| error.to_string(), root_cause)
 }
 
 async fn query_engine(

@@ -12,7 +12,7 @@ use bollard::query_parameters::ListContainersOptionsBuilder;
 use hermes_types::Timestamp;
 
 use super::container::Container;
-use super::engine::{Engine, EngineAddress};
+use super::engine::Engine;
 use super::request::{AGENT_LABEL, CREATED_LABEL, INSTALL_LABEL, PLACE_DIR_LABEL, PLACE_LABEL};
 use crate::registry::{PlaceDir, discard};
 use crate::{Error, Installation};
@@ -23,11 +23,8 @@ const MIN_ORPHAN_AGE_SECONDS: u64 = 120;
 /// Removes containers of this installation that do not run and have no place directory. A running
 /// container ends by itself when idle, and may be in use through another run directory. Runs once
 /// per process and engine.
-pub(super) async fn remove_orphans(
-    engine: &Engine,
-    address: &EngineAddress,
-    installation: &Installation,
-) -> Result<(), Error> {
+pub(super) async fn remove_orphans(engine: &Engine, installation: &Installation) -> Result<(), Error> {
+    let address = &engine.address;
     let (install, run) = (&installation.install_id, &installation.run_dir);
     static DONE: Mutex<BTreeSet<(String, PathBuf)>> = Mutex::new(BTreeSet::new());
     let key = (address.to_string(), run.clone());
