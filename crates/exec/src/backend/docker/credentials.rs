@@ -62,10 +62,8 @@ pub async fn find_credentials(
         let matches = |name: &str| name == server || host_of(name) == server;
         entries.iter().find_map(|(name, entry)| matches(name).then_some(entry))
     });
-    match found {
-        Some(entry) => parse_entry(entry).map_err(|problem| invalid(format!("auths of {server}: {problem}"))),
-        None => Ok(None),
-    }
+    let Some(entry) = found else { return Ok(None) };
+    parse_entry(entry).map_err(|problem| invalid(format!("auths of {server}: {problem}")))
 }
 
 /// The host of an older entry, which has a scheme and a path.

@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use hermes_types::{BackendName, MountAccess};
+use hermes_types::MountAccess;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
-use super::{DockerBackend, HOME_DIR, WORKSPACE_DIR};
+use super::{DockerBackend, HOME_DIR, WORKSPACE_DIR, unavailable};
 use crate::backend::bind::BindMount;
 use crate::{Error, ResolvedPlace};
 
@@ -44,16 +44,13 @@ impl DockerBackend {
             let Some(host) = around.max_by_key(|host| host.target.components().count()) else { continue };
             let Ok(below) = target.strip_prefix(&host.target) else { continue };
             if !prepare_mount_point(host, below, source.is_file()) {
-                return Err(Error::Unavailable {
-                    backend: BackendName::Docker,
-                    reason: format!(
-                        "cannot mount {} at {}: {} is read-only and has no {}",
-                        source.display(),
-                        target.display(),
-                        host.source.display(),
-                        below.display()
-                    ),
-                });
+                return Err(unavailable(format!(
+                    "cannot mount {} at {}: {} is read-only and has no {}",
+                    source.display(),
+                    target.display(),
+                    host.source.display(),
+                    below.display()
+                )));
             }
         }
         Ok(())

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use bollard::errors::Error as ApiError;
 use bollard::models::{ContainerCreateBody, MountPoint, MountType};
-use hermes_types::BackendName;
 
 use super::engine::Engine;
+use super::unavailable;
 use crate::Error;
 
 /// Files that engines mount into every container, from a directory named after the container id.
@@ -48,8 +48,7 @@ impl OwnContainer {
             Ok(found) => Ok(Some(Self { id, mounts: found.mounts.unwrap_or_default() })),
             Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
             Err(error) => {
-                let reason = format!("cannot inspect the container that hermes runs in: {error}");
-                Err(Error::Unavailable { backend: BackendName::Docker, reason })
+                Err(unavailable(format!("cannot inspect the container that hermes runs in: {error}")))
             }
         }
     }
