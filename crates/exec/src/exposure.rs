@@ -71,10 +71,7 @@ impl fmt::Display for Exposure {
         match self {
             Self::Host => write!(f, "this machine, so the gate asks"),
             Self::Mount { source, target, access } => {
-                let access = match access {
-                    MountAccess::ReadWrite => "read-write",
-                    MountAccess::ReadOnly => "read-only",
-                };
+                let access = if *access == MountAccess::ReadWrite { "read-write" } else { "read-only" };
                 write!(f, "mount of {} at {}, {access}", escape(source), escape(target))
             }
             Self::Network { network } => write!(f, "network: {}", escape(network)),

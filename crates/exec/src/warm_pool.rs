@@ -11,7 +11,7 @@ use hermes_guest::client::Client;
 use hermes_types::SessionKey;
 
 use crate::place::FoundGuest;
-use crate::registry::{PlaceDir, PlaceRecord, discard, place_dirs, run_blocking};
+use crate::registry::{PlaceDir, discard, place_dirs, run_blocking};
 use crate::{Error, ResolvedPlace};
 
 /// The start of the session keys of warm places. No other key starts with a NUL.
@@ -88,12 +88,9 @@ impl ResolvedPlace {
         }
         let mut record = self.new_record();
         if let Some(created) = created {
-            record = PlaceRecord {
-                container: created.container,
-                request: created.request,
-                unenforced: created.unenforced,
-                ..record
-            };
+            record.container = created.container;
+            record.request = created.request;
+            record.unenforced = created.unenforced;
         }
         record.write(dir.path())?;
         record.files.iter().try_for_each(|files| record.write(files))

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bollard::errors::Error as ApiError;
-use bollard::models::{ContainerCreateBody, HostConfig, SystemInfo, SystemInfoCgroupVersionEnum};
+use bollard::models::{ContainerCreateBody, HostConfig, SystemInfo};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, ListImagesOptions, RemoveContainerOptionsBuilder,
 };
@@ -371,11 +371,7 @@ fn describe(kind: EngineKind, is_user_socket: bool, info: SystemInfo) -> (Engine
         |name: &str| options.iter().find(|option| option.split(',').next() == Some(&format!("name={name}")));
     // Podman 4.3 does not report rootless mode, but the owner of the socket tells.
     let is_rootless = option("rootless").is_some() || is_user_socket;
-    let cgroup = match info.cgroup_version {
-        Some(SystemInfoCgroupVersionEnum::_1) => Some(1),
-        Some(SystemInfoCgroupVersionEnum::_2) => Some(2),
-        Some(SystemInfoCgroupVersionEnum::EMPTY) | None => None,
-    };
+    let cgroup = info.cgroup_version.and_then(|version| version.to_string().parse().ok());
     let enforced = |response: Option<bool>| match (response, cgroup) {
         (Some(true), Some(1)) if is_rootless => Some(false),
         // Rootless Podman reports support without checking which controllers were delegated to its

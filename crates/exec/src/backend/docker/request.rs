@@ -193,8 +193,8 @@ impl DockerBackend {
                 continue;
             }
             let size = self.limits.scratch.get(path).copied().unwrap_or(default_size);
-            // A user other than root cannot write to these directories otherwise: they keep the mode
-            // they have in the image. Podman's `U` option gives them to the user.
+            // A user other than root cannot write to these directories otherwise: they keep the
+            // mode they have in the image. Podman's `U` option gives them to the user.
             let owner = match (engine, container_user) {
                 (_, ContainerUser::Root) => String::new(),
                 _ if !is_users => String::new(),

@@ -202,7 +202,7 @@ pub(super) fn parse_process_limit(text: &str) -> Parsed<u32> {
 
 pub(super) fn parse_processors(text: &str) -> Parsed<String> {
     let is_ranges = text.bytes().all(|byte| byte.is_ascii_digit() || b",-".contains(&byte));
-    parse_text(if is_ranges { text } else { "" }, "processors such as 0-3,5")
+    if is_ranges && !text.is_empty() { Ok(text.to_owned()) } else { Err("processors such as 0-3,5") }
 }
 
 /// A capability in upper case without `CAP_`.
