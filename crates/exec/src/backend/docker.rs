@@ -26,6 +26,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bollard::errors::Error as ApiError;
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 use hermes_types::{BackendName, Network, Reach};
@@ -51,6 +52,9 @@ pub const KEPT_SUBDIR: &str = "docker";
 /// Few engines can limit the disk, so callers show this warning only to users who set a limit.
 pub const NO_DISK_LIMIT: &str = "the engine cannot limit the disk of a container";
 
+/// How long to wait for a name that another creation holds.
+const NAME_TIMEOUT: Duration = Duration::from_secs(20);
+const NAME_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const GUEST_START_TIMEOUT: Duration = Duration::from_secs(20);
 const PRIVATE_MODE: u32 = 0o700;
 const WORLD_WRITABLE_MODE: u32 = 0o777;
@@ -300,13 +304,19 @@ impl DockerBackend {
             mounts.filter_map(|mount| mount.source.as_ref().map(PathBuf::from)).collect();
         let explain = |error| Error::from(engine::explain_create_error(&self.engine, &error, &sources));
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
-        let mut created = engine.api.create_container(Some(options.clone()), body.clone()).await;
-        if created.is_err() && matches!(container.find(engine).await?, NamedContainer::Ours(_)) {
-            // The engine was still creating the container for a hermes that was killed.
-            container.remove_from(engine).await?;
-            created = engine.api.create_container(Some(options), body.clone()).await;
+        let deadline = Instant::now() + NAME_TIMEOUT;
+        while let Err(error) = engine.api.create_container(Some(options.clone()), body.clone()).await {
+            // The engine may still be creating the container for a hermes that was killed. Until that is
+            // done the name is taken, but the container may not be found.
+            match container.find(engine).await? {
+                _ if Instant::now() > deadline => return Err(explain(error)),
+                NamedContainer::Ours(_) => container.remove_from(engine).await?,
+                NamedContainer::Missing if is_name_taken(&error) => {
+                    tokio::time::sleep(NAME_POLL_INTERVAL).await;
+                }
+                _ => return Err(explain(error)),
+            }
         }
-        created.map_err(explain)?;
         if self.engine.is_remote() {
             let owner = self.host_owner(&engine.facts).unwrap_or_default();
             let uploaded = container.upload_guest(engine, guest, *run_mode, owner).await;
@@ -325,6 +335,12 @@ struct PreparedContainer {
     guest: PathBuf,
     /// The mode of the guest's run directory.
     run_mode: u32,
+}
+
+/// Whether a container could not be created because of its name. Podman reports that as a 500.
+fn is_name_taken(error: &ApiError) -> bool {
+    matches!(error, ApiError::DockerResponseServerError { message, .. }
+        if message.contains("name") && message.contains("already in use"))
 }
 
 /// Waits until the guest accepts connections.

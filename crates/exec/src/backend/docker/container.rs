@@ -154,7 +154,10 @@ impl Container {
 
     async fn inspect(&self, engine: &Engine) -> Result<NamedContainer, ApiError> {
         let found = match engine.api.inspect_container(&self.name, None).await {
-            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => {
+            // Podman answers 500 if the container is removed during the request.
+            Err(ApiError::DockerResponseServerError { status_code, message })
+                if status_code == 404 || message.contains("no such container") =>
+            {
                 return Ok(NamedContainer::Missing);
             }
             Err(ApiError::JsonDataError { contents, message, column }) => parse_without_status(&contents)
