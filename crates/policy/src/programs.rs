@@ -252,46 +252,42 @@ pub(crate) enum Runs {
 pub(crate) struct Ask {
     /// The id of the rule.
     pub(crate) rule: &'static str,
-    /// Subcommands; empty for every use. `when` then only sees the words behind the subcommand.
+    /// Subcommands; empty for every use. The conditions then only see the words behind them.
     verbs: &'static [&'static str],
     when: When,
+    unless: When,
     /// A test that needs to know the file effects or the owner's directories.
     judge: Option<fn(&RuleContext<'_>) -> bool>,
 }
 
 /// Every use triggers the rule.
 const fn always(rule: &'static str) -> Ask {
-    ask(rule, When::Always)
-}
-
-const fn ask(rule: &'static str, when: When) -> Ask {
-    Ask { rule, verbs: &[], when, judge: None }
-}
-
-/// These subcommands trigger the rule. A pattern may have several words, such as `"config set"`.
-const fn verbs(verbs: &'static [&'static str], rule: &'static str) -> Ask {
-    on(verbs, rule, When::Always)
-}
-
-/// These subcommands trigger the rule under a condition.
-const fn on(verbs: &'static [&'static str], rule: &'static str, when: When) -> Ask {
-    Ask { rule, verbs, when, judge: None }
+    When::Always.triggers(rule)
 }
 
 const fn judged(rule: &'static str, judge: fn(&RuleContext<'_>) -> bool) -> Ask {
-    Ask { rule, verbs: &[], when: When::Always, judge: Some(judge) }
+    Ask { judge: Some(judge), ..always(rule) }
 }
 
 impl Ask {
+    const fn unless(self, unless: When) -> Self {
+        Self { unless, ..self }
+    }
+
+    const fn on(self, verbs: &'static [&'static str]) -> Self {
+        Self { verbs, ..self }
+    }
+
     /// Whether this use of the program triggers the rule.
     pub(crate) fn matches(&self, context: &RuleContext<'_>) -> bool {
-        let invocation = &context.invocation;
-        let matched = if self.verbs.is_empty() {
-            self.when.holds(invocation)
-        } else {
-            invocation.has_verb(self.verbs) && self.when.holds(&invocation.behind_verb())
-        };
-        matched && self.judge.is_none_or(|judge| judge(context))
+        let mut call = context.invocation;
+        if !self.verbs.is_empty() {
+            if !call.has_verb(self.verbs) {
+                return false;
+            }
+            call = call.behind_verb();
+        }
+        self.when.holds(&call) && !self.unless.holds(&call) && self.judge.is_none_or(|judge| judge(context))
     }
 }
 
@@ -312,7 +308,7 @@ pub(crate) enum When {
     Operand(&'static [&'static str]),
     /// The last operand fits one of these patterns.
     LastOperandIs(&'static [&'static str]),
-    /// The subcommand is one of these.
+    /// The subcommand is one of these. A pattern may have several words, such as `"config set"`.
     Verb(&'static [&'static str]),
     /// A value of one of these options fits one of these patterns.
     Value(&'static [&'static str], &'static [&'static str]),
@@ -332,6 +328,10 @@ pub(crate) enum When {
 }
 
 impl When {
+    const fn triggers(self, rule: &'static str) -> Ask {
+        Ask { rule, verbs: &[], when: self, unless: Self::Any(&[]), judge: None }
+    }
+
     pub(crate) fn holds(&self, call: &Invocation<'_>) -> bool {
         match self {
             Self::Always => true,

@@ -24,16 +24,19 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .runs(&[Custom(|call, found| {
             found.extend(call.args.iter().filter_map(|word| word.after('=')).map(Nested::text));
         })])
-        .asks(&[ask("redefine-sudo", Arg(&["sudo=*"]))]),
+        .asks(&[Arg(&["sudo=*"]).triggers("redefine-sudo")]),
     program(&["export", "declare"]).names_files().inert().runs(&[Custom(variables)]).asks(&[DUMPS]),
     program(&["typeset", "readonly", "local"]).names_files().inert().runs(&[Custom(variables)]),
     program(&["set"]).names_files().inert().asks(&[DUMPS]),
     program(&["printenv"]).inert().asks(&[DUMPS]),
-    program(&["hash"]).asks(&[ask("shell-hooks", Flag(&["-p"]))]),
-    program(&["enable"]).asks(&[ask("shell-hooks", Flag(&["-f"]))]),
-    program(&["bind"]).asks(&[ask("shell-hooks", Flag(&["-x", "-f"]))]),
-    program(&["complete"]).inert().asks(&[ask("shell-hooks", Flag(&["-C", "-F"]))]),
-    program(&["history"]).reads_files().inert().asks(&[ask("audit-trail", Flag(&["-c", "-d", "-w", "-r"]))]),
+    program(&["hash"]).asks(&[Flag(&["-p"]).triggers("shell-hooks")]),
+    program(&["enable"]).asks(&[Flag(&["-f"]).triggers("shell-hooks")]),
+    program(&["bind"]).asks(&[Flag(&["-x", "-f"]).triggers("shell-hooks")]),
+    program(&["complete"]).inert().asks(&[Flag(&["-C", "-F"]).triggers("shell-hooks")]),
+    program(&["history"])
+        .reads_files()
+        .inert()
+        .asks(&[Flag(&["-c", "-d", "-w", "-r"]).triggers("audit-trail")]),
     program(&["read"]).reads_files().inert(),
     program(&["fc", "mapfile"]).reads_files(),
     program(&["type", "unset", "cd", "test", "[", ":"]).names_files().inert(),
@@ -41,7 +44,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["pushd", "wait", "for", "exit", "return"]).names_files(),
 ];
 
-pub(super) const DUMPS: Ask = ask("dump-environment", Test(dumps_variables));
+pub(super) const DUMPS: Ask = Test(dumps_variables).triggers("dump-environment");
 
 /// Whether all variables are printed into a file.
 fn dumps_variables(call: &Invocation<'_>) -> bool {

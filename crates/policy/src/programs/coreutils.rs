@@ -35,12 +35,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["cat", "head"]).reads_files().inert().asks(&[FILLS_DISK]),
     program(&["yes"]).asks(&[
         FILLS_DISK,
-        ask(
-            "spawn-without-end",
-            Test(|call| {
-                call.segment.redirects.is_empty() && call.segment.via.iter().any(|via| via == "xargs")
-            }),
-        ),
+        Test(|call| call.segment.redirects.is_empty() && call.segment.via.iter().any(|via| via == "xargs"))
+            .triggers("spawn-without-end"),
     ]),
     program(&["sort"]).reads_files().inert().files(&[writes(Values(&["-o", "--output"]))]),
     program(&["uniq"]).valued(&["-f", "-s", "-w"]).inert().files(&[writes(OperandsFrom(1))]),
@@ -58,11 +54,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .names_files()
         .inert()
         .files(&[writes(Operands)])
-        .asks(&[ask("modes", Test(creates_open_file))]),
+        .asks(&[Test(creates_open_file).triggers("modes")]),
     program(&["mknod"])
         .valued(CREATION_VALUED)
         .files(&[writes(Operands)])
-        .asks(&[ask("modes", Operand(&["b", "c", "u"]))]),
+        .asks(&[Operand(&["b", "c", "u"]).triggers("modes")]),
     program(&["cp", "gcp", "ditto"])
         .valued(COPY_VALUED)
         .reads_files()
@@ -74,7 +70,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         ])
         .reads_files()
         .files(&[writes(Computed(copy_targets))])
-        .asks(&[ask("modes", Test(creates_open_file))]),
+        .asks(&[Test(creates_open_file).triggers("modes")]),
     program(&["ln", "gln", "link"])
         .valued(COPY_VALUED)
         .files(&[writes(Computed(copy_targets))])

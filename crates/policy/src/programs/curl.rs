@@ -13,11 +13,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             "-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D", "--dump-header",
         ]))])
         .asks(&[
-            ask("send-file", Test(sends)),
-            ask("send-file", All(&[Flag(&["-T", "-K", "--config"]), Not(&Test(is_to_this_machine))])),
+            Test(sends).triggers("send-file"),
+            Flag(&["-T", "-K", "--config"]).triggers("send-file").unless(Test(is_to_this_machine)),
             DELETES,
             DELETES_EVERYTHING,
-            ask("metadata", Test(names_metadata)),
+            Test(names_metadata).triggers("metadata"),
         ]),
     program(&["wget", "aria2c", "axel"])
         .fetches()
@@ -32,32 +32,30 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["http", "https", "xh", "httpie"]).fetches().inert().asks(HTTPIE),
 ];
 
-const DELETES: Ask = ask(
-    "delete-remote",
-    All(&[Value(&["-X", "--request", "--method"], &["DELETE"]), Not(&Test(is_to_this_machine))]),
-);
+const DELETES: Ask = Value(&["-X", "--request", "--method"], &["DELETE"])
+    .triggers("delete-remote")
+    .unless(Test(is_to_this_machine));
 
-const DELETES_EVERYTHING: Ask = ask(
-    "delete-remote",
-    All(&[
-        Any(&[Value(&["-X", "--request", "--method"], &["DELETE"]), Verb(&["DELETE"])]),
-        Test(names_everything),
-    ]),
-);
+const DELETES_EVERYTHING: Ask = All(&[
+    Any(&[Value(&["-X", "--request", "--method"], &["DELETE"]), Verb(&["DELETE"])]),
+    Test(names_everything),
+])
+.triggers("delete-remote");
 
-const CLIENT: &[Ask] =
-    &[ask("send-file", Test(sends)), DELETES, DELETES_EVERYTHING, ask("metadata", Test(names_metadata))];
-
-const HTTPIE: &[Ask] = &[
-    ask("send-file", Test(sends)),
-    ask(
-        "send-file",
-        All(&[Any(&[Piped, Arg(&["*=@*"]), Test(uploads_field)]), Not(&Test(is_to_this_machine))]),
-    ),
-    ask("delete-remote", All(&[Verb(&["DELETE"]), Not(&Test(is_to_this_machine))])),
+const CLIENT: &[Ask] = &[
+    Test(sends).triggers("send-file"),
     DELETES,
     DELETES_EVERYTHING,
-    ask("metadata", Test(names_metadata)),
+    Test(names_metadata).triggers("metadata"),
+];
+
+const HTTPIE: &[Ask] = &[
+    Test(sends).triggers("send-file"),
+    Any(&[Piped, Arg(&["*=@*"]), Test(uploads_field)]).triggers("send-file").unless(Test(is_to_this_machine)),
+    Verb(&["DELETE"]).triggers("delete-remote").unless(Test(is_to_this_machine)),
+    DELETES,
+    DELETES_EVERYTHING,
+    Test(names_metadata).triggers("metadata"),
 ];
 
 /// Options whose value is the body of a request.

@@ -18,35 +18,31 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         "hive", "beeline", "spark-sql", "turso",
     ])
     .asks(&[LOSES_ROWS]),
-    program(&["dropdb", "dropuser", "memcflush", "pg_dropcluster"]).asks(&[ask(LOSS, Not(&Help))]),
+    program(&["dropdb", "dropuser", "memcflush", "pg_dropcluster"]).asks(&[always(LOSS).unless(Help)]),
     program(&["pg_resetwal"]).asks(&[always(LOSS)]),
-    program(&["pg_ctl"]).asks(&[ask(LOSS, Arg(&["stop", "restart", "promote"]))]),
-    program(&["redis-cli", "valkey-cli"]).asks(&[ask(LOSS, Test(empties_redis))]),
-    program(&["mysqladmin"]).asks(&[ask(LOSS, Arg(&["drop", "shutdown", "kill", "password"]))]),
-    program(&["etcdctl"]).asks(&[ask(LOSS, Arg(&["del", "rm", "rmdir"]))]),
-    program(&["rabbitmqctl"]).asks(&[ask(
-        LOSS,
-        Arg(&[
-            "reset", "force_reset", "stop", "delete_queue", "purge_queue", "delete_user", "delete_vhost",
-            "stop_app",
-        ]),
-    )]),
-    program(&["kafka-topics", "kafka-topics.sh"]).asks(&[ask(LOSS, Arg(&["--delete"]))]),
-    program(&["mongorestore", "pg_restore"]).asks(&[ask(LOSS, Arg(&["--drop", "--clean", "-c"]))]),
-    program(&["alembic"]).asks(&[ask(LOSS, Arg(&["downgrade"]))]),
-    program(&["rails", "rake"]).asks(&[ask(
-        LOSS,
-        Arg(&[
-            "db:drop", "db:reset", "db:schema:load", "db:purge", "db:migrate:reset", "db:truncate_all",
-            "db:setup",
-        ]),
-    )]),
+    program(&["pg_ctl"]).asks(&[Arg(&["stop", "restart", "promote"]).triggers(LOSS)]),
+    program(&["redis-cli", "valkey-cli"]).asks(&[Test(empties_redis).triggers(LOSS)]),
+    program(&["mysqladmin"]).asks(&[Arg(&["drop", "shutdown", "kill", "password"]).triggers(LOSS)]),
+    program(&["etcdctl"]).asks(&[Arg(&["del", "rm", "rmdir"]).triggers(LOSS)]),
+    program(&["rabbitmqctl"]).asks(&[Arg(&[
+        "reset", "force_reset", "stop", "delete_queue", "purge_queue", "delete_user", "delete_vhost",
+        "stop_app",
+    ])
+    .triggers(LOSS)]),
+    program(&["kafka-topics", "kafka-topics.sh"]).asks(&[Arg(&["--delete"]).triggers(LOSS)]),
+    program(&["mongorestore", "pg_restore"]).asks(&[Arg(&["--drop", "--clean", "-c"]).triggers(LOSS)]),
+    program(&["alembic"]).asks(&[Arg(&["downgrade"]).triggers(LOSS)]),
+    program(&["rails", "rake"]).asks(&[Arg(&[
+        "db:drop", "db:reset", "db:schema:load", "db:purge", "db:migrate:reset", "db:truncate_all",
+        "db:setup",
+    ])
+    .triggers(LOSS)]),
     program(&["prisma"])
-        .asks(&[ask(LOSS, Arg(&["reset", "--force-reset", "--accept-data-loss"])), RESETS_SCHEMA]),
+        .asks(&[Arg(&["reset", "--force-reset", "--accept-data-loss"]).triggers(LOSS), RESETS_SCHEMA]),
     program(&["nats", "consul"]).asks(&[DELETES_KEYS]),
-    program(&["flyway"]).asks(&[verbs(&["clean"], RESET), RESETS_SCHEMA]),
-    program(&["dbmate", "migrate"]).asks(&[verbs(&["drop"], RESET), RESETS_SCHEMA]),
-    program(&["django-admin"]).asks(&[verbs(&["flush"], RESET), RESETS_SCHEMA]),
+    program(&["flyway"]).asks(&[Verb(&["clean"]).triggers(RESET), RESETS_SCHEMA]),
+    program(&["dbmate", "migrate"]).asks(&[Verb(&["drop"]).triggers(RESET), RESETS_SCHEMA]),
+    program(&["django-admin"]).asks(&[Verb(&["flush"]).triggers(RESET), RESETS_SCHEMA]),
     program(&[
         "sequelize", "sequelize-cli", "knex", "liquibase", "typeorm", "drizzle-kit", "artisan", "sail", "wp",
         "drush", "hasura", "goose", "sqlx", "diesel",
@@ -66,22 +62,20 @@ const RESET: &str = "schema-reset";
 /// The commands with which database clients start a program.
 const ESCAPES: Runs = Escapes(&["\\!", ".shell ", ".system ", "system ", "!"]);
 
-pub(super) const LOSES_ROWS: Ask = ask("sql", Test(runs_losing_statement));
+pub(super) const LOSES_ROWS: Ask = Test(runs_losing_statement).triggers("sql");
 
-pub(super) const RESETS_SCHEMA: Ask = ask(RESET, Test(resets_schema));
+pub(super) const RESETS_SCHEMA: Ask = Test(resets_schema).triggers(RESET);
 
-pub(super) const DELETES_KEYS: Ask = ask(LOSS, Arg(&["delete", "rm", "purge", "destroy"]));
+pub(super) const DELETES_KEYS: Ask = Arg(&["delete", "rm", "purge", "destroy"]).triggers(LOSS);
 
-const LOSES_BACKUPS: Ask = ask(
-    "backups",
-    Any(&[
-        Operand(&[
-            "forget", "prune", "delete", "remove", "restore", "rollback", "wipe", "undochange",
-            "deletelocalsnapshots", "disable",
-        ]),
-        Flag(&["--delete", "--restore", "--prune"]),
+const LOSES_BACKUPS: Ask = Any(&[
+    Operand(&[
+        "forget", "prune", "delete", "remove", "restore", "rollback", "wipe", "undochange",
+        "deletelocalsnapshots", "disable",
     ]),
-);
+    Flag(&["--delete", "--restore", "--prune"]),
+])
+.triggers("backups");
 
 fn runs_losing_statement(call: &Invocation<'_>) -> bool {
     let value = |word: &Word| match word.after('=') {

@@ -9,36 +9,35 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ])
     .asks(&[FORMATS]),
     program(&["wipefs"])
-        .asks(&[ask("format", All(&[Flag(&["-a", "--all", "-o", "--offset"]), Test(names_device)]))]),
-    program(&["badblocks"]).asks(&[ask("format", All(&[Flag(&["-w", "-n"]), Test(names_device)])), CHANGES]),
+        .asks(&[All(&[Flag(&["-a", "--all", "-o", "--offset"]), Test(names_device)]).triggers("format")]),
+    program(&["badblocks"])
+        .asks(&[All(&[Flag(&["-w", "-n"]), Test(names_device)]).triggers("format"), CHANGES]),
     program(&["sg_format"]).asks(&[FORMATS, CHANGES]),
     program(&["mount"])
         .names_files()
-        .asks(&[changes_unless(&Any(&[NoArguments, Flag(&["-l", "--show-labels"])]))]),
+        .asks(&[CHANGES.unless(Any(&[NoArguments, Flag(&["-l", "--show-labels"])]))]),
     program(&["umount"]).names_files().asks(&[CHANGES]),
-    program(&["fdisk", "sfdisk", "parted", "gdisk", "sgdisk"]).asks(&[changes_unless(&Any(&[
-        Flag(&["-l", "--list", "-d", "-p", "--print", "-J"]),
-        LastOperandIs(&["print"]),
-    ]))]),
+    program(&["fdisk", "sfdisk", "parted", "gdisk", "sgdisk"]).asks(&[CHANGES
+        .unless(Any(&[Flag(&["-l", "--list", "-d", "-p", "--print", "-J"]), LastOperandIs(&["print"])]))]),
     program(&["zfs", "zpool"])
-        .asks(&[changes_unless(&Any(&[NoOperands, Verb(&["list", "get", "status", "history", "iostat"])]))]),
-    program(&["btrfs"]).asks(&[changes_unless(&Operand(&["list", "show", "df", "usage"]))]),
-    program(&["cryptsetup"]).asks(&[changes_unless(&Verb(&["status", "luksDump", "isLuks"]))]),
+        .asks(&[CHANGES.unless(Any(&[NoOperands, Verb(&["list", "get", "status", "history", "iostat"])]))]),
+    program(&["btrfs"]).asks(&[CHANGES.unless(Operand(&["list", "show", "df", "usage"]))]),
+    program(&["cryptsetup"]).asks(&[CHANGES.unless(Verb(&["status", "luksDump", "isLuks"]))]),
     program(&["mdadm"])
-        .asks(&[changes_unless(&Flag(&["--detail", "-D", "--examine", "-E", "--query", "-Q"]))]),
+        .asks(&[CHANGES.unless(Flag(&["--detail", "-D", "--examine", "-E", "--query", "-Q"]))]),
     program(&["hdparm"])
-        .asks(&[changes_unless(&All(&[Flag(&["-I", "-i", "-t", "-T"]), Not(&Arg(&["--security*"]))]))]),
-    program(&["nvme"]).asks(&[changes_unless(&Verb(&["list", "smart-log", "id-ctrl", "list-subsys"]))]),
-    program(&["losetup"]).asks(&[changes_unless(&Any(&[
+        .asks(&[CHANGES.unless(All(&[Flag(&["-I", "-i", "-t", "-T"]), Not(&Arg(&["--security*"]))]))]),
+    program(&["nvme"]).asks(&[CHANGES.unless(Verb(&["list", "smart-log", "id-ctrl", "list-subsys"]))]),
+    program(&["losetup"]).asks(&[CHANGES.unless(Any(&[
         NoArguments,
         All(&[Flag(&["-a", "-l", "--list", "--all"]), Not(&Flag(&["-D", "-d"]))]),
     ]))]),
-    program(&["dmsetup"]).asks(&[changes_unless(&Verb(&["ls", "info", "status", "table"]))]),
-    program(&["diskutil"]).asks(&[changes_unless(&Verb(&["list", "info"]))]),
-    program(&["swapon"]).asks(&[changes_unless(&Any(&[NoArguments, Flag(&["-s", "--show", "--summary"])]))]),
-    program(&["efibootmgr", "fwupdmgr"]).asks(&[changes_unless(&Any(&[NoArguments, Verb(&["get*"])]))]),
-    program(&["tune2fs"]).asks(&[changes_unless(&Flag(&["-l"]))]),
-    program(&["fsck", "e2fsck"]).asks(&[changes_unless(&Flag(&["-n", "-N"]))]),
+    program(&["dmsetup"]).asks(&[CHANGES.unless(Verb(&["ls", "info", "status", "table"]))]),
+    program(&["diskutil"]).asks(&[CHANGES.unless(Verb(&["list", "info"]))]),
+    program(&["swapon"]).asks(&[CHANGES.unless(Any(&[NoArguments, Flag(&["-s", "--show", "--summary"])]))]),
+    program(&["efibootmgr", "fwupdmgr"]).asks(&[CHANGES.unless(Any(&[NoArguments, Verb(&["get*"])]))]),
+    program(&["tune2fs"]).asks(&[CHANGES.unless(Flag(&["-l"]))]),
+    program(&["fsck", "e2fsck"]).asks(&[CHANGES.unless(Flag(&["-n", "-N"]))]),
     program(&["flashrom"]).asks(&[CHANGES, always("devices")]),
     program(&[
         "cfdisk", "lvremove", "vgremove", "pvremove", "lvreduce", "lvresize", "pvcreate", "vgcreate",
@@ -49,14 +48,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["pivot_root", "bwrap", "fusermount", "sshfs", "overlayfs"]).asks(&[always("mount")]),
 ];
 
-const FORMATS: Ask = ask("format", All(&[Test(names_device), Not(&Help)]));
+const FORMATS: Ask = Test(names_device).triggers("format").unless(Help);
 
 const CHANGES: Ask = always("disk-tools");
-
-/// The disk is changed, unless a condition says that it is only shown.
-const fn changes_unless(shows: &'static super::When) -> Ask {
-    ask("disk-tools", Not(shows))
-}
 
 /// Whether a word may be a device. Formatting an image file is ordinary.
 fn names_device(call: &Invocation<'_>) -> bool {

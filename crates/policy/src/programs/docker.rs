@@ -9,24 +9,25 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .contains()
         .runs(&[Custom(nested)])
         .asks(&[
-            ask("containers", Test(loses)),
+            Test(loses).triggers("containers"),
             judged("container-escape", escapes),
-            verbs(&["logout"], "publish"),
+            Verb(&["logout"]).triggers("publish"),
         ]),
-    program(&["crictl", "ctr", "buildah"]).valued(ENGINE_VALUED).asks(&[ask("containers", Test(loses))]),
+    program(&["crictl", "ctr", "buildah"]).valued(ENGINE_VALUED).asks(&[Test(loses).triggers("containers")]),
     program(&["vagrant"])
         .runs(&[Text(&["-c", "--command"])])
-        .asks(&[verbs(&["destroy", "halt", "delete", "purge", "stop"], "containers")]),
-    program(&["multipass"]).asks(&[verbs(&["destroy", "halt", "delete", "purge", "stop"], "containers")]),
-    program(&["minikube", "kind", "k3d", "colima"]).asks(&[verbs(&["delete", "stop"], "containers")]),
+        .asks(&[Verb(&["destroy", "halt", "delete", "purge", "stop"]).triggers("containers")]),
+    program(&["multipass"])
+        .asks(&[Verb(&["destroy", "halt", "delete", "purge", "stop"]).triggers("containers")]),
+    program(&["minikube", "kind", "k3d", "colima"]).asks(&[Verb(&["delete", "stop"]).triggers("containers")]),
     program(&["virsh"]).asks(&[
-        verbs(&["destroy", "undefine", "shutdown", "vol-delete", "reboot"], "containers"),
-        ask("power", Operand(&["destroy", "shutdown", "undefine"])),
+        Verb(&["destroy", "undefine", "shutdown", "vol-delete", "reboot"]).triggers("containers"),
+        Operand(&["destroy", "shutdown", "undefine"]).triggers("power"),
     ]),
     program(&["lxc", "incus"])
         .contains()
         .runs(&[After("exec", &["--env", "--cwd"], 1)])
-        .asks(&[verbs(&["delete", "stop", "restart"], "containers")]),
+        .asks(&[Verb(&["delete", "stop", "restart"]).triggers("containers")]),
     program(&["apptainer", "singularity"]).contains().runs(&[After(
         "exec",
         &["-B", "--bind", "-H", "--home", "--pwd", "--env"],

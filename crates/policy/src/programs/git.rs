@@ -18,55 +18,44 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         ])
         .runs(&[Custom(nested), After("bisect", &[], 1)])
         .asks(&[
-            on(&["reset"], LOSS, Flag(&["--hard", "--merge", "--keep"])),
-            on(
-                &["push"],
-                LOSS,
-                Any(&[
-                    Flag(&["-f", "-d", "--delete", "--mirror", "--prune"]),
-                    Arg(&["--force*"]),
-                    Operand(&["+*", ":*"]),
-                ]),
-            ),
-            on(&["clean"], LOSS, All(&[Flag(&["-f", "--force"]), Not(&Flag(&["-n"]))])),
-            on(
-                &["branch"],
-                LOSS,
-                Any(&[
-                    Flag(&["-D", "-f", "-M", "-C"]),
-                    All(&[Flag(&["-d", "--delete"]), Flag(&["--force"])]),
-                ]),
-            ),
-            on(
-                &["checkout"],
-                LOSS,
-                Any(&[Flag(&["-f", "--force", "-B"]), Arg(&["--"]), Operand(&[".", "./", ":/"])]),
-            ),
-            on(&["switch"], LOSS, Flag(&["-f", "--force", "--discard-changes", "-C"])),
-            on(&["restore"], LOSS, Any(&[Not(&Flag(&["--staged", "-S"])), Flag(&["--worktree", "-W"])])),
-            on(&["gc"], LOSS, Arg(&["--prune*"])),
-            on(&["tag"], LOSS, Flag(&["-d", "--delete", "-f", "--force"])),
-            on(&["update-ref"], LOSS, Flag(&["-d", "--stdin"])),
-            on(&["worktree remove"], LOSS, Flag(&["-f", "--force"])),
-            on(&["submodule deinit"], LOSS, Flag(&["-f", "--force", "--all"])),
-            on(&["rm"], LOSS, All(&[Flag(&["-f", "--force"]), Flag(&["-r"]), Operand(&["."])])),
-            on(&["read-tree"], LOSS, Flag(&["--reset", "-u"])),
-            verbs(
-                &[
-                    "stash drop", "stash clear", "reflog expire", "reflog delete", "prune", "filter-branch",
-                    "filter-repo", "replace", "fast-import", "update-ref * *", "remote set-url",
-                    "remote remove", "remote rm", "lfs prune", "daemon", "instaweb",
-                ],
-                LOSS,
-            ),
-            ask("git-helper", Arg(&["ext::*", "--upload-pack*", "--receive-pack*", "--exec-path=*"])),
-            ask("push-elsewhere", Test(sends_elsewhere)),
-            on(&["init"], "tool-settings", Arg(&["--template*"])),
-            on(&["config"], "tool-settings", Test(changes_settings)),
-            verbs(
-                &["credential fill", "credential approve", "credential reject", "credential-*"],
-                "secret-stores",
-            ),
+            Flag(&["--hard", "--merge", "--keep"]).triggers(LOSS).on(&["reset"]),
+            Any(&[
+                Flag(&["-f", "-d", "--delete", "--mirror", "--prune"]),
+                Arg(&["--force*"]),
+                Operand(&["+*", ":*"]),
+            ])
+            .triggers(LOSS)
+            .on(&["push"]),
+            Flag(&["-f", "--force"]).triggers(LOSS).unless(Flag(&["-n"])).on(&["clean"]),
+            Any(&[Flag(&["-D", "-f", "-M", "-C"]), All(&[Flag(&["-d", "--delete"]), Flag(&["--force"])])])
+                .triggers(LOSS)
+                .on(&["branch"]),
+            Any(&[Flag(&["-f", "--force", "-B"]), Arg(&["--"]), Operand(&[".", "./", ":/"])])
+                .triggers(LOSS)
+                .on(&["checkout"]),
+            Flag(&["-f", "--force", "--discard-changes", "-C"]).triggers(LOSS).on(&["switch"]),
+            Any(&[Not(&Flag(&["--staged", "-S"])), Flag(&["--worktree", "-W"])])
+                .triggers(LOSS)
+                .on(&["restore"]),
+            Arg(&["--prune*"]).triggers(LOSS).on(&["gc"]),
+            Flag(&["-d", "--delete", "-f", "--force"]).triggers(LOSS).on(&["tag"]),
+            Flag(&["-d", "--stdin"]).triggers(LOSS).on(&["update-ref"]),
+            Flag(&["-f", "--force"]).triggers(LOSS).on(&["worktree remove"]),
+            Flag(&["-f", "--force", "--all"]).triggers(LOSS).on(&["submodule deinit"]),
+            All(&[Flag(&["-f", "--force"]), Flag(&["-r"]), Operand(&["."])]).triggers(LOSS).on(&["rm"]),
+            Flag(&["--reset", "-u"]).triggers(LOSS).on(&["read-tree"]),
+            Verb(&[
+                "stash drop", "stash clear", "reflog expire", "reflog delete", "prune", "filter-branch",
+                "filter-repo", "replace", "fast-import", "update-ref * *", "remote set-url", "remote remove",
+                "remote rm", "lfs prune", "daemon", "instaweb",
+            ])
+            .triggers(LOSS),
+            Arg(&["ext::*", "--upload-pack*", "--receive-pack*", "--exec-path=*"]).triggers("git-helper"),
+            Test(sends_elsewhere).triggers("push-elsewhere"),
+            Arg(&["--template*"]).triggers("tool-settings").on(&["init"]),
+            Test(changes_settings).triggers("tool-settings").on(&["config"]),
+            Verb(&["credential fill", "credential approve", "credential reject", "credential-*"])
+                .triggers("secret-stores"),
         ]),
     program(&["hg"]).runs(&[Custom(|call, found| {
         let settings = call.values(&["--config"]);
@@ -79,34 +68,24 @@ const LOSS: &str = "git-loss";
 
 /// The command lines of code hosts. Everyday work on pull requests and issues does not ask.
 const HOSTS: &[Ask] = &[
-    ask(
-        "publish",
-        All(&[
-            Verb(&[
-                "* delete", "* edit", "* archive", "* transfer", "* rename", "* merge", "* close",
-                "* create", "* upload", "* set", "* remove", "* revoke", "* lock", "* add", "* disable",
-                "* enable", "* run", "* cancel", "* rerun", "* fork", "* token", "* login", "* logout",
-                "* refresh", "* setup-git", "* publish", "* approve", "* review", "* import", "* sync",
-                "* install", "* comment",
-            ]),
-            Not(&Verb(&[
-                "pr create", "pr edit", "pr review", "pr comment", "pr close", "issue create", "issue edit",
-                "issue close", "issue comment", "run rerun", "run cancel", "workflow run", "workflow cancel",
-                "repo fork", "repo sync", "repo create", "alias import", "label create", "label edit",
-            ])),
-        ]),
-    ),
-    ask(
-        "publish",
-        All(&[
-            Verb(&["api"]),
-            Value(&["-X", "--method"], &["*"]),
-            Not(&Value(&["-X", "--method"], &["GET"])),
-        ]),
-    ),
-    verbs(&["gist create"], "copy-out"),
-    verbs(&["auth token"], "secret-stores"),
-    ask("secret-stores", Flag(&["--show-token"])),
+    Verb(&[
+        "* delete", "* edit", "* archive", "* transfer", "* rename", "* merge", "* close", "* create",
+        "* upload", "* set", "* remove", "* revoke", "* lock", "* add", "* disable", "* enable", "* run",
+        "* cancel", "* rerun", "* fork", "* token", "* login", "* logout", "* refresh", "* setup-git",
+        "* publish", "* approve", "* review", "* import", "* sync", "* install", "* comment",
+    ])
+    .triggers("publish")
+    .unless(Verb(&[
+        "pr create", "pr edit", "pr review", "pr comment", "pr close", "issue create", "issue edit",
+        "issue close", "issue comment", "run rerun", "run cancel", "workflow run", "workflow cancel",
+        "repo fork", "repo sync", "repo create", "alias import", "label create", "label edit",
+    ])),
+    All(&[Verb(&["api"]), Value(&["-X", "--method"], &["*"])])
+        .triggers("publish")
+        .unless(Value(&["-X", "--method"], &["GET"])),
+    Verb(&["gist create"]).triggers("copy-out"),
+    Verb(&["auth token"]).triggers("secret-stores"),
+    Flag(&["--show-token"]).triggers("secret-stores"),
 ];
 
 fn absolute_operands(call: &Invocation<'_>) -> Vec<Word> {

@@ -95,7 +95,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["osascript"])
         .valued(&["-l", "-i"])
         .runs(&[Interprets(&SCRIPTS)])
-        .asks(&[ask("power", Arg(&["*shut down*", "*restart*"]))]),
+        .asks(&[Arg(&["*shut down*", "*restart*"]).triggers("power")]),
     program(&["swift"]).valued(&["-l", "-i"]).runs(&[Interprets(&OTHER)]),
 ];
 

@@ -4,40 +4,38 @@ use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["kubectl", "oc"]).valued(VALUED).reads_outside().contains().runs(&[Custom(nested)]).asks(&[
-        verbs(
-            &[
-                "delete", "drain", "cordon", "uncordon", "taint", "replace", "patch", "edit", "scale",
-                "autoscale", "set", "annotate", "label", "evict", "proxy", "debug", "create", "run",
-                "expose", "certificate", "adm", "rollout restart", "rollout undo", "rollout pause",
-                "rollout resume", "config set", "config set-cluster", "config set-credentials",
-                "config delete-context", "config delete-cluster", "config unset", "config delete-user",
-            ],
-            "cluster",
-        ),
-        on(&["cp"], "cluster", Arg(&["*:*"])),
-        on(
-            &["apply"],
-            "cluster",
-            Any(&[
-                Value(&["-f", "--filename"], &["*://*", "-"]),
-                Test(|call| call.values(&["-f", "--filename"]).iter().any(Word::has_unknown)),
-                Flag(&["--prune", "--force"]),
-            ]),
-        ),
-        on(&["get"], "cluster", All(&[Test(names_secret), Flag(&["-o", "--output"])])),
-        ask("secret-stores", All(&[Operand(&["secret"]), Flag(&["-o", "--output"])])),
-        on(&["config view"], "secret-stores", Flag(&["--raw"])),
-        verbs(&["create token"], "secret-stores"),
+        Verb(&[
+            "delete", "drain", "cordon", "uncordon", "taint", "replace", "patch", "edit", "scale",
+            "autoscale", "set", "annotate", "label", "evict", "proxy", "debug", "create", "run", "expose",
+            "certificate", "adm", "rollout restart", "rollout undo", "rollout pause", "rollout resume",
+            "config set", "config set-cluster", "config set-credentials", "config delete-context",
+            "config delete-cluster", "config unset", "config delete-user",
+        ])
+        .triggers("cluster"),
+        Arg(&["*:*"]).triggers("cluster").on(&["cp"]),
+        Any(&[
+            Value(&["-f", "--filename"], &["*://*", "-"]),
+            Test(|call| call.values(&["-f", "--filename"]).iter().any(Word::has_unknown)),
+            Flag(&["--prune", "--force"]),
+        ])
+        .triggers("cluster")
+        .on(&["apply"]),
+        All(&[Test(names_secret), Flag(&["-o", "--output"])]).triggers("cluster").on(&["get"]),
+        All(&[Operand(&["secret"]), Flag(&["-o", "--output"])]).triggers("secret-stores"),
+        Flag(&["--raw"]).triggers("secret-stores").on(&["config view"]),
+        Verb(&["create token"]).triggers("secret-stores"),
     ]),
     program(&["helm"]).valued(VALUED).reads_outside().asks(&[
-        verbs(&["uninstall", "delete", "rollback", "upgrade", "install", "push"], "cluster"),
-        verbs(&["push"], "publish"),
+        Verb(&["uninstall", "delete", "rollback", "upgrade", "install", "push"]).triggers("cluster"),
+        Verb(&["push"]).triggers("publish"),
     ]),
-    program(&["helmfile"]).valued(VALUED).asks(&[verbs(&["destroy", "delete", "apply", "sync"], "cluster")]),
-    program(&["argocd", "flux", "nomad", "eksctl", "velero", "istioctl"]).asks(&[ask(
-        "cluster",
-        Operand(&["delete", "destroy", "rollback", "uninstall", "stop", "set", "suspend", "restore"]),
-    )]),
+    program(&["helmfile"])
+        .valued(VALUED)
+        .asks(&[Verb(&["destroy", "delete", "apply", "sync"]).triggers("cluster")]),
+    program(&["argocd", "flux", "nomad", "eksctl", "velero", "istioctl"]).asks(&[Operand(&[
+        "delete", "destroy", "rollback", "uninstall", "stop", "set", "suspend", "restore",
+    ])
+    .triggers("cluster")]),
 ];
 
 const VALUED: &[&str] = &[

@@ -8,30 +8,30 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .fetches()
         .runs(&[Text(&["-e", "-c", "--exec", "--sh-exec"])])
         .asks(NETCAT),
-    program(&["telnet"]).fetches().asks(&[ask("copy-out", Not(&NAMES_THIS_MACHINE)), METADATA]),
+    program(&["telnet"]).fetches().asks(&[always("copy-out").unless(NAMES_THIS_MACHINE), METADATA]),
     program(&["socat"]).fetches().runs(&[Escapes(&["EXEC:", "SYSTEM:", "exec:", "system:"])]).asks(&[
-        ask("copy-out", Not(&NAMES_THIS_MACHINE)),
-        ask("inbound-access", Arg(&["*LISTEN*", "EXEC*", "SYSTEM*", "*EXEC:*"])),
+        always("copy-out").unless(NAMES_THIS_MACHINE),
+        Arg(&["*LISTEN*", "EXEC*", "SYSTEM*", "*EXEC:*"]).triggers("inbound-access"),
         METADATA,
     ]),
     program(&["openssl"])
         .fetches()
         .files(&[writes(Values(&["-out", "-keyout"]))])
-        .asks(&[ask("copy-out", All(&[Verb(&["s_client"]), PipedUnknown])), METADATA]),
+        .asks(&[All(&[Verb(&["s_client"]), PipedUnknown]).triggers("copy-out"), METADATA]),
     program(&[
         "ngrok", "cloudflared", "bore", "localtunnel", "lt", "frpc", "chisel", "gost", "sshd", "telnetd",
         "x11vnc", "vncserver", "ttyd", "gotty", "tmate", "serveo", "pagekite", "zrok", "inlets", "dropbear",
         "teamviewer", "anydesk", "iodine", "dnscat",
     ])
     .asks(&[always("inbound-access")]),
-    program(&["code"]).reads_files().asks(&[verbs(&["tunnel"], "inbound-access")]),
+    program(&["code"]).reads_files().asks(&[Verb(&["tunnel"]).triggers("inbound-access")]),
     program(&["tailscale"]).asks(&[
-        verbs(&["funnel", "serve", "up", "ssh", "file"], "inbound-access"),
-        ask("firewall", Operand(&["up", "down", "set", "logout", "serve", "funnel"])),
+        Verb(&["funnel", "serve", "up", "ssh", "file"]).triggers("inbound-access"),
+        Operand(&["up", "down", "set", "logout", "serve", "funnel"]).triggers("firewall"),
     ]),
     program(&["ping"]).asks(&[STEALS_BY_NAME, METADATA]),
     program(&["dig", "nslookup", "host", "drill", "traceroute"]).fetches().asks(&[STEALS_BY_NAME]),
-    program(&["getent"]).asks(&[STEALS_BY_NAME, ask("secret-stores", Operand(&["*shadow*"]))]),
+    program(&["getent"]).asks(&[STEALS_BY_NAME, Operand(&["*shadow*"]).triggers("secret-stores")]),
     program(&["ftp", "lftp"]).fetches().runs(&[Escapes(&["!"])]).asks(&[always("copy-out")]),
     program(&[
         "tftp", "smbclient", "azcopy", "croc", "wormhole", "magic-wormhole", "transfer", "gist",
@@ -40,8 +40,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     .asks(&[always("copy-out")]),
     program(&["mail", "mutt", "mailx", "sendmail", "msmtp", "swaks", "ssmtp", "telegram-send", "slack"])
         .inert()
-        .asks(&[ask("copy-out", Any(&[Piped, Verb(&["*"])]))]),
-    program(&["logger"]).inert().asks(&[ask("copy-out", Flag(&["-n", "--server"]))]),
+        .asks(&[Any(&[Piped, Verb(&["*"])]).triggers("copy-out")]),
+    program(&["logger"]).inert().asks(&[Flag(&["-n", "--server"]).triggers("copy-out")]),
     program(&["tcpdump"]).runs(&[Text(&["-z"])]).asks(&[always("scan")]),
     program(&[
         "nmap", "masscan", "zmap", "hydra", "medusa", "john", "hashcat", "sqlmap", "nikto", "msfconsole",
@@ -50,52 +50,47 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ])
     .asks(&[always("scan")]),
     program(&["iptables", "ip6tables", "ebtables", "arptables"])
-        .asks(&[ask("firewall", Not(&Flag(&["-L", "-S", "--list", "--list-rules"])))]),
-    program(&["nft"]).asks(&[changes_unless(&Any(&[NoOperands, Verb(&["list"])]))]),
+        .asks(&[always("firewall").unless(Flag(&["-L", "-S", "--list", "--list-rules"]))]),
+    program(&["nft"]).asks(&[always("firewall").unless(Any(&[NoOperands, Verb(&["list"])]))]),
     program(&["ufw"])
-        .asks(&[changes_unless(&Any(&[NoOperands, Verb(&["status", "version", "show", "app"])]))]),
-    program(&["ipset"]).asks(&[changes_unless(&Any(&[NoOperands, Verb(&["list", "test"])]))]),
-    program(&["firewall-cmd"]).asks(&[changes_unless(&Test(only_lists_firewall))]),
-    program(&["pfctl"]).asks(&[changes_unless(&Flag(&["-s"]))]),
-    program(&["ip"]).asks(&[ask(
-        "firewall",
-        Operand(&["set", "add", "del", "delete", "flush", "change", "replace", "append", "exec"]),
-    )]),
-    program(&["ifconfig"]).asks(&[verbs(&["* *"], "firewall")]),
-    program(&["route"]).asks(&[ask("firewall", Operand(&["add", "del", "delete", "flush", "change"]))]),
-    program(&["nmcli"]).asks(&[ask(
-        "firewall",
-        Operand(&["up", "down", "delete", "add", "modify", "off", "on", "disconnect", "connect", "edit"]),
-    )]),
-    program(&["resolvectl"]).asks(&[ask(
-        "firewall",
-        All(&[Operand(&["dns", "domain", "revert", "flush-caches"]), Verb(&["* *"])]),
-    )]),
-    program(&["tc"]).asks(&[ask("firewall", Operand(&["add", "del", "change", "replace"]))]),
-    program(&["wg"]).asks(&[ask("firewall", Operand(&["set", "setconf", "addconf", "syncconf"]))]),
-    program(&["networksetup", "scutil", "systemsetup"]).asks(&[ask("firewall", Arg(&["-set*", "--set*"]))]),
+        .asks(&[always("firewall").unless(Any(&[NoOperands, Verb(&["status", "version", "show", "app"])]))]),
+    program(&["ipset"]).asks(&[always("firewall").unless(Any(&[NoOperands, Verb(&["list", "test"])]))]),
+    program(&["firewall-cmd"]).asks(&[always("firewall").unless(Test(only_lists_firewall))]),
+    program(&["pfctl"]).asks(&[always("firewall").unless(Flag(&["-s"]))]),
+    program(&["ip"])
+        .asks(&[Operand(&["set", "add", "del", "delete", "flush", "change", "replace", "append", "exec"])
+            .triggers("firewall")]),
+    program(&["ifconfig"]).asks(&[Verb(&["* *"]).triggers("firewall")]),
+    program(&["route"]).asks(&[Operand(&["add", "del", "delete", "flush", "change"]).triggers("firewall")]),
+    program(&["nmcli"]).asks(&[Operand(&[
+        "up", "down", "delete", "add", "modify", "off", "on", "disconnect", "connect", "edit",
+    ])
+    .triggers("firewall")]),
+    program(&["resolvectl"]).asks(&[All(&[
+        Operand(&["dns", "domain", "revert", "flush-caches"]),
+        Verb(&["* *"]),
+    ])
+    .triggers("firewall")]),
+    program(&["tc"]).asks(&[Operand(&["add", "del", "change", "replace"]).triggers("firewall")]),
+    program(&["wg"]).asks(&[Operand(&["set", "setconf", "addconf", "syncconf"]).triggers("firewall")]),
+    program(&["networksetup", "scutil", "systemsetup"])
+        .asks(&[Arg(&["-set*", "--set*"]).triggers("firewall")]),
     program(&["wg-quick", "openvpn", "brctl", "iwconfig", "iptables-restore"]).asks(&[always("firewall")]),
 ];
 
 const NAMES_THIS_MACHINE: When = Operand(&["localhost", "127.0.0.1", "::1"]);
 
-const METADATA: Ask = ask("metadata", Test(names_metadata));
+const METADATA: Ask = Test(names_metadata).triggers("metadata");
 
-const STEALS_BY_NAME: Ask = ask("steal-by-name", Test(looks_up_output));
+const STEALS_BY_NAME: Ask = Test(looks_up_output).triggers("steal-by-name");
 
 const NETCAT: &[Ask] = &[
-    ask("copy-out", All(&[Piped, Not(&Flag(&["-z"])), Not(&NAMES_THIS_MACHINE)])),
-    ask(
-        "inbound-access",
-        All(&[Flag(&["-l", "--listen", "-e", "-c", "--exec", "--sh-exec"]), Not(&Flag(&["-z"]))]),
-    ),
+    All(&[Piped, Not(&Flag(&["-z"])), Not(&NAMES_THIS_MACHINE)]).triggers("copy-out"),
+    Flag(&["-l", "--listen", "-e", "-c", "--exec", "--sh-exec"])
+        .triggers("inbound-access")
+        .unless(Flag(&["-z"])),
     METADATA,
 ];
-
-/// The firewall is changed, unless a condition says that it is only shown.
-const fn changes_unless(shows: &'static When) -> Ask {
-    ask("firewall", Not(shows))
-}
 
 /// Programs whose output is no secret.
 const HARMLESS_OUTPUT: &[&str] = &[

@@ -12,14 +12,14 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .asks(&[
             PUBLISHES,
             SETTINGS,
-            verbs(&["set-script"], "tool-settings"),
-            ask("tool-settings", Operand(&["scripts.*"])),
+            Verb(&["set-script"]).triggers("tool-settings"),
+            Operand(&["scripts.*"]).triggers("tool-settings"),
             OPEN_CONNECTION,
             RESETS_SCHEMA,
         ]),
     program(&["yarn"]).names_files().runs(&[After("exec", &[], 0), After("dlx", &["-p"], 0)]).asks(&[
         PUBLISHES,
-        verbs(&["npm publish"], "publish"),
+        Verb(&["npm publish"]).triggers("publish"),
         SETTINGS,
         OPEN_CONNECTION,
         RESETS_SCHEMA,
@@ -43,11 +43,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             }
         })])
         .asks(&[
-            on(&["publish", "yank", "owner", "login"], "publish", Not(&Flag(&["--list", "-l"]))),
-            ask(
-                "tool-settings",
-                Value(&["--config"], &["*wrapper*", "*runner*", "*linker*", "*credential*"]),
-            ),
+            always("publish").unless(Flag(&["--list", "-l"])).on(&["publish", "yank", "owner", "login"]),
+            Value(&["--config"], &["*wrapper*", "*runner*", "*linker*", "*credential*"])
+                .triggers("tool-settings"),
             OPEN_CONNECTION,
         ]),
     program(&["rustup"]).runs(&[After("run", &[], 1)]),
@@ -59,73 +57,68 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             &["--with", "-p", "--python", "--extra", "--group", "--directory", "--project"],
             0,
         )])
-        .asks(&[verbs(&["publish"], "publish"), OPEN_CONNECTION]),
+        .asks(&[Verb(&["publish"]).triggers("publish"), OPEN_CONNECTION]),
     program(&["uvx"]).valued(&["--from", "--with", "-p", "--python"]).runs(&[Behind(0)]),
     program(&["poetry"])
         .names_files()
         .runs(&[After("run", &[], 0)])
-        .asks(&[verbs(&["publish"], "publish"), OPEN_CONNECTION]),
-    program(&["pdm", "hatch"]).runs(&[After("run", &[], 0)]).asks(&[verbs(&["publish"], "publish")]),
+        .asks(&[Verb(&["publish"]).triggers("publish"), OPEN_CONNECTION]),
+    program(&["pdm", "hatch"]).runs(&[After("run", &[], 0)]).asks(&[Verb(&["publish"]).triggers("publish")]),
     program(&["pipenv", "rye"]).runs(&[After("run", &[], 0)]),
     program(&["pipx"]).runs(&[After("run", &["--spec", "--python"], 0)]),
     program(&["conda"]).runs(&[After("run", CONDA_VALUED, 0)]).asks(&[SETTINGS, OPEN_CONNECTION]),
     program(&["mamba", "micromamba"]).runs(&[After("run", CONDA_VALUED, 0)]),
-    program(&["gem"]).asks(&[verbs(&["push", "yank", "owner"], "publish"), SETTINGS, OPEN_CONNECTION]),
+    program(&["gem"]).asks(&[
+        Verb(&["push", "yank", "owner"]).triggers("publish"),
+        SETTINGS,
+        OPEN_CONNECTION,
+    ]),
     program(&["bundle"]).runs(&[After("exec", &[], 0)]).asks(&[SETTINGS]),
     program(&["composer"]).asks(&[SETTINGS, OPEN_CONNECTION]),
     program(&["go"]).names_files().runs(&[Compiles]).asks(&[
-        on(
-            &["env"],
-            "tool-settings",
-            All(&[
-                Flag(&["-w"]),
-                Operand(&["CC=*", "CXX=*", "GOFLAGS=*", "GOPROXY=*", "GONOSUMDB=*", "GOTOOLCHAIN=*"]),
-            ]),
-        ),
+        All(&[
+            Flag(&["-w"]),
+            Operand(&["CC=*", "CXX=*", "GOFLAGS=*", "GOPROXY=*", "GONOSUMDB=*", "GOTOOLCHAIN=*"]),
+        ])
+        .triggers("tool-settings")
+        .on(&["env"]),
         OPEN_CONNECTION,
     ]),
-    program(&["flit", "jsr", "lerna"]).asks(&[verbs(&["publish"], "publish")]),
-    program(&["vsce", "ovsx"]).asks(&[verbs(&["publish", "unpublish"], "publish")]),
-    program(&["twine", "stack", "cabal"]).asks(&[verbs(&["upload"], "publish")]),
-    program(&["dart", "flutter"]).asks(&[ask("publish", Operand(&["publish"]))]),
-    program(&["mvn"]).asks(&[ask("publish", Operand(&["deploy*", "release:*"]))]),
+    program(&["flit", "jsr", "lerna"]).asks(&[Verb(&["publish"]).triggers("publish")]),
+    program(&["vsce", "ovsx"]).asks(&[Verb(&["publish", "unpublish"]).triggers("publish")]),
+    program(&["twine", "stack", "cabal"]).asks(&[Verb(&["upload"]).triggers("publish")]),
+    program(&["dart", "flutter"]).asks(&[Operand(&["publish"]).triggers("publish")]),
+    program(&["mvn"]).asks(&[Operand(&["deploy*", "release:*"]).triggers("publish")]),
     program(&["gradle"])
-        .asks(&[ask("publish", All(&[Operand(&["publish*"]), Not(&Operand(&["*MavenLocal*"]))]))]),
-    program(&["nuget"]).asks(&[verbs(&["push", "delete"], "publish")]),
-    program(&["dotnet"]).asks(&[verbs(&["nuget push", "nuget delete"], "publish"), RESETS_SCHEMA]),
-    program(&["mix"]).asks(&[verbs(&["hex.publish"], "publish"), RESETS_SCHEMA]),
-    program(&["pod"]).asks(&[verbs(&["trunk"], "publish")]),
-    program(&["goreleaser"]).asks(&[ask("publish", Any(&[Verb(&["release"]), NoOperands]))]),
+        .asks(&[Operand(&["publish*"]).triggers("publish").unless(Operand(&["*MavenLocal*"]))]),
+    program(&["nuget"]).asks(&[Verb(&["push", "delete"]).triggers("publish")]),
+    program(&["dotnet"]).asks(&[Verb(&["nuget push", "nuget delete"]).triggers("publish"), RESETS_SCHEMA]),
+    program(&["mix"]).asks(&[Verb(&["hex.publish"]).triggers("publish"), RESETS_SCHEMA]),
+    program(&["pod"]).asks(&[Verb(&["trunk"]).triggers("publish")]),
+    program(&["goreleaser"]).asks(&[Any(&[Verb(&["release"]), NoOperands]).triggers("publish")]),
     program(&["semantic-release"]).asks(&[always("publish")]),
 ];
 
 const CONDA_VALUED: &[&str] = &["-n", "-p", "--name", "--prefix", "--cwd"];
 
-const PUBLISHES: Ask = ask(
-    "publish",
-    All(&[
-        Verb(&[
-            "publish", "unpublish", "deprecate", "owner", "access", "dist-tag", "token", "adduser", "login",
-        ]),
-        Not(&Verb(&["* ls", "* list", "* info"])),
-    ]),
-);
+const PUBLISHES: Ask =
+    Verb(&["publish", "unpublish", "deprecate", "owner", "access", "dist-tag", "token", "adduser", "login"])
+        .triggers("publish")
+        .unless(Verb(&["* ls", "* list", "* info"]));
 
 /// Settings that decide what is run, where packages come from, or who is trusted.
-const SETTINGS: Ask = ask(
-    "tool-settings",
-    All(&[
-        Verb(&["config set", "config add", "config edit"]),
-        Operand(&[
-            "*shell*", "*prefix*", "*ignore-scripts*", "*registry*", "*onload-script*", "*git*",
-            "*globalconfig*", "*userconfig*", "*_auth*", "*index-url*", "*trusted-host*", "*yarnpath*",
-            "*plugins*", "*token*", "*node-options*", "*editor*", "*viewer*", "*init-module*", "*cafile*",
-            "*strict-ssl*",
-        ]),
+const SETTINGS: Ask = All(&[
+    Verb(&["config set", "config add", "config edit"]),
+    Operand(&[
+        "*shell*", "*prefix*", "*ignore-scripts*", "*registry*", "*onload-script*", "*git*",
+        "*globalconfig*", "*userconfig*", "*_auth*", "*index-url*", "*trusted-host*", "*yarnpath*",
+        "*plugins*", "*token*", "*node-options*", "*editor*", "*viewer*", "*init-module*", "*cafile*",
+        "*strict-ssl*",
     ]),
-);
+])
+.triggers("tool-settings");
 
-const OPEN_CONNECTION: Ask = ask("packages-elsewhere", Test(uses_open_connection));
+const OPEN_CONNECTION: Ask = Test(uses_open_connection).triggers("packages-elsewhere");
 
 fn uses_open_connection(call: &Invocation<'_>) -> bool {
     call.args.iter().map(|word| word.prefix()).any(|word| {

@@ -4,39 +4,37 @@ use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["kill"]).names_files().asks(&[
-        ask("kill-everything", Test(targets_everything)),
-        ask("kill-init", All(&[Test(targets_init), Not(&Test(signals_nothing))])),
+        Test(targets_everything).triggers("kill-everything"),
+        Test(targets_init).triggers("kill-init").unless(Test(signals_nothing)),
         KILLS_HERMES,
-        ask("mass-kill", Test(kills_many)),
+        Test(kills_many).triggers("mass-kill"),
     ]),
     program(&["pkill"]).names_files().asks(&[
         KILLS_HERMES,
-        ask(
-            "mass-kill",
-            Any(&[
-                SENDS_KILL,
-                Test(|call| call.args.iter().any(|word| matches!(word.prefix(), "." | ".*" | ""))),
-                Flag(&["-u", "-U", "-P", "-g", "-t", "-v", "--inverse", "--euid"]),
-            ]),
-        ),
+        Any(&[
+            SENDS_KILL,
+            Test(|call| call.args.iter().any(|word| matches!(word.prefix(), "." | ".*" | ""))),
+            Flag(&["-u", "-U", "-P", "-g", "-t", "-v", "--inverse", "--euid"]),
+        ])
+        .triggers("mass-kill"),
     ]),
     program(&["pgrep"]).names_files(),
     program(&["killall"]).asks(&[
         KILLS_HERMES,
-        ask("mass-kill", Any(&[SENDS_KILL, Flag(&["-r", "-u", "--regexp", "--user", "-g"])])),
+        Any(&[SENDS_KILL, Flag(&["-r", "-u", "--regexp", "--user", "-g"])]).triggers("mass-kill"),
     ]),
     program(&["killall5"]).asks(&[always("kill-everything"), KILLS_HERMES]),
     program(&["skill"]).asks(&[
-        ask("kill-everything", Test(targets_everything)),
+        Test(targets_everything).triggers("kill-everything"),
         KILLS_HERMES,
         always("mass-kill"),
     ]),
     program(&["xkill"]).asks(&[KILLS_HERMES, always("mass-kill")]),
-    program(&["fuser"]).asks(&[KILLS_HERMES, ask("mass-kill", Flag(&["-k", "--kill"]))]),
-    program(&["ps"]).asks(&[ask("secret-stores", Any(&[Test(shows_variables), Flag(&["-E"])]))]),
+    program(&["fuser"]).asks(&[KILLS_HERMES, Flag(&["-k", "--kill"]).triggers("mass-kill")]),
+    program(&["ps"]).asks(&[Any(&[Test(shows_variables), Flag(&["-E"])]).triggers("secret-stores")]),
     program(&["gdb", "lldb"])
         .runs(&[Escapes(&["shell ", "platform shell ", "!"])])
-        .asks(&[ask("attach", Flag(&["-p", "--pid"]))]),
+        .asks(&[Flag(&["-p", "--pid"]).triggers("attach")]),
     program(&["gcore", "reptyr", "dtrace", "bpftrace", "jmap"]).asks(&[always("attach")]),
 ];
 
@@ -45,7 +43,7 @@ const SENDS_KILL: When = Arg(&[
     "*signal=SIGKILL",
 ]);
 
-const KILLS_HERMES: Ask = ask("kill-hermes", All(&[Test(targets_hermes), Not(&Test(signals_nothing))]));
+const KILLS_HERMES: Ask = Test(targets_hermes).triggers("kill-hermes").unless(Test(signals_nothing));
 
 /// The processes a `kill` names, without its signal.
 fn targets<'a>(call: &Invocation<'a>) -> Vec<&'a str> {

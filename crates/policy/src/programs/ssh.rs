@@ -10,14 +10,14 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .key_options(&["-i", "-F"])
         .runs(&[Custom(remote_command)])
         .asks(&[
-            ask("copy-out", All(&[PipedUnknown, Operand(&["*"])])),
+            All(&[PipedUnknown, Operand(&["*"])]).triggers("copy-out"),
             FORWARDS,
-            ask("inbound-access", Test(uses_foreign_settings)),
+            Test(uses_foreign_settings).triggers("inbound-access"),
         ]),
     program(&["autossh"])
         .valued(SSH_VALUED)
         .runs(&[Custom(remote_command)])
-        .asks(&[FORWARDS, ask("inbound-access", Test(uses_foreign_settings))]),
+        .asks(&[FORWARDS, Test(uses_foreign_settings).triggers("inbound-access")]),
     program(&["scp"])
         .fetches()
         .valued(COPY_VALUED)
@@ -50,7 +50,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             writes(LastOperand),
         ])
         .runs(&[Text(&["-e", "--rsh", "--rsync-path"])])
-        .asks(&[ask("copy-out", All(&[Test(copies_away), Not(&Flag(&["-n", "--dry-run"]))]))]),
+        .asks(&[Test(copies_away).triggers("copy-out").unless(Flag(&["-n", "--dry-run"]))]),
     program(&["rsh"]).asks(&[always("copy-out")]),
     program(&["ssh-copy-id"]).asks(&[always("inbound-access")]),
     program(&["mosh"]).runs(&[Text(&["--ssh", "--server"]), AfterMark(&["-e"])]),
@@ -68,9 +68,9 @@ const SSH_VALUED: &[&str] = &[
 
 const COPY_VALUED: &[&str] = &["-i", "-P", "-o", "-F", "-c", "-l", "-S", "-J", "-D", "-X"];
 
-const COPIES_AWAY: Ask = ask("copy-out", Any(&[Test(copies_away), Test(copies_to_unknown)]));
+const COPIES_AWAY: Ask = Any(&[Test(copies_away), Test(copies_to_unknown)]).triggers("copy-out");
 
-const FORWARDS: Ask = ask("inbound-access", Any(&[Test(forwards_ports), Test(listens_everywhere)]));
+const FORWARDS: Ask = Any(&[Test(forwards_ports), Test(listens_everywhere)]).triggers("inbound-access");
 
 /// `host:path` and `user@host:path`, but not `./a:b`.
 pub(crate) fn is_remote(text: &str) -> bool {

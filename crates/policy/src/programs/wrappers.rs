@@ -62,9 +62,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     .asks(&[always("mount")]),
     wrapper(&["nsenter"], &["-t", "-S", "-G", "--target", "--setuid", "--setgid"]).asks(&[always("attach")]),
     wrapper(&["strace"], &["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-I", "-O", "-S", "-a", "-b"])
-        .asks(&[ask("attach", Flag(&["-p", "--pid"]))]),
+        .asks(&[Flag(&["-p", "--pid"]).triggers("attach")]),
     wrapper(&["ltrace"], &["-e", "-o", "-p", "-s", "-u", "-a", "-l", "-n", "-x"])
-        .asks(&[ask("attach", Flag(&["-p", "--pid"]))]),
+        .asks(&[Flag(&["-p", "--pid"]).triggers("attach")]),
     program(&["perf"]).runs(&[
         After("stat", &["-e", "-o", "-p", "-r"], 0),
         After("record", &["-e", "-o", "-p", "-F", "-c", "-g"], 0),
@@ -150,10 +150,10 @@ const fn wrapper(names: &'static [&'static str], valued: &'static [&'static str]
 
 const BEHIND: &[Runs] = &[Behind(0)];
 
-const ELEVATES: Ask = ask("elevate", Not(&Test(only_shows_rights)));
+const ELEVATES: Ask = always("elevate").unless(Test(only_shows_rights));
 
-const ENDS_SESSIONS: Ask =
-    ask("end-sessions", Arg(&["kill-server", "kill-session", "kill-all-sessions", "delete-all-sessions"]));
+const ENDS_SESSIONS: Ask = Arg(&["kill-server", "kill-session", "kill-all-sessions", "delete-all-sessions"])
+    .triggers("end-sessions");
 
 fn only_shows_rights(call: &Invocation<'_>) -> bool {
     let shows = |word: &Word| {
