@@ -129,7 +129,7 @@ pub struct Doubt {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DoubtKind {
     /// The text is not a valid script.
-    Syntax(&'static str),
+    Syntax,
     TooDeep,
     /// Too long or complex to analyze.
     TooMuch,

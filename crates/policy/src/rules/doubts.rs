@@ -7,7 +7,7 @@ use crate::shell::{Doubt, DoubtKind};
 /// The match that stands for a doubt.
 pub(super) fn doubt_match(doubt: &Doubt) -> Match {
     let (id, reason) = match &doubt.kind {
-        DoubtKind::Syntax(_) => {
+        DoubtKind::Syntax => {
             ("unreadable", "the command is not valid shell, so what it does cannot be known")
         }
         DoubtKind::TooDeep => ("too-deep", "the command is nested too deeply to follow"),

@@ -4,7 +4,7 @@
 //! patterns, which stay patterns because nothing reads the file system.
 
 use super::budget::MAX_BRACE_WORDS;
-use super::syntax::{self, Parameter, ParameterForm, WordPart};
+use super::syntax::{Parameter, ParameterForm, WordPart};
 use super::walk::Walker;
 use super::*;
 
@@ -25,13 +25,13 @@ enum BraceAtom {
 
 impl Walker<'_> {
     /// The words that a parsed word expands to.
-    pub(super) fn expand(&mut self, word: &syntax::RawWord) -> Vec<Word> {
-        if let [WordPart::Text(text)] = word.parts.as_slice()
+    pub(super) fn expand(&mut self, word: &[WordPart]) -> Vec<Word> {
+        if let [WordPart::Text(text)] = word
             && !text.contains(['{', '~', '*', '?', '[', '('])
         {
             return vec![Word::literal(text.clone())];
         }
-        let atoms = self.atoms(&word.parts);
+        let atoms = self.atoms(word);
         let mut moved = 0;
         let alternatives = braces(atoms, &mut moved);
         self.charge(moved + alternatives.iter().map(Vec::len).sum::<usize>());
@@ -47,8 +47,8 @@ impl Walker<'_> {
 
     /// Expands a word without splitting and braces: assignment values, here-strings, redirection
     /// targets.
-    pub(super) fn expand_whole(&mut self, word: &syntax::RawWord) -> Word {
-        let atoms = self.atoms(&word.parts);
+    pub(super) fn expand_whole(&mut self, word: &[WordPart]) -> Word {
+        let atoms = self.atoms(word);
         let mut pieces = Vec::new();
         let mut atoms = atoms.as_slice();
         if let Some((rest, tilde)) = self.tilde(atoms) {
@@ -66,7 +66,7 @@ impl Walker<'_> {
     }
 
     /// Expands a redirection target: patterns are active, but the result is one word.
-    pub(super) fn expand_target(&mut self, word: &syntax::RawWord) -> Word {
+    pub(super) fn expand_target(&mut self, word: &[WordPart]) -> Word {
         let mut words = self.expand(word);
         if words.len() == 1 {
             return words.remove(0);
@@ -116,7 +116,7 @@ impl Walker<'_> {
 
     fn parameter(&mut self, parameter: &Parameter) -> Vec<WordPiece> {
         self.atoms(&parameter.index);
-        let argument = self.expand_whole(&syntax::RawWord { parts: parameter.argument.clone() });
+        let argument = self.expand_whole(&parameter.argument);
         let value = self.env.value(&parameter.name);
         self.charge(value.as_ref().map_or(1, |value| value.pieces().len()));
         let value = match parameter.form {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::DoubtKind;
 use super::output::unescape;
 use super::parse::{Parser, is_name_byte, parse};
-use super::syntax::{List, Parameter, ParameterForm, RawWord, WordPart};
+use super::syntax::{Parameter, ParameterForm, RawWord, WordPart};
 
 /// The meaning of quotes in the current context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,18 +47,13 @@ impl Parser<'_> {
                         break;
                     }
                     self.at += 2;
-                    let list = self.nested(Self::closed_list)?;
+                    let list = self.nested(|parser| parser.closed_list(")"))?;
                     parts.push(WordPart::Process(Rc::new(list)));
                 }
                 Some(_) => self.part(Quoting::Bare, &mut parts, b"(<>;&|) \t\n")?,
             }
         }
-        Ok(RawWord { parts })
-    }
-
-    fn closed_list(&mut self) -> Result<List, DoubtKind> {
-        let list = self.list()?;
-        if self.eat(")") { Ok(list) } else { Err(DoubtKind::Syntax("a substitution is not closed")) }
+        Ok(parts)
     }
 
     pub(super) fn parts_until(&mut self, end: u8, quoting: Quoting) -> Result<Vec<WordPart>, DoubtKind> {
@@ -67,11 +62,7 @@ impl Parser<'_> {
             self.part(quoting, &mut parts, &[end])?;
         }
         self.at += 1;
-        if self.at > self.text.len() {
-            Err(DoubtKind::Syntax("a quote or bracket is not closed"))
-        } else {
-            Ok(parts)
-        }
+        if self.at > self.text.len() { Err(DoubtKind::Syntax) } else { Ok(parts) }
     }
 
     pub(super) fn parts_to_end(&mut self, quoting: Quoting) -> Result<Vec<WordPart>, DoubtKind> {
@@ -90,7 +81,7 @@ impl Parser<'_> {
             Some(b'\\') => self.escape(quoting, parts),
             Some(b'\'') if bare => {
                 let rest = self.text.get(self.at + 1..).unwrap_or_default();
-                let (text, _) = rest.split_once('\'').ok_or(DoubtKind::Syntax("a quote is not closed"))?;
+                let (text, _) = rest.split_once('\'').ok_or(DoubtKind::Syntax)?;
                 self.budget.spend(text.len() / 8)?;
                 parts.push(WordPart::Quoted(text.to_owned()));
                 self.at += text.len() + 2;
@@ -151,7 +142,7 @@ impl Parser<'_> {
         let mut inner = String::new();
         loop {
             let mut chars = self.text.get(self.at..).unwrap_or_default().chars();
-            let char = chars.next().ok_or(DoubtKind::Syntax("a backquote is not closed"))?;
+            let char = chars.next().ok_or(DoubtKind::Syntax)?;
             self.budget.spend(1)?;
             self.at += char.len_utf8();
             let is_escaped = |next: &char| {
@@ -182,7 +173,7 @@ impl Parser<'_> {
                     return Ok(());
                 }
                 self.at += 2;
-                let list = self.nested(Self::closed_list)?;
+                let list = self.nested(|parser| parser.closed_list(")"))?;
                 parts.push(WordPart::Command { list: Rc::new(list), quoted });
             }
             Some(b'{') => {
@@ -227,10 +218,7 @@ impl Parser<'_> {
     fn braced(&mut self, quoted: bool) -> Result<WordPart, DoubtKind> {
         if matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'|')) {
             self.eat("|");
-            let list = self.list()?;
-            if !self.eat("}") {
-                return Err(DoubtKind::Syntax("a substitution is not closed"));
-            }
+            let list = self.closed_list("}")?;
             return Ok(WordPart::Command { list: Rc::new(list), quoted });
         }
         let mut computed = false;
@@ -288,7 +276,7 @@ impl Parser<'_> {
                 None | Some(b')') => break,
                 Some(_) => match self.part(Quoting::Bare, &mut parts, b"()") {
                     Ok(()) => {}
-                    Err(DoubtKind::Syntax(_)) => break,
+                    Err(DoubtKind::Syntax) => break,
                     Err(other) => return Err(other),
                 },
             }
@@ -306,7 +294,7 @@ impl Parser<'_> {
             escaped = byte == b'\\' && !escaped;
             ends
         });
-        let end = end.ok_or(DoubtKind::Syntax("a quote is not closed"))?;
+        let end = end.ok_or(DoubtKind::Syntax)?;
         self.budget.spend(end)?;
         let text = unescape(rest.get(..end).unwrap_or_default(), |byte| matches!(byte, b'\'' | b'"' | b'?'));
         self.at += end + 1;

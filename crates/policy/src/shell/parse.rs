@@ -9,9 +9,10 @@ use std::rc::Rc;
 
 use super::DoubtKind;
 use super::budget::{Budget, MAX_DEPTH};
+use super::lex::{Quoting, all_positional};
 use super::syntax::{
-    Assign, AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, RawRedirect, RawWord,
-    RedirectOperator, RedirectTarget, Simple, SyntaxNode, WordPart,
+    Assign, CommandNode, Compound, CompoundKind, List, ListItem, REDIRECT_SIGNS, RawRedirect, RawWord,
+    RedirectOperator, Simple, SyntaxNode, WordPart, literal_text,
 };
 
 /// Words that end a list in command position.
@@ -38,7 +39,7 @@ pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, D
     let list = parser.list()?;
     parser.documents()?;
     if parser.peek().is_some() {
-        return Err(DoubtKind::Syntax("a closing word or bracket with nothing to close"));
+        return Err(DoubtKind::Syntax);
     }
     Ok(list)
 }
@@ -159,9 +160,9 @@ impl<'b> Parser<'b> {
             self.lines()?;
             if self.at_closer() {
                 if conditional {
-                    return Err(DoubtKind::Syntax("no command after `&&` or `||`"));
+                    return Err(DoubtKind::Syntax);
                 }
-                return Ok(List(items));
+                return Ok(items);
             }
             let pipeline = self.pipeline()?;
             self.blanks();
@@ -175,7 +176,7 @@ impl<'b> Parser<'b> {
                 self.at += 1;
                 item.background = true;
             } else if !matches!(self.peek(), None | Some(b'\n' | b')' | b';')) {
-                return Err(DoubtKind::Syntax("unexpected text after a command"));
+                return Err(DoubtKind::Syntax);
             }
             items.push(item);
         }
@@ -251,18 +252,16 @@ impl<'b> Parser<'b> {
         if self.starts("((")
             && let Some(parts) = self.attempt_arithmetic(2)?
         {
-            return Ok(Some(compound(CompoundKind::Branches, vec![RawWord { parts }], Vec::new())));
+            return Ok(Some(compound(CompoundKind::Branches, vec![parts], Vec::new())));
         }
         if self.eat("(") {
-            let list = self.list()?;
-            self.expect(")")?;
+            let list = self.closed_list(")")?;
             return Ok(Some(compound(CompoundKind::Subshell, Vec::new(), vec![list])));
         }
         let command = match self.bare_word() {
             "{" => {
                 self.at += 1;
-                let list = self.list()?;
-                self.expect_word("}")?;
+                let list = self.closed_list("}")?;
                 compound(CompoundKind::Group, Vec::new(), vec![list])
             }
             "[[" => self.test()?,
@@ -282,27 +281,33 @@ impl<'b> Parser<'b> {
         Ok(Some(command))
     }
 
+    /// A list and the bracket after it.
+    pub(super) fn closed_list(&mut self, end: &str) -> Result<List, DoubtKind> {
+        let list = self.list()?;
+        self.expect(end)?;
+        Ok(list)
+    }
+
     fn expect(&mut self, text: &str) -> Result<(), DoubtKind> {
-        if self.eat(text) { Ok(()) } else { Err(DoubtKind::Syntax("a bracket is not closed")) }
+        if self.eat(text) { Ok(()) } else { Err(DoubtKind::Syntax) }
     }
 
     fn expect_word(&mut self, word: &str) -> Result<(), DoubtKind> {
         self.lines()?;
-        if self.eat_word(word) {
-            Ok(())
-        } else {
-            Err(DoubtKind::Syntax("a compound command is not complete"))
-        }
+        if self.eat_word(word) { Ok(()) } else { Err(DoubtKind::Syntax) }
     }
 
+    /// The body of a loop.
     fn do_group(&mut self) -> Result<List, DoubtKind> {
+        self.blanks();
+        self.eat(";");
         self.lines()?;
-        let end = if self.eat_word("{") { "}" } else { "done" };
-        if end == "done" {
-            self.expect_word("do")?;
+        if self.eat_word("{") {
+            return self.closed_list("}");
         }
+        self.expect_word("do")?;
         let list = self.list()?;
-        self.expect_word(end)?;
+        self.expect_word("done")?;
         Ok(list)
     }
 
@@ -329,12 +334,9 @@ impl<'b> Parser<'b> {
         self.at += word.len();
         self.blanks();
         if self.starts("((") {
-            let parts =
-                self.attempt_arithmetic(2)?.ok_or(DoubtKind::Syntax("an arithmetic loop is not closed"))?;
-            self.blanks();
-            self.eat(";");
+            let parts = self.attempt_arithmetic(2)?.ok_or(DoubtKind::Syntax)?;
             let body = self.do_group()?;
-            return Ok(compound(CompoundKind::Loop, vec![RawWord { parts }], vec![body]));
+            return Ok(compound(CompoundKind::Loop, vec![parts], vec![body]));
         }
         let length = self.name_len();
         let name = self.slice(self.at, self.at + length).to_owned();
@@ -343,29 +345,23 @@ impl<'b> Parser<'b> {
         self.lines()?;
         let mut words = Vec::new();
         if self.eat_word("in") {
-            loop {
+            self.blanks();
+            while !matches!(self.peek(), None | Some(b';' | b'\n' | b'&' | b'|' | b')')) {
+                words.push(self.some_word()?);
                 self.blanks();
-                if matches!(self.peek(), None | Some(b';' | b'\n' | b'&' | b'|' | b')')) {
-                    break;
-                }
-                let before = self.at;
-                words.push(self.word()?);
-                if self.at == before {
-                    return Err(DoubtKind::Syntax("unexpected bracket"));
-                }
             }
         } else {
-            words.push(RawWord { parts: vec![super::lex::all_positional()] });
+            words.push(vec![all_positional()]);
         }
-        self.blanks();
-        self.eat(";");
         let body = self.do_group()?;
-        Ok(CommandNode::Compound(Compound {
-            kind: CompoundKind::For,
-            variable: Some(name),
-            words,
-            lists: vec![body],
-        }))
+        Ok(compound(CompoundKind::For(name), words, vec![body]))
+    }
+
+    /// A word of at least one byte.
+    fn some_word(&mut self) -> Result<RawWord, DoubtKind> {
+        let start = self.at;
+        let word = self.word()?;
+        if self.at == start { Err(DoubtKind::Syntax) } else { Ok(word) }
     }
 
     fn case_clause(&mut self) -> Result<CommandNode, DoubtKind> {
@@ -401,7 +397,7 @@ impl<'b> Parser<'b> {
         loop {
             self.lines()?;
             match self.peek() {
-                None => return Err(DoubtKind::Syntax("a test is not closed")),
+                None => return Err(DoubtKind::Syntax),
                 Some(b'(' | b')' | b'|' | b'&' | b';') => self.at += 1,
                 Some(b'<' | b'>') if self.peek_at(1) != Some(b'(') => self.at += 1,
                 _ if self.eat_word("]]") => {
@@ -446,7 +442,7 @@ impl<'b> Parser<'b> {
                     let name = self.slice(start, self.at).trim_end().to_owned();
                     return self.function_body(name);
                 }
-                Some(b'(') => return Err(DoubtKind::Syntax("unexpected bracket")),
+                Some(b'(') => return Err(DoubtKind::Syntax),
                 None | Some(b'\n' | b';' | b'&' | b'|' | b')') => break,
                 _ => {}
             }
@@ -460,14 +456,14 @@ impl<'b> Parser<'b> {
             let mut word = self.word()?;
             if self.peek() == Some(b'(') && self.slice(word_start, self.at).ends_with('=') {
                 for element in self.array()? {
-                    word.parts.push(WordPart::Quoted(" ".to_owned()));
-                    word.parts.extend(element.parts);
+                    word.push(WordPart::Quoted(" ".to_owned()));
+                    word.extend(element);
                 }
             }
             simple.words.push(word);
         }
         if simple.words.is_empty() && simple.assigns.is_empty() && redirects.is_empty() {
-            return Err(DoubtKind::Syntax("a command is missing"));
+            return Err(DoubtKind::Syntax);
         }
         Ok(CommandNode::Simple(simple))
     }
@@ -484,35 +480,26 @@ impl<'b> Parser<'b> {
         self.at += length;
         let mut index = Vec::new();
         if self.eat("[") {
-            index = self.nested(|parser| parser.parts_until(b']', super::lex::Quoting::Bare))?;
+            index = self.nested(|parser| parser.parts_until(b']', Quoting::Bare))?;
         }
         let append = self.eat("+=");
         if !append && !self.eat("=") {
             self.at = start;
             return Ok(None);
         }
-        let value = if self.peek() == Some(b'(') {
-            AssignValue::Array(self.array()?)
-        } else {
-            AssignValue::Scalar(self.word()?)
-        };
-        Ok(Some(Assign { name, append, index, value }))
+        let values = if self.peek() == Some(b'(') { self.array()? } else { vec![self.word()?] };
+        Ok(Some(Assign { name, append, index, values }))
     }
 
     fn array(&mut self) -> Result<Vec<RawWord>, DoubtKind> {
         self.expect("(")?;
         let mut words = Vec::new();
-        loop {
+        self.lines()?;
+        while !self.eat(")") {
+            words.push(self.some_word()?);
             self.lines()?;
-            if self.eat(")") {
-                return Ok(words);
-            }
-            let before = self.at;
-            words.push(self.word()?);
-            if self.at == before {
-                return Err(DoubtKind::Syntax("an array is not closed"));
-            }
         }
+        Ok(words)
     }
 
     /// A redirection, if there is one behind the blanks.
@@ -520,22 +507,7 @@ impl<'b> Parser<'b> {
         self.blanks();
         let start = self.at;
         let descriptor = self.descriptor();
-        let operator = [
-            ("<<<", RedirectOperator::HereString),
-            ("<<-", RedirectOperator::HereDocument),
-            ("<<", RedirectOperator::HereDocument),
-            ("<>", RedirectOperator::ReadWrite),
-            ("<&", RedirectOperator::Duplicate),
-            (">&", RedirectOperator::Duplicate),
-            (">>", RedirectOperator::Append),
-            (">|", RedirectOperator::Write),
-            ("&>>", RedirectOperator::Both),
-            ("&>", RedirectOperator::Both),
-            ("<", RedirectOperator::Read),
-            (">", RedirectOperator::Write),
-        ]
-        .into_iter()
-        .find(|(text, _)| self.starts(text));
+        let operator = REDIRECT_SIGNS.iter().copied().find(|(text, _)| self.starts(text));
         let process = matches!(self.peek(), Some(b'<' | b'>')) && self.peek_at(1) == Some(b'(');
         let Some((text, mut operator)) = operator.filter(|_| !process) else {
             self.at = start;
@@ -545,19 +517,16 @@ impl<'b> Parser<'b> {
         self.at += text.len();
         self.blanks();
         let target = if operator == RedirectOperator::HereDocument {
-            RedirectTarget::Body(self.document(text == "<<-")?)
+            self.document(text == "<<-")?
         } else {
             let target_start = self.at;
-            let word = self.word()?;
-            if self.at == target_start {
-                return Err(DoubtKind::Syntax("a redirection without a target"));
-            }
+            let word = self.some_word()?;
             let target = self.slice(target_start, self.at);
             let to_descriptor = target.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
             if operator == RedirectOperator::Duplicate && text == ">&" && !to_descriptor {
                 operator = RedirectOperator::Both;
             }
-            RedirectTarget::Word(word)
+            Rc::new(OnceCell::from(word))
         };
         into.push(RawRedirect { descriptor, operator, target });
         Ok(true)
@@ -580,19 +549,10 @@ impl<'b> Parser<'b> {
 
     /// Reads the delimiter of a here-document and registers its body.
     fn document(&mut self, strip_tabs: bool) -> Result<Rc<OnceCell<RawWord>>, DoubtKind> {
-        let start = self.at;
-        let word = self.word()?;
-        if self.at == start {
-            return Err(DoubtKind::Syntax("a here-document without a delimiter"));
-        }
-        let literal = word.parts.iter().any(|part| matches!(part, WordPart::Quoted(_)));
-        let mut delimiter = String::new();
-        for part in &word.parts {
-            match part {
-                WordPart::Text(text) | WordPart::Quoted(text) => delimiter.push_str(text),
-                _ => return Err(DoubtKind::Syntax("a here-document delimiter that is expanded")),
-            }
-        }
+        let word = self.some_word()?;
+        let literal = word.iter().any(|part| matches!(part, WordPart::Quoted(_)));
+        let texts = word.iter().map(|part| literal_text(std::slice::from_ref(part)));
+        let delimiter = texts.collect::<Option<String>>().ok_or(DoubtKind::Syntax)?;
         let body = Rc::new(OnceCell::new());
         self.pending.push(PendingHereDoc { body: Rc::clone(&body), delimiter, strip_tabs, literal });
         Ok(body)
@@ -617,10 +577,10 @@ impl<'b> Parser<'b> {
                 vec![WordPart::Quoted(body)]
             } else {
                 let mut inner = Parser::new(&body, self.budget, self.depth);
-                inner.nested(|parser| parser.parts_to_end(super::lex::Quoting::Document))?
+                inner.nested(|parser| parser.parts_to_end(Quoting::Document))?
             };
             // Each body is registered once, so the cell is empty.
-            pending.body.get_or_init(|| RawWord { parts });
+            pending.body.get_or_init(|| parts);
         }
         Ok(())
     }
@@ -631,5 +591,5 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
 }
 
 fn compound(kind: CompoundKind, words: Vec<RawWord>, lists: Vec<List>) -> CommandNode {
-    CommandNode::Compound(Compound { kind, variable: None, words, lists })
+    CommandNode::Compound(Compound { kind, words, lists })
 }

@@ -8,8 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// Commands that run in sequence.
-#[derive(Debug, Default)]
-pub(super) struct List(pub(super) Vec<ListItem>);
+pub(super) type List = Vec<ListItem>;
 
 /// One pipeline of a list.
 #[derive(Debug)]
@@ -47,19 +46,18 @@ pub(super) struct Simple {
 #[derive(Debug)]
 pub(super) struct Compound {
     pub(super) kind: CompoundKind,
-    /// The variable of `for` and `select`.
-    pub(super) variable: Option<String>,
     /// Items of `for`, the subject and patterns of `case`, the operands of `[[` and `((`.
     pub(super) words: Vec<RawWord>,
     pub(super) lists: Vec<List>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum CompoundKind {
     Group,
     Subshell,
     Loop,
-    For,
+    /// `for` and `select`, with their variable.
+    For(String),
     /// `if`, `case`, `[[` and `((`: each list may or may not run.
     Branches,
 }
@@ -68,14 +66,9 @@ pub(super) enum CompoundKind {
 pub(super) struct Assign {
     pub(super) name: String,
     pub(super) append: bool,
-    pub(super) index: Vec<WordPart>,
-    pub(super) value: AssignValue,
-}
-
-#[derive(Debug)]
-pub(super) enum AssignValue {
-    Scalar(RawWord),
-    Array(Vec<RawWord>),
+    pub(super) index: RawWord,
+    /// The value, or the elements of an array.
+    pub(super) values: Vec<RawWord>,
 }
 
 #[derive(Debug)]
@@ -83,14 +76,8 @@ pub(super) struct RawRedirect {
     /// The number, or the name in `{name}>`, before the operator.
     pub(super) descriptor: Option<String>,
     pub(super) operator: RedirectOperator,
-    pub(super) target: RedirectTarget,
-}
-
-#[derive(Debug)]
-pub(super) enum RedirectTarget {
-    Word(RawWord),
-    /// The body of a here-document, set when the parser reaches it.
-    Body(Rc<OnceCell<RawWord>>),
+    /// The body of a here-document is set when the parser reaches it.
+    pub(super) target: Rc<OnceCell<RawWord>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,33 +106,37 @@ impl RedirectOperator {
         matches!(self, Self::Write | Self::Append | Self::Both)
     }
 
+    /// The last way to write it in [`REDIRECT_SIGNS`].
     pub(crate) fn sign(self) -> &'static str {
-        match self {
-            Self::Read => "<",
-            Self::Write => ">",
-            Self::Append => ">>",
-            Self::ReadWrite => "<>",
-            Self::Duplicate => ">&",
-            Self::Both => "&>",
-            Self::HereString => "<<<",
-            Self::HereDocument => "<<",
-        }
+        let last = REDIRECT_SIGNS.iter().rfind(|(_, operator)| *operator == self);
+        last.map_or("", |(sign, _)| sign)
     }
 }
 
-/// A word before expansion.
-#[derive(Debug, Default, Clone)]
-pub(super) struct RawWord {
-    pub(super) parts: Vec<WordPart>,
-}
+/// A sign stands before those that it begins with.
+pub(super) const REDIRECT_SIGNS: &[(&str, RedirectOperator)] = &[
+    ("<<<", RedirectOperator::HereString),
+    ("<<-", RedirectOperator::HereDocument),
+    ("<<", RedirectOperator::HereDocument),
+    ("<>", RedirectOperator::ReadWrite),
+    ("<&", RedirectOperator::Duplicate),
+    (">&", RedirectOperator::Duplicate),
+    (">>", RedirectOperator::Append),
+    (">|", RedirectOperator::Write),
+    ("&>>", RedirectOperator::Both),
+    ("&>", RedirectOperator::Both),
+    ("<", RedirectOperator::Read),
+    (">", RedirectOperator::Write),
+];
 
-impl RawWord {
-    /// The text, if it is literal and in one part.
-    pub(super) fn literal(&self) -> Option<&str> {
-        match self.parts.as_slice() {
-            [WordPart::Text(text) | WordPart::Quoted(text)] => Some(text),
-            _ => None,
-        }
+/// A word before expansion.
+pub(super) type RawWord = Vec<WordPart>;
+
+/// The text of a word that is literal and in one part.
+pub(super) fn literal_text(word: &[WordPart]) -> Option<&str> {
+    match word {
+        [WordPart::Text(text) | WordPart::Quoted(text)] => Some(text),
+        _ => None,
     }
 }
 
@@ -162,7 +153,7 @@ pub(super) enum WordPart {
         quoted: bool,
     },
     /// `$(( ))` with the expansions inside.
-    Arithmetic(Vec<WordPart>),
+    Arithmetic(RawWord),
     /// `<( )` and `>( )`.
     Process(Rc<List>),
 }
@@ -171,8 +162,8 @@ pub(super) enum WordPart {
 pub(super) struct Parameter {
     pub(super) name: String,
     pub(super) form: ParameterForm,
-    pub(super) index: Vec<WordPart>,
-    pub(super) argument: Vec<WordPart>,
+    pub(super) index: RawWord,
+    pub(super) argument: RawWord,
     pub(super) quoted: bool,
 }
 

@@ -9,8 +9,7 @@ use std::rc::Rc;
 use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS};
 use super::env::ShellEnv;
 use super::syntax::{
-    AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, RawWord, RedirectOperator,
-    RedirectTarget, Simple, SyntaxNode,
+    CommandNode, Compound, CompoundKind, List, ListItem, RedirectOperator, Simple, SyntaxNode, literal_text,
 };
 use super::*;
 use crate::programs::Language;
@@ -93,7 +92,7 @@ impl<'a> Walker<'a> {
         }
         self.depth += 1;
         let mut streams = Vec::new();
-        for item in &list.0 {
+        for item in list {
             if self.spent {
                 break;
             }
@@ -159,15 +158,11 @@ impl<'a> Walker<'a> {
             self.doubt(DoubtKind::TooMuch, "");
         }
         for redirect in node.redirects.iter().take(MAX_REDIRECTS) {
-            let target = match &redirect.target {
-                RedirectTarget::Word(word) if redirect.operator == RedirectOperator::HereString => {
-                    self.expand_whole(word)
-                }
-                RedirectTarget::Word(word) => self.expand_target(word),
-                RedirectTarget::Body(body) => {
-                    body.get().map(|word| self.expand_whole(word)).unwrap_or_default()
-                }
-            };
+            let target = redirect.target.get().map(|word| match redirect.operator {
+                RedirectOperator::HereString | RedirectOperator::HereDocument => self.expand_whole(word),
+                _ => self.expand_target(word),
+            });
+            let target = target.unwrap_or_default();
             let descriptor = redirect.descriptor.clone();
             redirects.push(Redirect { descriptor, operator: redirect.operator, target });
         }
@@ -187,7 +182,7 @@ impl<'a> Walker<'a> {
                 stream
             }
             CommandNode::Function { name, body } => {
-                if calls_itself_in_parallel(name, body) {
+                if calls_itself_in_parallel(name, body, false) {
                     self.doubt(DoubtKind::ForkBomb, source);
                 }
                 self.env.functions.insert(name.clone(), Rc::clone(body));
@@ -238,10 +233,10 @@ impl<'a> Walker<'a> {
     }
 
     fn compound(&mut self, compound: &Compound, source: &str) -> PipeData {
-        match compound.kind {
+        match &compound.kind {
             CompoundKind::Group => self.lists(&compound.lists),
             CompoundKind::Subshell => self.in_subshell(|walk| walk.lists(&compound.lists)),
-            CompoundKind::For => self.for_loop(compound),
+            CompoundKind::For(name) => self.for_loop(name, compound),
             CompoundKind::Loop | CompoundKind::Branches => {
                 for word in &compound.words {
                     self.expand(word);
@@ -264,8 +259,7 @@ impl<'a> Walker<'a> {
         merge(lists.iter().map(|list| self.list(list)).collect())
     }
 
-    fn for_loop(&mut self, compound: &Compound) -> PipeData {
-        let name = compound.variable.clone().unwrap_or_default();
+    fn for_loop(&mut self, name: &str, compound: &Compound) -> PipeData {
         let mut items = Vec::new();
         for word in &compound.words {
             items.extend(self.expand(word));
@@ -276,12 +270,12 @@ impl<'a> Walker<'a> {
         let all_known =
             items.len() <= MAX_ITEMS && !items.is_empty() && items.iter().all(|item| !item.splits);
         for item in items.iter().filter(|item| !item.splits).take(MAX_ITEMS) {
-            self.env.set(&name, item.clone(), true);
+            self.env.set(name, item.clone(), true);
             stream = PipeData { text: None, ..self.lists(&compound.lists) };
         }
         // The body is followed once more for all unknown items.
         if !all_known {
-            self.env.forget(&name);
+            self.env.forget(name);
             stream = self.lists(&compound.lists);
         }
         self.repeated -= 1;
@@ -292,15 +286,10 @@ impl<'a> Walker<'a> {
     /// Expands a simple command and runs it with the redirections and the input of `segment`.
     fn simple(&mut self, simple: &Simple, mut segment: Segment, source: &str) -> PipeData {
         for assign in &simple.assigns {
-            self.expand(&RawWord { parts: assign.index.clone() });
-            let value = match &assign.value {
-                AssignValue::Scalar(word) => self.expand_whole(word),
-                AssignValue::Array(words) => {
-                    // `${a[@]}` and `$a` are treated alike: as all elements together.
-                    let words: Vec<Word> = words.iter().map(|word| self.expand_whole(word)).collect();
-                    Word::joined(&words)
-                }
-            };
+            self.expand(&assign.index);
+            // `${a[@]}` and `$a` are treated alike: as all elements together.
+            let values: Vec<Word> = assign.values.iter().map(|word| self.expand_whole(word)).collect();
+            let value = Word::joined(&values);
             if simple.words.is_empty() {
                 let before = if assign.append { self.env.value(&assign.name) } else { None };
                 let whole = before.unwrap_or_default().followed_by(&value);
@@ -348,25 +337,17 @@ fn merge(mut streams: Vec<PipeData>) -> PipeData {
 
 /// Whether a function calls itself in a pipe or in the background: each call starts at least two
 /// more.
-fn calls_itself_in_parallel(name: &str, body: &SyntaxNode) -> bool {
-    fn in_list(name: &str, list: &List, parallel: bool) -> bool {
-        list.0.iter().any(|item| {
-            let parallel = parallel || item.background || item.pipeline.len() > 1;
-            item.pipeline.iter().any(|node| in_node(name, node, parallel))
-        })
-    }
-    fn in_node(name: &str, node: &SyntaxNode, parallel: bool) -> bool {
-        match &node.command {
-            CommandNode::Simple(simple) => {
-                parallel && simple.words.iter().take(3).any(|word| word.literal() == Some(name))
-            }
-            CommandNode::Compound(compound) => {
-                compound.lists.iter().any(|list| in_list(name, list, parallel))
-            }
-            CommandNode::Function { .. } => false,
+fn calls_itself_in_parallel(name: &str, node: &SyntaxNode, parallel: bool) -> bool {
+    match &node.command {
+        CommandNode::Simple(simple) => {
+            parallel && simple.words.iter().take(3).any(|word| literal_text(word) == Some(name))
         }
+        CommandNode::Compound(compound) => compound.lists.iter().flatten().any(|item| {
+            let parallel = parallel || item.background || item.pipeline.len() > 1;
+            item.pipeline.iter().any(|node| calls_itself_in_parallel(name, node, parallel))
+        }),
+        CommandNode::Function { .. } => false,
     }
-    in_node(name, body, false)
 }
 
 /// Whether an endless loop starts a background process in each iteration.
@@ -374,15 +355,15 @@ fn spawns_for_ever(lists: &[List]) -> bool {
     let [condition, body] = lists else { return false };
     let program = |node: &SyntaxNode| match &node.command {
         CommandNode::Simple(simple) => {
-            simple.words.first().and_then(RawWord::literal).map(|name| (name.to_owned(), simple.words.len()))
+            literal_text(simple.words.first()?).map(|name| (name.to_owned(), simple.words.len()))
         }
         _ => None,
     };
     let endless = |node| matches!(program(node), Some((name, 1)) if name == ":" || name == "true");
     let waits =
         |node| matches!(program(node), Some((name, _)) if ["sleep", "wait", "read"].contains(&name.as_str()));
-    let (background, rest): (Vec<_>, Vec<_>) = body.0.iter().partition(|item| item.background);
-    condition.0.iter().flat_map(|item| &item.pipeline).all(endless)
+    let (background, rest): (Vec<_>, Vec<_>) = body.iter().partition(|item| item.background);
+    condition.iter().flat_map(|item| &item.pipeline).all(endless)
         && !background.is_empty()
         && !rest.iter().flat_map(|item| &item.pipeline).any(waits)
 }
