@@ -1,6 +1,6 @@
 //! Parsing of hosts the way resolvers and browsers do.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use idna::AsciiDenyList;
 use thiserror::Error;
@@ -139,49 +139,22 @@ fn is_number(part: &str) -> bool {
 
 /// Parses one to four numbers, each decimal, octal or hexadecimal; the last one fills the rest.
 fn parse_v4(text: &str) -> Result<HostKind, HostParseError> {
-    let address = join_numbers(text, octal_or_decimal)?;
+    let read = |text: &str| match url::Host::parse(text) {
+        Ok(url::Host::Ipv4(address)) => Some(IpAddr::from(address)),
+        _ => None,
+    };
+    let address = read(text).ok_or(HostParseError::Number)?;
     // Some programs read `010.0.0.1` as octal, some as decimal. The less public reading counts.
-    let readings = [Some(address), join_numbers(text, decimal).ok()];
-    let worse = readings.into_iter().flatten().find(|reading| !classify((*reading).into()).is_public());
-    let address = IpAddr::from(worse.unwrap_or(address));
+    let decimal: Vec<&str> = text.split('.').map(without_leading_zeros).collect();
+    let readings = [Some(address), read(&decimal.join("."))];
+    let worse = readings.into_iter().flatten().find(|reading| !classify(*reading).is_public());
+    let address = worse.unwrap_or(address);
     Ok(HostKind::Address(address, classify(address)))
 }
 
-fn join_numbers(text: &str, number: fn(&str) -> Option<u64>) -> Result<Ipv4Addr, HostParseError> {
-    let parts: Option<Vec<u64>> = text.split('.').map(number).collect();
-    let parts = parts.ok_or(HostParseError::Number)?;
-    let (last, front) = parts.split_last().ok_or(HostParseError::Number)?;
-    let left = 4_usize.checked_sub(front.len()).filter(|left| *left > 0).ok_or(HostParseError::Number)?;
-    if front.iter().any(|part| *part > 255) || *last >= 1 << (8 * left) {
-        return Err(HostParseError::Number);
-    }
-    let high = front.iter().fold(0, |bits, part| (bits << 8) | part);
-    let bits = (high << (8 * left)) | last;
-    u32::try_from(bits).map(Ipv4Addr::from_bits).map_err(|_| HostParseError::Number)
-}
-
-fn octal_or_decimal(part: &str) -> Option<u64> {
-    match part.strip_prefix('0') {
-        Some(octal) if !octal.is_empty() && !octal.starts_with('x') => parse_radix(octal, 8),
-        _ => decimal(part),
-    }
-}
-
-fn decimal(part: &str) -> Option<u64> {
-    match part.strip_prefix("0x") {
-        Some("") => Some(0),
-        Some(hex) => parse_radix(hex, 16),
-        None => parse_radix(part, 10),
-    }
-}
-
-fn parse_radix(digits: &str, radix: u32) -> Option<u64> {
-    // The standard parser accepts a leading plus sign, which no address has.
-    digits
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric())
-        .then(|| u64::from_str_radix(digits, radix).ok())
-        .flatten()
+fn without_leading_zeros(number: &str) -> &str {
+    let rest = number.trim_start_matches('0');
+    if rest.is_empty() || rest.starts_with('x') { number } else { rest }
 }
 
 fn check_labels(name: &str) -> Result<(), HostParseError> {

@@ -132,8 +132,8 @@ impl SecretName {
         };
         let rest = match opened {
             Some(quote) => SecretTail::Until(quote),
-            None if style == AssignStyle::Setting => SecretTail::While { prefix: 0, class: is_setting_byte },
-            None => SecretTail::While { prefix: 0, class: is_bare_byte },
+            None if style == AssignStyle::Setting => SecretTail::all(is_setting_byte),
+            None => SecretTail::all(is_bare_byte),
         };
         let end = view.run(*here, MAX_VALUE_LOOKAHEAD, |b| match rest {
             SecretTail::Until(quote) => b != quote && !matches!(b, b'\n' | b'\r' | b'\\'),
@@ -229,7 +229,7 @@ fn looks_random(value: &[u8]) -> bool {
 }
 
 /// The password in `scheme://user:password@host`, or a long token in place of the user.
-pub(super) fn match_url_password(view: &ScanView<'_>, start: usize) -> Option<(usize, SecretTail)> {
+pub(super) fn match_url_password(view: &ScanView<'_>, _: usize, start: usize) -> Option<(usize, SecretTail)> {
     let end = view.run(start, 512, |b| is_bare_byte(b) && !matches!(b, b'/' | b'?' | b'#'));
     let authority = view.slice(start, end);
     let user = authority.get(..authority.iter().rposition(|b| *b == b'@')?)?;
@@ -283,7 +283,7 @@ fn credentials(view: &ScanView<'_>, here: &mut usize) -> Option<SecretTail> {
         value.len() >= 16 && !value.iter().any(|byte| BRACKETS.contains(byte)) && looks_random(value)
     };
     // Some schemes have several parts; all are removed, up to the end of the header.
-    (secret && is_literal(value)).then_some(SecretTail::While { prefix: 0, class: is_header_byte })
+    (secret && is_literal(value)).then_some(SecretTail::all(is_header_byte))
 }
 
 /// A bearer token without its header.
@@ -294,6 +294,5 @@ pub(super) fn match_bearer(view: &ScanView<'_>, at: usize, start: usize) -> Opti
     let token =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
     let end = view.run(start, 64, token);
-    (end - start >= 16 && looks_random(view.slice(start, end)))
-        .then_some((start, SecretTail::While { prefix: 0, class: token }))
+    (end - start >= 16 && looks_random(view.slice(start, end))).then_some((start, SecretTail::all(token)))
 }

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE};
+
 /// A secret in one encoding.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EncodedSecret {
@@ -110,11 +113,9 @@ fn json(value: &str, style: &JsonStyle) -> String {
                 || (style.only_ascii && !c.is_ascii()) =>
             {
                 for unit in c.encode_utf16(&mut [0; 2]) {
-                    if style.upper {
-                        write!(text, "\\u{unit:04X}").ok();
-                    } else {
-                        write!(text, "\\u{unit:04x}").ok();
-                    }
+                    let digits = format!("{unit:04x}");
+                    text.push_str("\\u");
+                    text.push_str(&if style.upper { digits.to_uppercase() } else { digits });
                 }
             }
             _ => text.push(c),
@@ -123,28 +124,20 @@ fn json(value: &str, style: &JsonStyle) -> String {
     text
 }
 
-const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
 /// The base64 characters that do not depend on the bytes around the value, when `shift` bytes
 /// (modulo three) precede it. The characters at both ends also carry bits of the neighbors.
 fn base64(value: &[u8], shift: usize) -> [EncodedSecret; 2] {
-    let bits: Vec<u8> = std::iter::repeat_n(0, shift)
-        .chain(value.iter().copied())
-        .flat_map(|byte| (0..8).rev().map(move |i| (byte >> i) & 1))
-        .collect();
-    let (groups, rest) = bits.as_chunks::<6>();
-    let known = groups.iter().skip((shift * 8).div_ceil(6));
-    let sextets: Vec<u8> = known.map(|group| group.iter().fold(0, |value, bit| (value << 1) | bit)).collect();
-    let tail = u8::from(!rest.is_empty());
-    let padding = match (shift + value.len()) % 3 {
+    let shifted = [vec![0; shift].as_slice(), value].concat();
+    let bits = 8 * shifted.len();
+    let padding = match shifted.len() % 3 {
         0 => 0,
         1 => 2,
         _ => 1,
     };
-    [STANDARD, URL_SAFE].map(|alphabet| {
-        let to_char = |sextet: &u8| alphabet.get(usize::from(*sextet)).copied().unwrap_or(b'=');
-        EncodedSecret { bytes: sextets.iter().map(to_char).collect(), tail, padding, wraps: true }
+    [BASE64_STANDARD, BASE64_URL_SAFE].map(|engine| {
+        let text = engine.encode(&shifted);
+        let bytes = text.bytes().take(bits / 6).skip((shift * 8).div_ceil(6)).collect();
+        EncodedSecret { bytes, tail: u8::from(bits % 6 > 0), padding, wraps: true }
     })
 }
 

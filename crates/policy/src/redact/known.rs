@@ -54,17 +54,6 @@ impl KnownSecrets {
         let anchors = Anchors::new(anchors.collect::<Vec<_>>());
         Self { forms, anchors }
     }
-
-    fn decide(&self, view: &ScanView<'_>, at: usize, candidates: &[usize]) -> ScanDecision {
-        let matching = |i: &usize| {
-            let form = self.forms.get(*i)?;
-            Some((*i, form, match_len(view, at, form)?))
-        };
-        let longest = candidates.iter().filter_map(matching).min_by_key(|(i, ..)| *i);
-        let found = longest
-            .map(|(_, form, left)| (at, SecretTail::Known { left, tail: form.tail, padding: form.padding }));
-        ScanDecision::new(view, at, found)
-    }
 }
 
 /// The bytes an encoding may begin with, including variants with a line break.
@@ -94,13 +83,20 @@ fn match_len(view: &ScanView<'_>, at: usize, form: &EncodedSecret) -> Option<usi
 }
 
 impl ScanRules for KnownSecrets {
-    fn next(&self, view: &ScanView<'_>, at: usize) -> Option<(usize, ScanDecision)> {
-        let (at, candidates) = self.anchors.find(view.bytes(), at)?;
-        Some((at, self.decide(view, at, candidates)))
+    type Rule = usize;
+
+    fn anchors(&self) -> &Anchors<usize> {
+        &self.anchors
     }
 
-    fn partial_len(&self, bytes: &[u8]) -> usize {
-        self.anchors.partial_len(bytes)
+    fn decide(&self, view: &ScanView<'_>, at: usize, forms: impl Iterator<Item = usize>) -> ScanDecision {
+        let matching = |i: usize| {
+            let form = self.forms.get(i)?;
+            let left = match_len(view, at, form)?;
+            Some((i, SecretTail::Known { left, tail: form.tail, padding: form.padding }))
+        };
+        let longest = forms.filter_map(matching).min_by_key(|(i, _)| *i);
+        ScanDecision::new(view, at, longest.map(|(_, rest)| (at, rest)))
     }
 }
 

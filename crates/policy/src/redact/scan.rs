@@ -1,15 +1,19 @@
 //! One redaction pass over a stream of bytes.
 
 use super::PLACEHOLDER;
+use super::anchor::Anchors;
 use super::view::{MAX_LOOKBEHIND, ScanView};
 
 /// The rules of a pass.
 pub(super) trait ScanRules {
-    /// The first position at or after `at` where a secret may begin, and the decision about it.
-    fn next(&self, view: &ScanView<'_>, at: usize) -> Option<(usize, ScanDecision)>;
+    type Rule: Copy;
 
-    /// The number of bytes at the end that may be the start of a secret.
-    fn partial_len(&self, bytes: &[u8]) -> usize;
+    /// The positions where a secret may begin.
+    fn anchors(&self) -> &Anchors<Self::Rule>;
+
+    /// Decides about a position with an anchor of these rules.
+    fn decide(&self, view: &ScanView<'_>, at: usize, rules: impl Iterator<Item = Self::Rule>)
+    -> ScanDecision;
 }
 
 /// The decision about one position.
@@ -54,6 +58,10 @@ pub(super) enum SecretTail {
 const KEY_END: &[u8] = b"-----END ";
 
 impl SecretTail {
+    pub(super) fn all(class: fn(u8) -> bool) -> Self {
+        Self::While { prefix: 0, class }
+    }
+
     /// Whether `byte` is still part of the secret, and the state after it.
     fn step(self, byte: u8) -> Option<Self> {
         match self {
@@ -83,7 +91,7 @@ impl SecretTail {
         if matched == KEY_END.len() {
             let class =
                 |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b" -".contains(&byte);
-            return Some(Self::While { prefix: 0, class });
+            return Some(Self::all(class));
         }
         let body = byte.is_ascii_alphanumeric()
             || byte.is_ascii_whitespace()
@@ -159,22 +167,18 @@ impl ScanPosition {
                 return;
             }
             let view = ScanView::new(bytes, self.floor, ended);
-            match rules.next(&view, self.judged) {
-                None => {
-                    let held = if ended {
-                        0
-                    } else {
-                        rules.partial_len(bytes.get(self.judged..).unwrap_or_default())
-                    };
-                    self.judged = bytes.len() - held;
-                    return self.show(bytes, self.judged, out);
-                }
-                Some((at, ScanDecision::Plain)) => self.judged = at + 1,
-                Some((at, ScanDecision::Wait { start })) => {
+            let Some((at, found)) = rules.anchors().find(bytes, self.judged) else {
+                let left = bytes.get(self.judged..).unwrap_or_default();
+                self.judged = bytes.len() - if ended { 0 } else { rules.anchors().partial_len(left) };
+                return self.show(bytes, self.judged, out);
+            };
+            match rules.decide(&view, at, found) {
+                ScanDecision::Plain => self.judged = at + 1,
+                ScanDecision::Wait { start } => {
                     self.judged = at;
                     return self.show(bytes, start, out);
                 }
-                Some((_, ScanDecision::Hide { start, rest })) => {
+                ScanDecision::Hide { start, rest } => {
                     self.show(bytes, start, out);
                     out.extend_from_slice(PLACEHOLDER.as_bytes());
                     self.done = start.max(self.done);
@@ -185,24 +189,17 @@ impl ScanPosition {
     }
 
     /// Skips the bytes of a secret; false if it may continue in bytes not yet received.
-    fn hide(&mut self, mut rest: SecretTail, bytes: &[u8]) -> bool {
-        let mut over = false;
-        for byte in bytes.get(self.done..).unwrap_or_default() {
-            match rest.step(*byte) {
-                Some(next) => {
-                    rest = next;
-                    self.done += 1;
-                }
-                None => {
-                    over = true;
-                    break;
-                }
-            }
+    fn hide(&mut self, rest: SecretTail, bytes: &[u8]) -> bool {
+        self.rest = Some(rest);
+        while let Some(byte) = bytes.get(self.done)
+            && let Some(rest) = self.rest
+        {
+            self.rest = rest.step(*byte);
+            self.done += usize::from(self.rest.is_some());
         }
         self.judged = self.done;
         self.floor = Some(self.done);
-        self.rest = (!over).then_some(rest);
-        over
+        self.rest.is_none()
     }
 
     fn show(&mut self, bytes: &[u8], until: usize, out: &mut Vec<u8>) {

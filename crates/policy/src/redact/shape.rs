@@ -19,21 +19,16 @@ pub(super) struct TokenShapes {
 }
 
 #[derive(Clone, Copy)]
-enum ShapeRule {
+pub(super) enum ShapeRule {
     Token(&'static TokenShape, usize),
-    Discord,
-    Telegram,
-    Jwt,
-    Key,
-    Webhook(usize),
-    Address,
+    /// Gets the positions of the anchor and behind it.
+    Other(fn(&ScanView<'_>, usize, usize) -> Option<(usize, SecretTail)>, usize),
     Authorization(usize),
-    Bearer(usize),
     Assignment(SecretName),
 }
 
 /// A token recognizable by its prefix.
-struct TokenShape {
+pub(super) struct TokenShape {
     prefixes: &'static [&'static str],
     class: fn(u8) -> bool,
     /// The minimum number of characters after the prefix.
@@ -128,21 +123,21 @@ impl TokenShapes {
                 add(prefix, ShapeRule::Token(token, prefix.len()));
             }
         }
+        let mut add_other = |anchor: &str, matches| add(anchor, ShapeRule::Other(matches, anchor.len()));
         for webhook in WEBHOOKS {
-            add(webhook, ShapeRule::Webhook(webhook.len()));
+            add_other(webhook, match_webhook);
         }
         for anchor in discord_anchors() {
-            add(&anchor, ShapeRule::Discord);
+            add_other(&anchor, match_discord_token);
         }
-        add(":AA", ShapeRule::Telegram);
-        add("eyJ", ShapeRule::Jwt);
-        add("-----BEGIN ", ShapeRule::Key);
-        add("://", ShapeRule::Address);
+        add_other(":AA", match_telegram_token);
+        add_other("eyJ", match_jwt);
+        add_other("-----BEGIN ", match_private_key);
+        add_other("://", assign::match_url_password);
+        add_other("Bearer ", assign::match_bearer);
+        add_other("bearer ", assign::match_bearer);
         for name in ["authorization", "Authorization", "AUTHORIZATION"] {
             add(name, ShapeRule::Authorization(name.len()));
-        }
-        for name in ["Bearer ", "bearer "] {
-            add(name, ShapeRule::Bearer(name.len()));
         }
         for (name, word) in assign::secret_names() {
             add(&name, ShapeRule::Assignment(word));
@@ -153,17 +148,16 @@ impl TokenShapes {
 }
 
 impl ScanRules for TokenShapes {
-    fn next(&self, view: &ScanView<'_>, at: usize) -> Option<(usize, ScanDecision)> {
-        let (at, rules) = self.anchors.find(view.bytes(), at)?;
-        let verdict = rules
-            .iter()
-            .map(|rule| rule.decide(view, at))
-            .find(|verdict| !matches!(verdict, ScanDecision::Plain));
-        Some((at, verdict.unwrap_or(ScanDecision::Plain)))
+    type Rule = ShapeRule;
+
+    fn anchors(&self) -> &Anchors<ShapeRule> {
+        &self.anchors
     }
 
-    fn partial_len(&self, bytes: &[u8]) -> usize {
-        self.anchors.partial_len(bytes)
+    fn decide(&self, view: &ScanView<'_>, at: usize, rules: impl Iterator<Item = ShapeRule>) -> ScanDecision {
+        let mut decisions = rules.map(|rule| rule.decide(view, at));
+        let secret = decisions.find(|decision| !matches!(decision, ScanDecision::Plain));
+        secret.unwrap_or(ScanDecision::Plain)
     }
 }
 
@@ -171,14 +165,8 @@ impl ShapeRule {
     fn decide(self, view: &ScanView<'_>, at: usize) -> ScanDecision {
         let found = match self {
             Self::Token(token, prefix) => token.rest(view, at, prefix).map(|rest| (at, rest)),
-            Self::Discord => match_discord_token(view, at).map(|rest| (at, rest)),
-            Self::Telegram => match_telegram_token(view, at),
-            Self::Jwt => match_jwt(view, at).map(|rest| (at, rest)),
-            Self::Key => match_private_key(view, at).map(|rest| (at, rest)),
-            Self::Webhook(prefix) => match_webhook(view, at + prefix),
-            Self::Address => assign::match_url_password(view, at + 3),
+            Self::Other(matches, anchor) => matches(view, at, at + anchor),
             Self::Authorization(name) => return assign::match_authorization(view, at + name),
-            Self::Bearer(name) => assign::match_bearer(view, at, at + name),
             Self::Assignment(word) => return word.decide(view, at),
         };
         ScanDecision::new(view, at, found)
@@ -210,7 +198,7 @@ fn discord_anchors() -> impl Iterator<Item = String> {
         .flat_map(|first| "AEIMQUYcgk".chars().map(move |second| format!("{first}{second}")))
 }
 
-fn match_discord_token(view: &ScanView<'_>, at: usize) -> Option<SecretTail> {
+fn match_discord_token(view: &ScanView<'_>, at: usize, _: usize) -> Option<(usize, SecretTail)> {
     if !view.is_token_start(at) {
         return None;
     }
@@ -223,11 +211,11 @@ fn match_discord_token(view: &ScanView<'_>, at: usize) -> Option<SecretTail> {
         return None;
     }
     let proof = view.run(time + 1, 27, is_word_byte);
-    (proof - time > 27).then_some(SecretTail::While { prefix: 0, class: is_dotted_byte })
+    (proof - time > 27).then_some((at, SecretTail::all(is_dotted_byte)))
 }
 
 /// Hides the part after the colon; the number before it is the public id of the bot.
-fn match_telegram_token(view: &ScanView<'_>, at: usize) -> Option<(usize, SecretTail)> {
+fn match_telegram_token(view: &ScanView<'_>, at: usize, _: usize) -> Option<(usize, SecretTail)> {
     let digit =
         |n: usize| at.checked_sub(n).and_then(|at| view.before(at)).is_some_and(|b| b.is_ascii_digit());
     let digits = (0..13).find(|n| !digit(*n)).unwrap_or(13);
@@ -235,12 +223,10 @@ fn match_telegram_token(view: &ScanView<'_>, at: usize) -> Option<(usize, Secret
         return None;
     }
     let end = view.run(at + 1, 48, is_word_byte);
-    (33..=45)
-        .contains(&(end - at - 1))
-        .then_some((at + 1, SecretTail::While { prefix: 0, class: is_word_byte }))
+    (33..=45).contains(&(end - at - 1)).then_some((at + 1, SecretTail::all(is_word_byte)))
 }
 
-fn match_jwt(view: &ScanView<'_>, at: usize) -> Option<SecretTail> {
+fn match_jwt(view: &ScanView<'_>, at: usize, _: usize) -> Option<(usize, SecretTail)> {
     if !view.is_token_start(at) || view.before(at).is_some_and(|b| matches!(b, b'+' | b'/' | b'-')) {
         return None;
     }
@@ -250,13 +236,12 @@ fn match_jwt(view: &ScanView<'_>, at: usize) -> Option<SecretTail> {
     }
     let least = if view.has(header + 1, b"eyJ") { 6 } else { 16 };
     let payload = view.run(header + 1, least, is_word_byte);
-    (payload - header > least).then_some(SecretTail::While { prefix: 0, class: is_dotted_byte })
+    (payload - header > least).then_some((at, SecretTail::all(is_dotted_byte)))
 }
 
 /// A block counts only if key material follows its first line, so that code which mentions that
 /// line stays readable. It need not have an end.
-fn match_private_key(view: &ScanView<'_>, at: usize) -> Option<SecretTail> {
-    let label = at + 11;
+fn match_private_key(view: &ScanView<'_>, at: usize, label: usize) -> Option<(usize, SecretTail)> {
     let end = view.run(label, 48, |b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b' ');
     let named = view.slice(label, end);
     if !(named.ends_with(b"PRIVATE KEY") || named.ends_with(b"PRIVATE KEY BLOCK")) || !view.has(end, b"-----")
@@ -269,11 +254,11 @@ fn match_private_key(view: &ScanView<'_>, at: usize) -> Option<SecretTail> {
     let block =
         view.run(body, 16, |b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b':'));
     let header = view.has(body, b"Proc-Type:") || view.has(body, b"Version:") || view.has(body, b"Comment:");
-    (block - body == 16 || header).then_some(SecretTail::Key { left: MAX_KEY_BYTES, matched: 0 })
+    (block - body == 16 || header).then_some((at, SecretTail::Key { left: MAX_KEY_BYTES, matched: 0 }))
 }
 
-fn match_webhook(view: &ScanView<'_>, start: usize) -> Option<(usize, SecretTail)> {
+fn match_webhook(view: &ScanView<'_>, _: usize, start: usize) -> Option<(usize, SecretTail)> {
     let path = |b: u8| is_word_byte(b) || b == b'/';
     let end = view.run(start, 20, path);
-    (end - start == 20).then_some((start, SecretTail::While { prefix: 0, class: path }))
+    (end - start == 20).then_some((start, SecretTail::all(path)))
 }

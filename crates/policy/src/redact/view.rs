@@ -23,11 +23,6 @@ impl<'b> ScanView<'b> {
         Self { bytes, floor, ended, needs_more: Cell::new(false) }
     }
 
-    /// All bytes received.
-    pub(super) fn bytes(&self) -> &'b [u8] {
-        self.bytes
-    }
-
     /// The byte at `at`; `None` at the end of the text.
     pub(super) fn get(&self, at: usize) -> Option<u8> {
         let byte = self.bytes.get(at).copied();

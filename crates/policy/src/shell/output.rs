@@ -1,5 +1,9 @@
 //! The output of simple commands and the files they create, as far as their words show it.
 
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
 use super::*;
 use crate::file_effects::written_words;
 use crate::programs::Invocation;
@@ -171,44 +175,30 @@ pub(super) fn unescape(text: &str, is_dropped: impl Fn(u8) -> bool) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
+/// Accepts what decoders accept: missing padding and left-over bits.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
+
 /// Decodes base64, or nothing when it is not.
-pub(super) fn base64(text: &str) -> Option<String> {
+fn base64(text: &str) -> Option<String> {
     if text.len() > MAX_TEXT_BYTES {
         return None;
     }
-    let mut bytes = Vec::new();
-    let (mut bits, mut count) = (0_u32, 0);
-    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6) | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count).to_le_bytes()[0]);
-        }
-    }
-    String::from_utf8(bytes).ok()
+    let text = text.replace(|char: char| char.is_ascii_whitespace() || char == '=', "");
+    let text = text.replace('-', "+").replace('_', "/");
+    let (whole, _) = text.split_at_checked(text.len() - usize::from(text.len() % 4 == 1))?;
+    String::from_utf8(BASE64.decode(whole).ok()?).ok()
 }
 
 fn hex(text: &str) -> Option<String> {
-    let digits: Option<Vec<u32>> = text
-        .chars()
-        .filter(|char| !char.is_whitespace())
-        .take(MAX_TEXT_BYTES)
-        .map(|char| char.to_digit(16))
-        .collect();
-    let bytes = digits?
-        .chunks(2)
-        .map(|pair| pair.iter().fold(0_u32, |sum, digit| sum * 16 + digit).to_le_bytes()[0])
-        .collect();
-    String::from_utf8(bytes).ok()
+    let digits: Vec<char> = text.chars().filter(|char| !char.is_whitespace()).take(MAX_TEXT_BYTES).collect();
+    let byte = |pair: &[char]| pair.iter().try_fold(0, |sum, digit| Some(sum * 16 + digit.to_digit(16)?));
+    let bytes = digits.chunks(2).map(|pair| u8::try_from(byte(pair)?).ok());
+    String::from_utf8(bytes.collect::<Option<_>>()?).ok()
 }
 
 /// Files a segment creates or makes executable, whose content is not known.

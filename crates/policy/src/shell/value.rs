@@ -227,65 +227,53 @@ pub(crate) fn pattern_matches(pattern: &str, text: &str) -> bool {
     }
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
-    let (mut p, mut t) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*' | '\u{0}') => {
-                retry = Some((p, t));
-                p += 1;
-                continue;
+    let (mut pattern, mut text) = (pattern.as_slice(), text.as_slice());
+    // The pattern behind the last star, and the text that it has not been tried on.
+    let mut retry: Option<(&[char], &[char])> = None;
+    loop {
+        (pattern, text) = match (pattern, text) {
+            ([], []) => return true,
+            (['*' | '\u{0}', rest @ ..], _) => {
+                retry = Some((rest, text));
+                (rest, text)
             }
-            Some('?') => {
-                p += 1;
-                t += 1;
-                continue;
-            }
-            Some('[') => {
-                if let Some((length, hit)) = class_matches(&pattern, p, text.get(t).copied())
-                    && hit
-                {
-                    p += length;
-                    t += 1;
-                    continue;
+            _ => match (behind_first(pattern, text), retry) {
+                (Some(rest), _) => rest,
+                (None, Some((pattern, [_, text @ ..]))) => {
+                    retry = Some((pattern, text));
+                    (pattern, text)
                 }
-            }
-            Some(char) if text.get(t) == Some(char) => {
-                p += 1;
-                t += 1;
-                continue;
-            }
-            _ => {}
-        }
-        match retry {
-            Some((star, from)) => {
-                p = star + 1;
-                t = from + 1;
-                retry = Some((star, from + 1));
-            }
-            None => return false,
+                _ => return false,
+            },
         }
     }
-    pattern.get(p..).is_some_and(|rest| rest.iter().all(|char| matches!(char, '*' | '\u{0}')))
 }
 
-/// The length of the class at `start`, and whether it contains the character.
-fn class_matches(pattern: &[char], start: usize, char: Option<char>) -> Option<(usize, bool)> {
-    let mut close = pattern.iter().skip(start + 2).position(|char| *char == ']')? + start + 2;
-    let is_named = |close: usize| pattern.get(start + 1..close).is_some_and(|inside| inside.contains(&'['));
+/// What remains when the first part of a pattern, which is no star, matches the first character.
+fn behind_first<'a>(pattern: &'a [char], text: &'a [char]) -> Option<(&'a [char], &'a [char])> {
+    let (char, text) = text.split_first()?;
+    let length = match pattern.first()? {
+        '[' => class_len(pattern, *char)?,
+        first => usize::from(*first == '?' || first == char),
+    };
+    (length > 0).then_some((pattern.get(length..)?, text))
+}
+
+/// The length of the class at the start of a pattern, if it contains the character.
+fn class_len(pattern: &[char], char: char) -> Option<usize> {
+    let mut close = pattern.iter().skip(2).position(|char| *char == ']')? + 2;
+    let is_named = |close: usize| pattern.get(1..close).is_some_and(|inside| inside.contains(&'['));
     if is_named(close) && pattern.get(close + 1) == Some(&']') {
         close += 1;
     }
-    let inside = pattern.get(start + 1..close)?;
-    let (negated, inside) = match inside.first() {
-        Some('!' | '^') => (true, inside.get(1..)?),
-        _ => (false, inside),
+    let (negated, inside) = match pattern.get(1..close)? {
+        ['!' | '^', inside @ ..] => (true, inside),
+        inside => (false, inside),
     };
-    let char = char?;
     let ranges = inside.windows(3).any(|w| matches!(w, [from, '-', to] if (*from..=*to).contains(&char)));
     // A named class such as `[:alpha:]` counts as a match: uncertain patterns match.
-    let named = is_named(close);
-    Some((close - start + 1, named || (ranges || inside.contains(&char)) != negated))
+    let hit = is_named(close) || (ranges || inside.contains(&char)) != negated;
+    hit.then_some(close + 1)
 }
 
 #[cfg(test)]
