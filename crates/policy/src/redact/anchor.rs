@@ -11,18 +11,20 @@ use std::ops::Bound;
 
 pub(super) const MIN_ANCHOR_BYTES: usize = 3;
 
+type Anchor = Box<[u8]>;
+
 /// Short byte strings, each with the rules that start with it.
 pub(super) struct Anchors<R> {
-    anchors: BTreeSet<Box<[u8]>>,
+    anchors: BTreeSet<Anchor>,
     /// The rules by the first bytes of their anchors, those with the longest anchor first.
-    groups: HashMap<[u8; MIN_ANCHOR_BYTES], Vec<(Box<[u8]>, R)>>,
+    groups: HashMap<[u8; MIN_ANCHOR_BYTES], Vec<(Anchor, R)>>,
     longest: usize,
     filter: TrigramFilter,
 }
 
 impl<R: Copy> Anchors<R> {
-    pub(super) fn new(rules: impl IntoIterator<Item = (Box<[u8]>, R)>) -> Self {
-        let mut rules: Vec<(Box<[u8]>, R)> = rules.into_iter().collect();
+    pub(super) fn new(rules: impl IntoIterator<Item = (Anchor, R)>) -> Self {
+        let mut rules: Vec<(Anchor, R)> = rules.into_iter().collect();
         rules.sort_by_key(|(anchor, _)| Reverse(anchor.len()));
         let longest = rules.first().map_or(0, |(anchor, _)| anchor.len());
         let anchors = rules.iter().map(|(anchor, _)| anchor.clone()).collect();

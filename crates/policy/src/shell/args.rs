@@ -53,21 +53,15 @@ pub(crate) fn has(args: &[Word], options: &[&str]) -> bool {
 
 /// Whether a word is this option.
 pub(crate) fn is_option(text: &str, option: &str) -> bool {
-    if let Some(long) = option.strip_prefix("--") {
-        let Some(given) = text.strip_prefix("--") else { return text == option };
+    if let (Some(long), Some(given)) = (option.strip_prefix("--"), text.strip_prefix("--")) {
         let given = given.split('=').next().unwrap_or_default();
         return given == long || (given.len() >= 3 && long.starts_with(given));
     }
-    match option.strip_prefix('-') {
-        Some(flag) if flag.chars().count() == 1 => {
-            text.starts_with('-')
-                && !text.starts_with("--")
-                && text
-                    .chars()
-                    .skip(1)
-                    .take_while(|char| char.is_ascii_alphanumeric())
-                    .any(|char| flag.starts_with(char))
+    match (option.strip_prefix('-'), text.strip_prefix('-')) {
+        (Some(flag), Some(given)) if flag.chars().count() == 1 && !given.starts_with('-') => {
+            given.chars().take_while(char::is_ascii_alphanumeric).any(|char| flag.starts_with(char))
         }
+        (Some(flag), _) if flag.chars().count() == 1 => false,
         _ => text == option,
     }
 }

@@ -12,7 +12,7 @@ const MAX_VALUE_BYTES: usize = 4096;
 /// A value with more pieces counts as unknown.
 const MAX_PIECES: usize = 16;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ShellEnv {
     variables: HashMap<String, Word>,
     pub(super) functions: HashMap<String, Rc<SyntaxNode>>,
@@ -35,14 +35,7 @@ impl ShellEnv {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), Word::literal(value)))
         .collect();
-        Self {
-            variables,
-            functions: HashMap::new(),
-            aliases: HashMap::new(),
-            cwd: Some(paths::normalize(around.cwd)),
-            files: HashMap::new(),
-            positional: None,
-        }
+        Self { variables, cwd: Some(paths::normalize(around.cwd)), ..Self::default() }
     }
 
     /// The cost of a copy.

@@ -17,10 +17,8 @@ enum BraceAtom {
     Live(char),
     /// Literal text.
     Text(String),
-    /// An expansion in quotes.
-    Quoted(Vec<WordPiece>),
-    /// An expansion outside quotes, which is split.
-    Bare(Vec<WordPiece>),
+    /// An expansion; outside quotes, it is split.
+    Expansion { pieces: Vec<WordPiece>, quoted: bool },
 }
 
 impl Walker<'_> {
@@ -49,17 +47,12 @@ impl Walker<'_> {
     /// targets.
     pub(super) fn expand_whole(&mut self, word: &[WordPart]) -> Word {
         let atoms = self.atoms(word);
-        let mut pieces = Vec::new();
-        let mut atoms = atoms.as_slice();
-        if let Some((rest, tilde)) = self.tilde(atoms) {
-            pieces.extend(tilde);
-            atoms = rest;
-        }
-        for atom in atoms {
+        let (rest, mut pieces) = self.tilde(&atoms).unwrap_or((&atoms, Vec::new()));
+        for atom in rest {
             match atom {
                 BraceAtom::Live(char) => push_text(&mut pieces, &char.to_string()),
                 BraceAtom::Text(text) => push_text(&mut pieces, text),
-                BraceAtom::Quoted(inner) | BraceAtom::Bare(inner) => pieces.extend(inner.iter().cloned()),
+                BraceAtom::Expansion { pieces: inner, .. } => pieces.extend(inner.iter().cloned()),
             }
         }
         Word::from_pieces(pieces)
@@ -85,29 +78,24 @@ impl Walker<'_> {
                 WordPart::Quoted(text) => atoms.push(BraceAtom::Text(text.clone())),
                 WordPart::Parameter(parameter) => {
                     let pieces = self.parameter(parameter);
-                    atoms.push(if parameter.quoted {
-                        BraceAtom::Quoted(pieces)
-                    } else {
-                        BraceAtom::Bare(pieces)
-                    });
+                    atoms.push(BraceAtom::Expansion { pieces, quoted: parameter.quoted });
                 }
                 WordPart::Command { list, quoted } => {
                     let pieces = self.substitution(list);
-                    atoms.push(if *quoted { BraceAtom::Quoted(pieces) } else { BraceAtom::Bare(pieces) });
+                    atoms.push(BraceAtom::Expansion { pieces, quoted: *quoted });
                 }
                 WordPart::Arithmetic(inner) => {
                     self.atoms(inner);
-                    atoms.push(BraceAtom::Quoted(vec![WordPiece::Unknown(Unknown::Number)]));
+                    atoms.push(unknown_number());
                 }
                 WordPart::Process(list) => {
                     let stream = self.sublist(list);
                     let programs =
                         if stream.programs.is_empty() { vec!["echo".to_owned()] } else { stream.programs };
                     self.process_text = stream.text.or(self.process_text.take());
-                    atoms.push(BraceAtom::Quoted(vec![
-                        WordPiece::Text("/dev/fd/".to_owned()),
-                        WordPiece::Unknown(Unknown::Output(programs)),
-                    ]));
+                    atoms.push(BraceAtom::Text("/dev/fd/".to_owned()));
+                    let pieces = vec![WordPiece::Unknown(Unknown::Output(programs))];
+                    atoms.push(BraceAtom::Expansion { pieces, quoted: true });
                 }
             }
         }
@@ -160,21 +148,15 @@ impl Walker<'_> {
     /// Splits one alternative into fields.
     fn fields(&self, atoms: Vec<BraceAtom>, words: &mut Vec<Word>) {
         let separators = self.env.separators();
-        let mut pieces = Vec::new();
+        let tilde = self.tilde(&atoms);
         // Whether the current field exists even if it is empty.
-        let mut real = false;
+        let mut real = tilde.is_some();
         let mut splits = false;
-        let mut atoms = atoms.as_slice();
-        if let Some((rest, tilde)) = self.tilde(atoms) {
-            pieces.extend(tilde);
-            atoms = rest;
-            real = true;
-        }
+        let (atoms, mut pieces) = tilde.unwrap_or((&atoms, Vec::new()));
         let mut index = 0;
         while let Some(atom) = atoms.get(index) {
             index += 1;
             match atom {
-                BraceAtom::Live(char @ ('*' | '?')) => pieces.push(WordPiece::Glob(char.to_string())),
                 // `!(a|b)` and similar patterns may match anything.
                 BraceAtom::Live('(') => {
                     if let Some(WordPiece::Text(text) | WordPiece::Glob(text)) = pieces.last_mut() {
@@ -192,16 +174,16 @@ impl Walker<'_> {
                     }
                     None => push_text(&mut pieces, "["),
                 },
-                BraceAtom::Live(char) => push_text(&mut pieces, &char.to_string()),
+                BraceAtom::Live(char) => push_live(&mut pieces, &char.to_string()),
                 BraceAtom::Text(text) => {
                     push_text(&mut pieces, text);
                     real = true;
                 }
-                BraceAtom::Quoted(inner) => {
+                BraceAtom::Expansion { pieces: inner, quoted: true } => {
                     pieces.extend(inner.iter().cloned());
                     real = true;
                 }
-                BraceAtom::Bare(inner) => {
+                BraceAtom::Expansion { pieces: inner, quoted: false } => {
                     for piece in inner {
                         let WordPiece::Text(text) = piece else {
                             splits |= matches!(piece, WordPiece::Unknown(_));
@@ -230,6 +212,10 @@ impl Walker<'_> {
     }
 }
 
+fn unknown_number() -> BraceAtom {
+    BraceAtom::Expansion { pieces: vec![WordPiece::Unknown(Unknown::Number)], quoted: true }
+}
+
 /// The class such as `[a-z]` whose opening bracket is before `start`, and the index after it.
 fn class_at(atoms: &[BraceAtom], start: usize) -> Option<(String, usize)> {
     let mut class = String::from("[");
@@ -239,10 +225,9 @@ fn class_at(atoms: &[BraceAtom], start: usize) -> Option<(String, usize)> {
                 class.push(']');
                 return Some((class, start + offset + 1));
             }
-            BraceAtom::Live('/') => return None,
+            BraceAtom::Live('/') | BraceAtom::Expansion { .. } => return None,
             BraceAtom::Live(char) => class.push(*char),
             BraceAtom::Text(text) => class.push_str(text),
-            BraceAtom::Quoted(_) | BraceAtom::Bare(_) => return None,
         }
     }
     None
@@ -281,7 +266,7 @@ fn braces(atoms: Vec<BraceAtom>, moved: &mut usize) -> Vec<Vec<BraceAtom>> {
         if too_many || atoms.len() * members.len() > MAX_BRACE_WORDS * 32 {
             // Too many to list: the rest of the word is unknown.
             let mut cut: Vec<BraceAtom> = atoms.into_iter().take(start).collect();
-            cut.push(BraceAtom::Quoted(vec![WordPiece::Unknown(Unknown::Number)]));
+            cut.push(unknown_number());
             done.push(cut);
             continue;
         }

@@ -17,11 +17,6 @@ pub(super) enum Quoting {
     Document,
 }
 
-/// `"$@"`, the items of a `for x` without `in`.
-pub(super) fn all_positional() -> WordPart {
-    plain_parameter("@", true)
-}
-
 impl Parser<'_> {
     /// One word, up to a blank or an operator.
     pub(super) fn word(&mut self) -> Result<RawWord, DoubtKind> {
@@ -306,12 +301,6 @@ fn push_text(parts: &mut Vec<WordPart>, text: &str) {
     parts.push(WordPart::Text(text.to_owned()));
 }
 
-fn plain_parameter(name: &str, quoted: bool) -> WordPart {
-    WordPart::Parameter(Rc::new(Parameter {
-        name: name.to_owned(),
-        form: ParameterForm::Plain,
-        index: Vec::new(),
-        argument: Vec::new(),
-        quoted,
-    }))
+pub(super) fn plain_parameter(name: &str, quoted: bool) -> WordPart {
+    WordPart::Parameter(Rc::new(Parameter { name: name.to_owned(), quoted, ..Parameter::default() }))
 }

@@ -73,19 +73,13 @@ fn program_path(args: &[Word]) -> Option<Word> {
 }
 
 fn echoed(args: &[Word]) -> Word {
-    let flags = args
-        .iter()
-        .take_while(|word| {
-            word.known().is_some_and(|text| {
-                text.len() > 1
-                    && text.starts_with('-')
-                    && text.chars().skip(1).all(|char| "neE".contains(char))
-            })
-        })
-        .count();
-    let decode = has(args.get(..flags).unwrap_or_default(), &["-e"]);
-    let words = Word::joined(args.get(flags..).unwrap_or_default());
-    let words = if decode { words.map_text(|text| unescape(text, |_| false)) } else { words };
+    let is_flag = |word: &&Word| {
+        let flags = word.known().and_then(|text| text.strip_prefix('-')).unwrap_or_default();
+        !flags.is_empty() && flags.chars().all(|char| "neE".contains(char))
+    };
+    let (flags, words) = args.split_at(args.iter().take_while(is_flag).count());
+    let words = Word::joined(words);
+    let words = if has(flags, &["-e"]) { words.map_text(|text| unescape(text, |_| false)) } else { words };
     words.followed_by(&Word::literal("\n"))
 }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::DoubtKind;
 use super::budget::{Budget, MAX_DEPTH};
-use super::lex::{Quoting, all_positional};
+use super::lex::{Quoting, plain_parameter};
 use super::syntax::{
     Assign, CommandNode, Compound, CompoundKind, List, ListItem, REDIRECT_SIGNS, RawRedirect, RawWord,
     RedirectOperator, Simple, SyntaxNode, WordPart, literal_text,
@@ -351,7 +351,8 @@ impl<'b> Parser<'b> {
                 self.blanks();
             }
         } else {
-            words.push(vec![all_positional()]);
+            // Without `in`, the items are `"$@"`.
+            words.push(vec![plain_parameter("@", true)]);
         }
         let body = self.do_group()?;
         Ok(compound(CompoundKind::For(name), words, vec![body]))

@@ -83,10 +83,7 @@ impl Walker<'_> {
                 stream
             }
             Nested::Code(language, text) => self.run_code(language, &text, &segment.source),
-            Nested::Stdin(language) => {
-                let text = segment.stdin.text.clone();
-                self.run_stream(language, text, &segment.stdin.programs, segment)
-            }
+            Nested::Stdin(language) => self.run_stream(language, &segment.stdin, segment),
             Nested::File(language, path) => self.run_file(language, &path, segment, process_text),
             Nested::Source(path) => self.run_source(&path, segment),
             Nested::Interactive => {
@@ -188,18 +185,12 @@ impl Walker<'_> {
     }
 
     /// An interpreter that reads its program from standard input.
-    fn run_stream(
-        &mut self,
-        language: Language,
-        text: Option<Word>,
-        programs: &[String],
-        segment: &Segment,
-    ) -> PipeData {
-        if let Some(text) = text {
-            return self.run_code(language, &text, &segment.source);
+    fn run_stream(&mut self, language: Language, input: &PipeData, segment: &Segment) -> PipeData {
+        if let Some(text) = &input.text {
+            return self.run_code(language, text, &segment.source);
         }
-        if !programs.is_empty() || !self.in_container() {
-            self.doubt(DoubtKind::Script(programs.to_vec()), &segment.source);
+        if !input.programs.is_empty() || !self.in_container() {
+            self.doubt(DoubtKind::Script(input.programs.clone()), &segment.source);
         }
         PipeData::default()
     }
@@ -214,10 +205,11 @@ impl Walker<'_> {
     ) -> PipeData {
         let programs: Vec<String> = path.output_of().map(str::to_owned).collect();
         if path.prefix().starts_with("/dev/fd/") && !programs.is_empty() {
-            return self.run_stream(language, process_text.cloned(), &programs, segment);
+            let input = PipeData { text: process_text.cloned(), programs };
+            return self.run_stream(language, &input, segment);
         }
         if matches!(path.known(), Some("/dev/stdin" | "-" | "/dev/fd/0" | "/proc/self/fd/0")) {
-            return self.run_stream(language, segment.stdin.text.clone(), &segment.stdin.programs, segment);
+            return self.run_stream(language, &segment.stdin, segment);
         }
         if path.prefix().contains("://") {
             self.doubt(DoubtKind::Script(vec!["curl".to_owned()]), &segment.source);
@@ -232,7 +224,7 @@ impl Walker<'_> {
             let mut redirects = segment.redirects.iter();
             let found = redirects.find(|redirect| redirect.descriptor.as_deref() == Some(descriptor));
             let text = found.filter(|found| is_here(found.operator)).map(|found| found.target.clone());
-            return self.run_stream(language, text, &["<".to_owned()], segment);
+            return self.run_stream(language, &PipeData { text, programs: vec!["<".to_owned()] }, segment);
         }
         match self.env.files.get(&resolved).cloned() {
             Some(Some(text)) => {

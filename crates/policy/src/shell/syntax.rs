@@ -158,7 +158,7 @@ pub(super) enum WordPart {
     Process(Rc<List>),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Parameter {
     pub(super) name: String,
     pub(super) form: ParameterForm,
@@ -167,9 +167,10 @@ pub(super) struct Parameter {
     pub(super) quoted: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum ParameterForm {
     /// `$x`, `${x}`
+    #[default]
     Plain,
     /// `${x-word}`, `${x=word}` and their colon forms
     Default,

@@ -186,16 +186,15 @@ impl<'a> Walker<'a> {
                     self.doubt(DoubtKind::ForkBomb, source);
                 }
                 self.env.functions.insert(name.clone(), Rc::clone(body));
-                let positional = self.env.positional.take();
                 self.conditional += 1;
                 self.charge(self.env.size());
                 let saved = self.env.clone();
+                self.env.positional = None;
                 self.calls.push(name.clone());
                 self.node(body, PipeData::default());
                 self.calls.pop();
                 self.env = saved;
                 self.conditional -= 1;
-                self.env.positional = positional;
                 PipeData::default()
             }
         }
@@ -353,17 +352,15 @@ fn calls_itself_in_parallel(name: &str, node: &SyntaxNode, parallel: bool) -> bo
 /// Whether an endless loop starts a background process in each iteration.
 fn spawns_for_ever(lists: &[List]) -> bool {
     let [condition, body] = lists else { return false };
-    let program = |node: &SyntaxNode| match &node.command {
-        CommandNode::Simple(simple) => {
-            literal_text(simple.words.first()?).map(|name| (name.to_owned(), simple.words.len()))
-        }
-        _ => None,
-    };
-    let endless = |node| matches!(program(node), Some((name, 1)) if name == ":" || name == "true");
-    let waits =
-        |node| matches!(program(node), Some((name, _)) if ["sleep", "wait", "read"].contains(&name.as_str()));
+    let endless = |node| matches!(program_and_word_count(node), Some((":" | "true", 1)));
+    let waits = |node| matches!(program_and_word_count(node), Some(("sleep" | "wait" | "read", _)));
     let (background, rest): (Vec<_>, Vec<_>) = body.iter().partition(|item| item.background);
     condition.iter().flat_map(|item| &item.pipeline).all(endless)
         && !background.is_empty()
         && !rest.iter().flat_map(|item| &item.pipeline).any(waits)
+}
+
+fn program_and_word_count(node: &SyntaxNode) -> Option<(&str, usize)> {
+    let CommandNode::Simple(simple) = &node.command else { return None };
+    Some((literal_text(simple.words.first()?)?, simple.words.len()))
 }
