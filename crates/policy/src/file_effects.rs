@@ -81,7 +81,6 @@ fn words_of(call: &Invocation<'_>, files: &DeclaredFiles) -> Vec<Word> {
         Which::PathLike => {
             call.args.iter().filter(|word| word.prefix().contains(['/', '.'])).cloned().collect()
         }
-        Which::Fixed(path) => vec![Word::literal(*path)],
         Which::Computed(words) => words(call),
     }
 }

@@ -229,8 +229,7 @@ impl Gate {
 
     /// Whether a grant or an allow rule covers a match.
     fn is_granted(&self, found: &Match, job: &Job, script: &Script, origin: &Origin, now: Timestamp) -> bool {
-        let text = Coverage::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() };
-        if self.grants.contains(&text, &origin.session) {
+        if self.grants.contains(&Coverage::from_job(job), &origin.session) {
             return true;
         }
         let Some(segment) = found.at.and_then(|at| script.segments.get(at)) else { return false };
@@ -256,8 +255,7 @@ fn coverage_of(open: &[Match], job: &Job, script: &Script) -> Vec<Coverage> {
     let mut found = Vec::new();
     for matched in open {
         let covers = matched.at.and_then(|at| script.segments.get(at)).and_then(Coverage::from_segment);
-        let covers = covers
-            .unwrap_or_else(|| Coverage::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() });
+        let covers = covers.unwrap_or_else(|| Coverage::from_job(job));
         if !found.contains(&covers) {
             found.push(covers);
         }

@@ -3,7 +3,7 @@
 //! A grant covers a parsed command: its program, options and operands, in its directory. It never
 //! covers the shell around the command or the rule that asked.
 
-use hermes_types::{GrantScope, Person, SessionKey, Timestamp};
+use hermes_types::{GrantScope, Job, Person, SessionKey, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::shell::Segment;
@@ -57,6 +57,11 @@ impl Coverage {
             None => None,
         };
         Some(Self::Command { program, assignments, words, redirects, input, cwd })
+    }
+
+    /// The whole text of a job.
+    pub(crate) fn from_job(job: &Job) -> Self {
+        Self::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() }
     }
 
     /// The command in readable form.

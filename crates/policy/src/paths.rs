@@ -160,8 +160,7 @@ impl<'a> KnownPaths<'a> {
 
     /// Anything in a directory of the owner, the directory itself, or one above it.
     pub(crate) fn touches_owned(&self, path: &str) -> bool {
-        let unknown = path.starts_with(crate::shell::UNKNOWN_CHAR)
-            || path.starts_with(&format!("/{}", crate::shell::UNKNOWN_CHAR));
+        let unknown = path.strip_prefix('/').unwrap_or(path).starts_with(UNKNOWN_CHAR);
         unknown || self.is_owned_root(path) || self.owned.iter().any(|owned| matches_below(path, owned))
     }
 

@@ -196,8 +196,6 @@ pub(crate) enum Which {
     AfterPrefix(&'static str),
     /// Every word that looks like a path.
     PathLike,
-    /// This path.
-    Fixed(&'static str),
     Computed(fn(&Invocation<'_>) -> Vec<Word>),
 }
 

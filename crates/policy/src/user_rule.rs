@@ -108,7 +108,9 @@ impl CommandPattern {
         let mut operands = segment.args.iter().filter(|word| !word.prefix().starts_with('-'));
         self.is_program(segment)
             && self.has_options(segment)
-            && self.operands.iter().all(|wanted| operands.any(|word| may_match(wanted, word)))
+            && self.operands.iter().all(|wanted| {
+                operands.any(|word| word.has_unknown() || pattern_matches(wanted, &word.show()))
+            })
     }
 
     /// Whether the pattern covers the whole command.
@@ -136,10 +138,6 @@ impl CommandPattern {
         }
         wanted.next().is_none() && self.has_options(segment)
     }
-}
-
-fn may_match(pattern: &str, word: &Word) -> bool {
-    word.has_unknown() || pattern_matches(pattern, &word.show())
 }
 
 impl UserRule {

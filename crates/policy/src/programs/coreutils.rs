@@ -128,7 +128,7 @@ const REMOVES: &[DeclaredFiles] = &[
 
 const ARCHIVES: &[DeclaredFiles] = &[
     writes(Values(&["-C", "--directory", "--one-top-level"])).when(Test(extracts)),
-    writes(Fixed("/")).when(All(&[Test(extracts), Test(keeps_absolute_names)])),
+    writes(Computed(|_| vec![Word::literal("/")])).when(All(&[Test(extracts), Test(keeps_absolute_names)])),
     writes(Values(&["-f", "--file"])).when(Not(&Test(extracts))),
 ];
 
