@@ -364,7 +364,7 @@ pub struct ExecArgs {
 
 /// Parses a backend; lists the names in help and completions.
 fn backend() -> impl TypedValueParser<Value = BackendName> {
-    let names = BackendName::ALL.map(|backend| match backend {
+    let names = BackendName::ALL.iter().map(|backend| match backend {
         BackendName::Singularity => PossibleValue::new(backend.as_str()).alias("apptainer"),
         backend => PossibleValue::new(backend.as_str()),
     });

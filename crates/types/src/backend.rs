@@ -1,13 +1,14 @@
 //! Backend and network names as written in the configuration.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
+use strum::{Display, IntoStaticStr, VariantArray};
 use thiserror::Error;
 
 /// A kind of execution environment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum BackendName {
     /// This machine, without confinement.
     Local,
@@ -29,35 +30,11 @@ pub enum BackendName {
 
 impl BackendName {
     /// Every backend, in display order.
-    pub const ALL: [Self; 8] = [
-        Self::Local,
-        Self::Sandbox,
-        Self::Docker,
-        Self::Ssh,
-        Self::Singularity,
-        Self::Modal,
-        Self::Daytona,
-        Self::Kubernetes,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The configuration keyword.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Sandbox => "sandbox",
-            Self::Docker => "docker",
-            Self::Ssh => "ssh",
-            Self::Singularity => "singularity",
-            Self::Modal => "modal",
-            Self::Daytona => "daytona",
-            Self::Kubernetes => "kubernetes",
-        }
-    }
-}
-
-impl fmt::Display for BackendName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -68,7 +45,7 @@ pub struct UnknownBackend {
 }
 
 fn known_backends() -> String {
-    BackendName::ALL.map(BackendName::as_str).join(", ")
+    BackendName::ALL.iter().map(|backend| backend.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 impl FromStr for BackendName {
@@ -79,16 +56,15 @@ impl FromStr for BackendName {
         if name == "apptainer" {
             return Ok(Self::Singularity);
         }
-        Self::ALL
-            .into_iter()
-            .find(|backend| backend.as_str() == name)
-            .ok_or_else(|| UnknownBackend { name: name.to_owned() })
+        let found = Self::ALL.iter().find(|backend| backend.as_str() == name);
+        found.copied().ok_or_else(|| UnknownBackend { name: name.to_owned() })
     }
 }
 
 /// The network access of an environment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Network {
     /// The backend's default network.
     Full,
@@ -100,12 +76,8 @@ pub enum Network {
 
 impl Network {
     /// The configuration keyword.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::None => "none",
-            Self::Proxy => "proxy",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -116,7 +88,7 @@ mod tests {
     #[test]
     fn every_name_parses_back_to_its_backend() {
         for name in BackendName::ALL {
-            assert_eq!(name.as_str().parse(), Ok(name));
+            assert_eq!(name.as_str().parse(), Ok(*name));
         }
         assert_eq!(" apptainer ".parse(), Ok(BackendName::Singularity));
     }

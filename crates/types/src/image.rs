@@ -3,6 +3,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
+use thiserror::Error;
 
 /// An image. Its bytes are stored separately, under [`Image::file_name`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,14 +47,18 @@ impl Digest {
     }
 }
 
-impl TryFrom<String> for Digest {
-    type Error = String;
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not a SHA-256 digest")]
+pub struct InvalidDigest(String);
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for Digest {
+    type Error = InvalidDigest;
+
+    fn try_from(text: String) -> Result<Self, InvalidDigest> {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         match text.len() == 64 && text.bytes().all(is_digit) {
             true => Ok(Self(text)),
-            false => Err(format!("`{text}` is not a SHA-256 digest")),
+            false => Err(InvalidDigest(text)),
         }
     }
 }
@@ -64,8 +70,9 @@ impl From<Digest> for String {
 }
 
 /// An image format. Every model vendor accepts these four.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum ImageKind {
     Png,
     Jpeg,
@@ -86,13 +93,8 @@ impl ImageKind {
     }
 
     /// The format name, also used as file extension.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Png => "png",
-            Self::Jpeg => "jpeg",
-            Self::Gif => "gif",
-            Self::Webp => "webp",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     pub const fn media_type(self) -> &'static str {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// One piece of work and its working directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +27,9 @@ pub enum Work {
     File(FileUse),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum FileAccess {
     Read,
     /// Creates, changes or replaces the file.
@@ -36,12 +38,8 @@ pub enum FileAccess {
 }
 
 impl FileAccess {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Delete => "delete",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -107,9 +107,7 @@ impl VolumeSource {
         let is_path = text.starts_with(['/', '.']) || text == "~" || text.contains('/');
         let is_name = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
-        if text.trim().is_empty() || text.contains('\0') {
-            Err(VolumeError::Source(text.to_owned()))
-        } else if is_path {
+        if is_path && !text.contains('\0') {
             Ok(Self::Path(text.to_owned()))
         } else if is_name {
             Ok(Self::Named(text.to_owned()))

@@ -26,7 +26,8 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
-    let backends = BackendName::ALL.map(|backend| backend_health::probe(context, config, backend));
+    let probe = |backend: &BackendName| backend_health::probe(context, config, *backend);
+    let backends: Vec<_> = BackendName::ALL.iter().map(probe).collect();
     let is_usable = |name| backends.iter().any(|health| health.backend == name && health.is_usable());
     let is_down = super::gateway::platforms(context).iter().any(|(_, health)| health["state"] == "down");
     let works = !is_down && backend_health::configured(config).into_iter().all(is_usable);
