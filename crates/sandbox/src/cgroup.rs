@@ -35,16 +35,10 @@ struct Controller {
     v2: Vec<(&'static str, String)>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CgroupVersion {
-    One,
-    Two,
-}
-
 impl Cgroups {
     /// Creates cgroups for the limits that need one and reports which limits are enforced.
     pub(crate) fn create(limits: &JailLimits) -> (Self, LimitReport) {
-        let hierarchies = Hierarchies::detect();
+        let hierarchies = Hierarchy::detect_all();
         let mut cgroups = Self::default();
         let mut apply = |asked: Option<Controller>| match asked {
             None => LimitStatus::NotRequested,
@@ -66,21 +60,22 @@ impl Cgroups {
     }
 
     /// Applies one limit in the hierarchy that has its controller.
-    fn apply_limit(&mut self, hierarchies: &Hierarchies, controller: &Controller) -> io::Result<()> {
-        let (own, version) = hierarchies.find(controller)?;
-        let files = match version {
-            CgroupVersion::One => &controller.v1,
-            CgroupVersion::Two => &controller.v2,
-        };
+    fn apply_limit(&mut self, hierarchies: &[Hierarchy], controller: &Controller) -> io::Result<()> {
+        let v1 =
+            hierarchies.iter().find(|found| found.controllers.iter().any(|name| name == controller.name));
+        let hierarchy = v1
+            .or_else(|| hierarchies.iter().find(|found| found.is_version_2()))
+            .ok_or_else(|| io::Error::other("no cgroup hierarchy is mounted"))?;
+        let files = if hierarchy.is_version_2() { &controller.v2 } else { &controller.v1 };
         let mut failure = format!("no writable cgroup has the controller `{}`", controller.name);
-        let parents: Vec<&Path> = own.ancestors().take_while(|parent| hierarchies.contains(parent)).collect();
+        let parents: Vec<&Path> = hierarchy.parents().collect();
         let name = own_cgroup_name()?;
         // A process is in one cgroup per hierarchy, so a second controller must use the same
         // cgroup.
         let shared_parents: Vec<&Path> =
             parents.iter().copied().filter(|parent| self.created.contains(&parent.join(&name))).collect();
         for parent in if shared_parents.is_empty() { parents } else { shared_parents } {
-            if version == CgroupVersion::Two && !enable_controller(parent, controller.name) {
+            if hierarchy.is_version_2() && !enable_controller(parent, controller.name) {
                 continue;
             }
             let path = parent.join(&name);
@@ -132,41 +127,26 @@ pub(crate) fn enter(entry_file: OwnedFd) -> io::Result<()> {
     File::from(entry_file).write_all(b"0")
 }
 
-/// The supervisor that a cgroup is named after.
-struct CgroupOwner {
-    pid: i32,
-    start_time: u64,
-}
-
-impl CgroupOwner {
-    fn is_alive(&self) -> bool {
-        sys::process_start_time(self.pid).is_ok_and(|started| started == self.start_time)
-    }
-}
-
 fn own_cgroup_name() -> io::Result<String> {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     Ok(format!("{CGROUP_PREFIX}{pid}-{}", sys::process_start_time(pid)?))
 }
 
-/// The owner encoded in the name of a cgroup, if it is one of ours.
-fn parse_owner(name: &str) -> Option<CgroupOwner> {
+/// Whether the supervisor that a cgroup is named after is gone; `None` if it is not one of ours.
+fn is_stale(name: &str) -> Option<bool> {
     let (pid, started) = name.strip_prefix(CGROUP_PREFIX)?.split_once('-')?;
-    Some(CgroupOwner { pid: pid.parse().ok()?, start_time: started.parse().ok()? })
+    let started: u64 = started.parse().ok()?;
+    Some(sys::process_start_time(pid.parse().ok()?).ok() != Some(started))
 }
 
 /// Removes cgroups of jails whose supervisor was killed. The reaper calls this.
 pub fn remove_stale_cgroups() {
-    let hierarchies = Hierarchies::detect();
-    for own in hierarchies.own.iter().map(|(_, own)| own) {
-        for parent in own.ancestors().take_while(|parent| hierarchies.contains(parent)) {
-            let children = fs::read_dir(parent).into_iter().flatten().flatten();
-            for child in children {
-                let name = child.file_name();
-                if name.to_str().and_then(parse_owner).is_some_and(|owner| !owner.is_alive()) {
-                    // Fails for a cgroup that is not empty yet; the next call retries.
-                    fs::remove_dir(child.path()).ok();
-                }
+    let hierarchies = Hierarchy::detect_all();
+    for parent in hierarchies.iter().flat_map(Hierarchy::parents) {
+        for child in fs::read_dir(parent).into_iter().flatten().flatten() {
+            if child.file_name().to_str().and_then(is_stale) == Some(true) {
+                // Fails for a cgroup that is not empty yet; the next call retries.
+                fs::remove_dir(child.path()).ok();
             }
         }
     }
@@ -229,23 +209,25 @@ fn enable_controller(parent: &Path, controller: &str) -> bool {
     has() || (fs::write(&path, format!("+{controller}")).is_ok() && has())
 }
 
-/// The cgroup of this process in each mounted hierarchy.
-struct Hierarchies {
-    /// The controllers of a hierarchy (empty for version 2) and the directory of our cgroup in it.
-    own: Vec<(Vec<String>, PathBuf)>,
-    /// Mount points of the hierarchies.
-    mounts: Vec<PathBuf>,
+/// A mounted hierarchy.
+#[derive(Debug, PartialEq, Eq)]
+struct Hierarchy {
+    /// Empty for version 2.
+    controllers: Vec<String>,
+    /// The directory of our cgroup.
+    own: PathBuf,
+    mount: PathBuf,
 }
 
-impl Hierarchies {
-    fn detect() -> Self {
+impl Hierarchy {
+    fn detect_all() -> Vec<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        Self::parse(&mounts, &cgroups)
+        Self::parse_all(&mounts, &cgroups)
     }
 
-    fn parse(mountinfo: &str, cgroups: &str) -> Self {
-        let mut found = Self { own: Vec::new(), mounts: Vec::new() };
+    fn parse_all(mountinfo: &str, cgroups: &str) -> Vec<Self> {
+        let mut found = Vec::new();
         for line in mountinfo.lines() {
             // 30 24 0:26 /top /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
             let Some((left, right)) = line.split_once(" - ") else { continue };
@@ -274,27 +256,18 @@ impl Hierarchies {
                 continue;
             };
             let mount = PathBuf::from(mount);
-            found.own.push((controllers, mount.join(below.trim_start_matches('/'))));
-            found.mounts.push(mount);
+            found.push(Self { controllers, own: mount.join(below.trim_start_matches('/')), mount });
         }
         found
     }
 
-    /// Our cgroup in the hierarchy with the controller, and the version of that hierarchy.
-    fn find(&self, controller: &Controller) -> io::Result<(&Path, CgroupVersion)> {
-        let v1 = self.own.iter().find(|(names, _)| names.iter().any(|name| name == controller.name));
-        let v2 = || self.own.iter().find(|(names, _)| names.is_empty());
-        match v1
-            .map(|found| (found, CgroupVersion::One))
-            .or_else(|| v2().map(|found| (found, CgroupVersion::Two)))
-        {
-            Some(((_, own), version)) => Ok((own, version)),
-            None => Err(io::Error::other("no cgroup hierarchy is mounted")),
-        }
+    fn is_version_2(&self) -> bool {
+        self.controllers.is_empty()
     }
 
-    fn contains(&self, path: &Path) -> bool {
-        self.mounts.iter().any(|mount| path.starts_with(mount))
+    /// Our cgroup and those above it, nearest first.
+    fn parents(&self) -> impl Iterator<Item = &Path> {
+        self.own.ancestors().take_while(|parent| parent.starts_with(&self.mount))
     }
 }
 
@@ -302,30 +275,40 @@ impl Hierarchies {
 mod tests {
     use super::*;
 
-    fn hierarchies(root: &Path, cgroups: &str) -> Hierarchies {
+    fn hierarchies(root: &Path, cgroups: &str) -> Vec<Hierarchy> {
         let root = root.display();
         let mounts = format!(
             "29 24 0:26 / {root}/unified rw - cgroup2 cgroup2 rw\n30 24 0:27 /pod {root}/memory rw - cgroup cgroup rw,memory\n"
         );
-        Hierarchies::parse(&mounts, cgroups)
+        Hierarchy::parse_all(&mounts, cgroups)
     }
 
     #[test]
     fn hierarchies_of_both_versions_are_distinguished() {
         let found = hierarchies(Path::new("/c"), "4:memory:/pod/a\n0::/user/b\n");
-        let expected = vec![
-            (Vec::new(), PathBuf::from("/c/unified/user/b")),
-            (vec!["rw".to_owned(), "memory".to_owned()], PathBuf::from("/c/memory/a")),
+        let expected = [
+            Hierarchy {
+                controllers: Vec::new(),
+                own: "/c/unified/user/b".into(),
+                mount: "/c/unified".into(),
+            },
+            Hierarchy {
+                controllers: vec!["rw".to_owned(), "memory".to_owned()],
+                own: "/c/memory/a".into(),
+                mount: "/c/memory".into(),
+            },
         ];
-        assert_eq!(found.own, expected);
+        assert_eq!(found, expected);
     }
 
     #[test]
     fn a_reused_pid_is_not_mistaken_for_the_owner() {
-        let own = parse_owner(&own_cgroup_name().unwrap()).unwrap();
-        assert!(own.is_alive());
-        assert!(!CgroupOwner { start_time: own.start_time - 1, ..own }.is_alive());
-        assert!(parse_owner("hermes-jail-17").is_none() && parse_owner("docker-17-4").is_none());
+        let own = own_cgroup_name().unwrap();
+        let (name, started) = own.rsplit_once('-').unwrap();
+        let earlier = started.parse::<u64>().unwrap() - 1;
+        assert_eq!(is_stale(&own), Some(false));
+        assert_eq!(is_stale(&format!("{name}-{earlier}")), Some(true));
+        assert_eq!((is_stale("hermes-jail-17"), is_stale("docker-17-4")), (None, None));
     }
 
     #[test]

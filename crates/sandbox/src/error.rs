@@ -28,8 +28,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { action: doing, source }
+    pub(crate) fn io<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Io { action, source: error.into() }
     }
 
     /// Maps a failed step to missing support of the machine, if that is the cause.
@@ -69,8 +69,8 @@ impl SetupError {
         Self { step, subject: None, errno: error.into().raw_os_error().unwrap_or(0) }
     }
 
-    pub(crate) fn at(step: SetupStep, path: &Path, error: impl Into<io::Error>) -> Self {
-        Self { subject: Some(path.display().to_string()), ..Self::new(step, error) }
+    pub(crate) fn at<E: Into<io::Error>>(step: SetupStep, path: &Path) -> impl Fn(E) -> Self + Copy {
+        move |error| Self { subject: Some(path.display().to_string()), ..Self::new(step, error) }
     }
 }
 

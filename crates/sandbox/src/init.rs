@@ -55,13 +55,13 @@ impl JailInit {
         privilege::drop_capabilities().with_step(SetupStep::Capabilities)?;
         die_with_supervisor(&self.supervisor_alive).with_step(SetupStep::DeathSignal)?;
         rustix::process::chdir(&jail.directory)
-            .map_err(|error| SetupError::at(SetupStep::WorkingDir, &jail.directory, error))?;
+            .map_err(SetupError::at(SetupStep::WorkingDir, &jail.directory))?;
         file_access::restrict_files(&writable).with_step(SetupStep::Landlock)?;
         privilege::install_descriptors(self.descriptors).with_step(SetupStep::Descriptors)?;
         // Last, because the setup may open more files than the program is allowed to.
         Rlimits::new(&jail.limits, report).set().with_step(SetupStep::Rlimits)?;
         seccomp::install_filter().with_step(SetupStep::Seccomp)?;
-        Err(SetupError::at(SetupStep::Exec, &jail.program, exec_program(jail)))
+        Err(SetupError::at(SetupStep::Exec, &jail.program)(exec_program(jail)))
     }
 }
 

@@ -29,8 +29,7 @@ pub struct Jail {
     pub binds: Vec<JailMount>,
     /// Paths of the host that appear empty, even where a bind mount shows them at another path.
     /// Missing paths are ignored. Must be absolute, without `..`.
-    #[serde(with = "lossless_list")]
-    pub masked: Vec<PathBuf>,
+    pub masked: Vec<OsString>,
     pub network: JailNetwork,
     pub limits: JailLimits,
     pub hostname: String,
@@ -134,21 +133,6 @@ mod lossless {
     }
 }
 
-mod lossless_list {
-    use std::ffi::{OsStr, OsString};
-    use std::path::PathBuf;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(paths.iter().map(|path| -> &OsStr { path.as_os_str() }))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> {
-        Ok(Vec::<OsString>::deserialize(from)?.into_iter().map(PathBuf::from).collect())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStringExt;
@@ -159,7 +143,7 @@ mod tests {
     fn a_jail_with_non_utf8_paths_is_serialized_losslessly() {
         let odd = PathBuf::from(OsString::from_vec(b"/data/\xff\xfe\n".to_vec()));
         let mut jail = Jail::new(&odd, Path::new("/root")).bind(&odd, MountAccess::ReadWrite);
-        jail.masked.push(odd.clone());
+        jail.masked.push(odd.clone().into());
         jail.arguments.push(odd.into_os_string());
         let bytes = postcard::to_stdvec(&jail).unwrap();
         assert_eq!(postcard::from_bytes::<Jail>(&bytes).unwrap(), jail);

@@ -4,21 +4,20 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::process::Signal;
 
 use crate::error::{Error, SetupError};
 use crate::ipc::{self, JailExit, SupervisorReport};
 use crate::jail::{Jail, Lifetime};
 use crate::limit_report::LimitReport;
 use crate::supervisor::SUPERVISOR_ARG0;
-use crate::{mount_plan, sockets};
+use crate::{mount_plan, sockets, supervisor};
 
 /// Time limit for a step of the setup, on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -56,7 +55,7 @@ impl Launcher {
     pub fn prepare(&self) -> Result<PreparedLauncher, Error> {
         let (control, peer) = ipc::socket_pair().map_err(Error::io("create a socket"))?;
         set_socket_timeout(&control, Timeout::Recv, Some(STEP_TIMEOUT))
-            .map_err(|error| Error::io("set a socket timeout")(error.into()))?;
+            .map_err(Error::io("set a socket timeout"))?;
         let supervisor = self.spawn(peer)?;
         Ok(PreparedLauncher { waiting: Some((control, supervisor)) })
     }
@@ -119,8 +118,7 @@ impl PreparedLauncher {
             }
             started => started?,
         };
-        set_socket_timeout(&control, Timeout::Recv, None)
-            .map_err(|error| Error::io("set a socket timeout")(error.into()))?;
+        set_socket_timeout(&control, Timeout::Recv, None).map_err(Error::io("set a socket timeout"))?;
         let supervisor = (jail.lifetime == Lifetime::WithParent).then_some(supervisor);
         Ok(RunningJail { control, init, limits, supervisor, exit: None })
     }
@@ -131,11 +129,11 @@ fn send_request(control: &OwnedFd, jail: &Jail, streams: &JailStreams<'_>) -> Re
     let mut jail = jail.clone();
     // Resolved here, while the supervisor is still starting. Sockets are listed per network
     // namespace, and that of the jail may differ.
-    jail.masked.retain(|path| mount_plan::may_need_mask(path));
-    jail.masked.extend(sockets::host_sockets(&jail));
+    jail.masked.retain(|path| mount_plan::may_need_mask(Path::new(path)));
+    jail.masked.extend(sockets::host_sockets(&jail).into_iter().map(PathBuf::into_os_string));
     let bytes = postcard::to_stdvec(&jail).map_err(|error| Error::Launcher(error.to_string()))?;
-    let memory = rustix::fs::memfd_create("jail", MemfdFlags::CLOEXEC)
-        .map_err(|error| Error::io("create a memory file")(error.into()))?;
+    let memory = rustix::fs::memfd_create("jail", MemfdFlags::CLOEXEC);
+    let memory = memory.map_err(Error::io("create a memory file"))?;
     let mut memory = File::from(memory);
     memory.write_all(&bytes).map_err(Error::io("write the jail request"))?;
     io::Seek::rewind(&mut memory).map_err(Error::io("write the jail request"))?;
@@ -226,7 +224,7 @@ impl RunningJail {
     /// Kills every process of the jail and waits until they are gone.
     pub fn kill(&mut self) -> Result<JailExit, Error> {
         if self.exit.is_none() {
-            send_sigkill(&self.init)?;
+            supervisor::send_sigkill(&self.init).map_err(Error::io("kill the jail"))?;
         }
         self.wait()
     }
@@ -238,13 +236,6 @@ impl Drop for RunningJail {
             // On error the supervisor sees the socket close and kills the jail.
             self.kill().ok();
         }
-    }
-}
-
-fn send_sigkill(init: &OwnedFd) -> Result<(), Error> {
-    match rustix::process::pidfd_send_signal(init, Signal::KILL) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => Err(Error::io("kill the jail")(error.into())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Paths that are masked by default: secrets that no command needs.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 
 use hermes_types::MountAccess;
 
@@ -41,17 +42,17 @@ const HOME_CREDENTIALS: &[&str] = &[
 
 /// The masked paths for a user with this home, and the bind mounts that make the home itself
 /// visible again.
-pub(crate) fn default_masks(home: &Path) -> (Vec<PathBuf>, Vec<JailMount>) {
-    let mut masked: Vec<PathBuf> = SYSTEM_PATHS.iter().map(PathBuf::from).collect();
+pub(crate) fn default_masks(home: &Path) -> (Vec<OsString>, Vec<JailMount>) {
+    let mut masked: Vec<OsString> = SYSTEM_PATHS.iter().map(OsString::from).collect();
     let mut shown = Vec::new();
     for homes in HOME_PARENTS.iter().map(Path::new).filter(|homes| *homes != home) {
-        masked.push(homes.to_path_buf());
+        masked.push(homes.into());
         if home.starts_with(homes) && home.exists() {
             let (source, target) = (home.to_path_buf(), home.to_path_buf());
             shown.push(JailMount { source, target, access: MountAccess::ReadOnly });
         }
     }
-    masked.extend(HOME_CREDENTIALS.iter().map(|name| home.join(name)));
+    masked.extend(HOME_CREDENTIALS.iter().map(|name| home.join(name).into()));
     (masked, shown)
 }
 
@@ -62,7 +63,7 @@ mod tests {
     #[test]
     fn every_home_except_the_own_one_is_masked() {
         let (masked, shown) = default_masks(Path::new("/root"));
-        let hidden = |path: &str| masked.contains(&PathBuf::from(path));
+        let hidden = |path: &str| masked.contains(&OsString::from(path));
         assert_eq!(
             ["/home", "/root", "/root/.ssh", "/root/.config/gcloud", "/run"].map(hidden),
             [true, false, true, true, true]

@@ -44,9 +44,9 @@ impl MountPlan {
         let mut binds = Vec::new();
         for bind in &jail.binds {
             let source = fs::canonicalize(&bind.source)
-                .map_err(|e| SetupError::at(SetupStep::OpenSource, &bind.source, e))?;
-            let target = resolve_target(&bind.target)
-                .map_err(|e| SetupError::at(SetupStep::MountPoint, &bind.target, e))?;
+                .map_err(SetupError::at(SetupStep::OpenSource, &bind.source))?;
+            let target =
+                resolve_target(&bind.target).map_err(SetupError::at(SetupStep::MountPoint, &bind.target))?;
             binds.push((source, target, bind.access));
         }
         let masks = resolve_masks(jail, &binds)?;
@@ -54,9 +54,8 @@ impl MountPlan {
             binds.push((names.clone(), names, MountAccess::ReadOnly));
         }
         for (source, target, access) in binds {
-            let is_directory = fs::metadata(&source)
-                .map_err(|e| SetupError::at(SetupStep::OpenSource, &source, e))?
-                .is_dir();
+            let metadata = fs::metadata(&source).map_err(SetupError::at(SetupStep::OpenSource, &source))?;
+            let is_directory = metadata.is_dir();
             mounts.retain(|mount| mount.target != target);
             mounts.push(PlannedMount { target, kind: MountKind::Bind(access, source), is_directory });
         }
@@ -141,12 +140,9 @@ fn resolve_masks(
     binds: &[(PathBuf, PathBuf, MountAccess)],
 ) -> Result<Vec<(PathBuf, bool)>, SetupError> {
     let mut masks = Vec::new();
-    for path in &jail.masked {
-        let Some((real, is_directory)) =
-            resolve_masked(path).map_err(|error| SetupError::at(SetupStep::Mount, path, error))?
-        else {
-            continue;
-        };
+    for path in jail.masked.iter().map(Path::new) {
+        let resolved = resolve_masked(path).map_err(SetupError::at(SetupStep::Mount, path))?;
+        let Some((real, is_directory)) = resolved else { continue };
         for (source, target, _) in binds.iter().filter(|(source, target, _)| source != target) {
             if let Ok(below) = real.strip_prefix(source)
                 && !below.as_os_str().is_empty()
@@ -252,7 +248,7 @@ mod tests {
         fs::create_dir_all(home.join("work")).unwrap();
         let mut jail =
             Jail::new("/bin/true", Path::new("/root")).bind(home.join("work"), MountAccess::ReadWrite);
-        jail.masked = vec![home.clone(), home.join("keys"), home.join("missing")];
+        jail.masked = [home.clone(), home.join("keys"), home.join("missing")].map(Into::into).to_vec();
         jail.binds.push(JailMount {
             source: home.clone(),
             target: "/shown".into(),
@@ -280,7 +276,7 @@ mod tests {
         let top = fs::canonicalize(top.path()).unwrap();
         fs::write(top.join("socket"), "").unwrap();
         let mut jail = Jail::new("/bin/true", Path::new("/root"));
-        jail.masked = vec![top.join("socket"), top.clone()];
+        jail.masked = [top.join("socket"), top.clone()].map(Into::into).to_vec();
         let plan = MountPlan::new(&jail).unwrap();
         assert!(!plan.mounts.iter().any(|mount| mount.target.starts_with(&top)), "{:?}", plan.mounts);
         // If a bind mount makes it visible, it is masked.

@@ -3,6 +3,7 @@
 //! The attempts run inside a small jail, in this crate's own code. Outside of a jail each of them
 //! would succeed, so a failure is due to the jail.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -81,22 +82,6 @@ enum ProbeFinding {
     Completed,
 }
 
-/// Targets outside the jail that the attempts try to reach.
-#[derive(Debug)]
-struct ProbeTargets {
-    port: u16,
-    name: String,
-    pid: i32,
-}
-
-impl ProbeTargets {
-    fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
-        let port = arguments.next()?.parse().ok()?;
-        let name = arguments.next()?;
-        Some(Self { port, name, pid: arguments.next()?.parse().ok()? })
-    }
-}
-
 impl Launcher {
     /// Tests what a jail enforces on this machine. Takes some tens of milliseconds; the result is
     /// valid as long as the machine and the user stay the same. An error says why no jail can be
@@ -119,7 +104,8 @@ impl Launcher {
 /// Targets outside the jail, removed on drop.
 struct ProbeFixture {
     directory: PathBuf,
-    targets: ProbeTargets,
+    /// The targets of the attempts: port, name of an abstract socket, pid.
+    arguments: [String; 3],
     _tcp: TcpListener,
     _unix: UnixListener,
 }
@@ -164,9 +150,8 @@ impl ProbeFixture {
         fs::write(directory.join("masked"), "seen")?;
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let unix = UnixListener::bind_addr(&UnixAddress::from_abstract_name(&name)?)?;
-        let pid = i32::try_from(std::process::id()).map_err(io::Error::other)?;
-        let targets = ProbeTargets { port: tcp.local_addr()?.port(), name, pid };
-        Ok(Self { directory, targets, _tcp: tcp, _unix: unix })
+        let arguments = [tcp.local_addr()?.port().to_string(), name, std::process::id().to_string()];
+        Ok(Self { directory, arguments, _tcp: tcp, _unix: unix })
     }
 
     fn jail(&self, program: &Path) -> Jail {
@@ -177,12 +162,11 @@ impl ProbeFixture {
             access: MountAccess::ReadOnly,
         };
         jail.binds.extend([bind(program, PROBE_PROGRAM), bind(&self.directory, PROBE_DIR)]);
-        jail.masked.push(self.directory.join("masked"));
+        jail.masked.push(self.directory.join("masked").into());
         jail.limits.processes = Some(MAX_PROCESSES);
         jail.limits.memory = Some(MAX_MEMORY_BYTES);
         jail.limits.millicpus = Some(1000);
-        let ProbeTargets { port, name, pid } = &self.targets;
-        jail.arguments = vec![port.to_string().into(), name.into(), pid.to_string().into()];
+        jail.arguments = self.arguments.iter().map(OsString::from).collect();
         jail
     }
 }
@@ -250,10 +234,12 @@ fn resource_verdict(completed: ProbeVerdict, report: &LimitReport) -> ProbeVerdi
 
 /// Runs inside the jail: makes all attempts and reports those that succeed.
 pub(crate) fn run_attempts() -> i32 {
-    let Some(targets) = ProbeTargets::from_arguments(std::env::args().skip(1)) else { return 2 };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [port, name, pid] = arguments.as_slice() else { return 2 };
+    let (Ok(port), Ok(pid)) = (port.parse(), pid.parse()) else { return 2 };
     try_files();
-    try_network(&targets);
-    try_processes(&targets);
+    try_network(port, name);
+    try_processes(pid);
     try_syscalls();
     try_many_threads();
     report_finding(&ProbeFinding::Completed);
@@ -293,21 +279,21 @@ fn try_files() {
     report_escape_if(listed, dimension, "look into /run");
 }
 
-fn try_network(targets: &ProbeTargets) {
+fn try_network(port: u16, name: &str) {
     let dimension = Dimension::Network;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, targets.port));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let loopback = TcpStream::connect_timeout(&address, Duration::from_secs(1));
     report_escape_if(loopback.is_ok(), dimension, "reach the host's loopback");
-    let name = UnixAddress::from_abstract_name(&targets.name);
-    let connected = name.and_then(|name| UnixStream::connect_addr(&name));
+    let address = UnixAddress::from_abstract_name(name);
+    let connected = address.and_then(|address| UnixStream::connect_addr(&address));
     report_escape_if(connected.is_ok(), dimension, "reach an abstract socket");
     let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     report_unless(own.is_ok(), dimension, "use its own loopback");
 }
 
-fn try_processes(targets: &ProbeTargets) {
+fn try_processes(pid: i32) {
     let dimension = Dimension::Processes;
-    let seen = rustix::process::Pid::from_raw(targets.pid).map(rustix::process::test_kill_process);
+    let seen = rustix::process::Pid::from_raw(pid).map(rustix::process::test_kill_process);
     let is_hidden = matches!(seen, Some(Err(rustix::io::Errno::SRCH)));
     report_escape_if(!is_hidden, dimension, "signal a process outside");
     let entries = fs::read_dir("/proc");

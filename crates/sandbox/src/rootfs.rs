@@ -61,7 +61,7 @@ pub(crate) fn enter_rootfs(jail: &Jail) -> Result<Vec<PathBuf>, SetupError> {
     // From here on every path means the same as in the jail, except for mounts that follow.
     for (index, (mount, source)) in plan.mounts.iter().zip(sources).enumerate() {
         let target = mount.target.as_path();
-        let at_target = |error| SetupError::at(SetupStep::Mount, target, error);
+        let at_target = SetupError::at(SetupStep::Mount, target);
         match (&mount.kind, source) {
             // The new root is already empty there.
             (MountKind::Mask, _) if mount.is_empty_root_entry() => {}
@@ -108,7 +108,7 @@ fn mount_covers(private: &OwnedFd) -> Result<OwnedFd, SetupError> {
     for name in DEVICES {
         let device = Path::new("/dev").join(name);
         rustix::mount::mount_bind(&device, Path::new("dev").join(name))
-            .map_err(|error| SetupError::at(SetupStep::OpenSource, &device, error))?;
+            .map_err(SetupError::at(SetupStep::OpenSource, &device))?;
     }
     Ok(covers)
 }
@@ -120,7 +120,7 @@ fn pivot_to_new_root(private: &OwnedFd, parts: Vec<(PathBuf, OwnedFd)>) -> Resul
     let root = clone_mount(private, Path::new("root"))?;
     move_mount(&root, private, Path::new("root")).with_step(SetupStep::Root)?;
     for (name, mount) in parts {
-        move_mount(&mount, &root, &name).map_err(|error| SetupError::at(SetupStep::Mount, &name, error))?;
+        move_mount(&mount, &root, &name).map_err(SetupError::at(SetupStep::Mount, &name))?;
     }
     sys::restrict_mount(root.as_fd(), READ_ONLY_FLAGS).with_step(SetupStep::Root)?;
     rustix::process::fchdir(&root).with_step(SetupStep::PivotRoot)?;
@@ -192,7 +192,7 @@ fn create_private_layout(private: &OwnedFd, plan: &MountPlan) -> Result<(), Setu
                 .map_or(Ok(()), |parent| make_dirs(private, parent))
                 .and_then(|()| make_file(private, &place))
         };
-        made.map_err(|error| SetupError::at(SetupStep::MountPoint, &mount.target, error))?;
+        made.map_err(SetupError::at(SetupStep::MountPoint, &mount.target))?;
     }
     Ok(())
 }
@@ -249,7 +249,7 @@ fn mask_proc(covers: &OwnedFd) -> Result<(), SetupError> {
         let Ok(stat) = rustix::fs::lstat(&path) else { continue };
         let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
         let empty = Path::new(if is_directory { "empty" } else { "nothing" });
-        bind_private(covers, empty, &path).map_err(|error| SetupError::at(SetupStep::Mount, &path, error))?;
+        bind_private(covers, empty, &path).map_err(SetupError::at(SetupStep::Mount, &path))?;
     }
     Ok(())
 }
@@ -261,8 +261,7 @@ fn clone_mount(at: impl AsFd, path: &Path) -> Result<OwnedFd, SetupError> {
     if path.as_os_str().is_empty() {
         flags |= OpenTreeFlags::AT_EMPTY_PATH;
     }
-    rustix::mount::open_tree(at, path, flags)
-        .map_err(|error| SetupError::at(SetupStep::OpenSource, path, error))
+    rustix::mount::open_tree(at, path, flags).map_err(SetupError::at(SetupStep::OpenSource, path))
 }
 
 /// Binds a directory of the private file system, with its submounts, to a path.
@@ -274,8 +273,8 @@ fn bind_private(holder: &OwnedFd, part: &Path, target: &Path) -> rustix::io::Res
 /// Attaches a mount at a path; follows symbolic links.
 fn attach_mount(mount: &OwnedFd, target: &Path) -> Result<(), SetupError> {
     let place = rustix::fs::openat(CWD, target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| SetupError::at(SetupStep::MountPoint, target, error))?;
-    move_mount(mount, &place, Path::new("")).map_err(|error| SetupError::at(SetupStep::Mount, target, error))
+        .map_err(SetupError::at(SetupStep::MountPoint, target))?;
+    move_mount(mount, &place, Path::new("")).map_err(SetupError::at(SetupStep::Mount, target))
 }
 
 fn move_mount(mount: &OwnedFd, at: impl AsFd, path: &Path) -> io::Result<()> {

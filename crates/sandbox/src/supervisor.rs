@@ -183,8 +183,14 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Kills the first process, and thereby all processes of the jail, and waits until they are gone.
 fn kill_and_reap(init: &OwnedFd) -> io::Result<JailExit> {
-    match rustix::process::pidfd_send_signal(init, Signal::KILL) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => reap_init(init),
+    send_sigkill(init)?;
+    reap_init(init)
+}
+
+/// Kills a process, which may be gone already.
+pub(crate) fn send_sigkill(process: &OwnedFd) -> io::Result<()> {
+    match rustix::process::pidfd_send_signal(process, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -85,7 +85,13 @@ impl Contestant {
                 self.new_place(&session).await
             }
             ["hold", backend, count] => self.hold(backend, count.parse().unwrap()).await,
-            ["masked"] => json!(Jail::new("/bin/true", Path::new(OWNER_HOME)).masked),
+            ["masked"] => json!(
+                Jail::new("/bin/true", Path::new(OWNER_HOME))
+                    .masked
+                    .iter()
+                    .map(Path::new)
+                    .collect::<Vec<_>>()
+            ),
             ["flood", place, attention, text] => self.flood(place, attention, text).await,
             ["tree", place] => self.tree(place).await,
             ["crowd", count] => self.make_crowd(count.parse().unwrap()).await,

@@ -119,13 +119,12 @@ impl SandboxBackend {
     fn jail(&self, place: &ResolvedPlace, guest: &Path, files: &Path, run: PathBuf) -> Jail {
         let mut jail = Jail::new(GUEST_PATH, &self.owner_home);
         // The files of other places and the sockets of their guests, wherever the owner put them.
-        jail.masked.extend(
-            [&place.installation.home, &place.installation.run_dir].into_iter().chain(&self.files).cloned(),
-        );
+        let hidden = [&place.installation.home, &place.installation.run_dir].into_iter().chain(&self.files);
+        jail.masked.extend(hidden.map(OsString::from));
         // A home of `/` is not a home.
         if self.audience == Audience::Others && self.owner_home.parent().is_some() {
             jail.binds.clear();
-            jail.masked.push(self.owner_home.clone());
+            jail.masked.push(self.owner_home.clone().into());
         }
         let mut show = |source: PathBuf, target: PathBuf, access| {
             jail.binds.push(hermes_sandbox::JailMount { source, target, access });
