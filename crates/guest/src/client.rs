@@ -11,6 +11,8 @@ mod file;
 mod process;
 mod tunnel;
 
+use std::time::Duration;
+
 use serde_bytes::ByteBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -77,7 +79,7 @@ impl Client {
     /// Starts a program. For a foreground program, dropping the handle kills the whole process
     /// tree. For a background program, the handle only carries the id.
     pub async fn run(&self, run: RunRequest) -> Result<RunHandle, Error> {
-        RunHandle::start(self.connection.clone(), run).await
+        RunHandle::start(&self.connection, run).await
     }
 
     /// Starts a Python program in the foreground, like [`Client::run`], and returns the connections
@@ -87,8 +89,8 @@ impl Client {
         &self,
         request: impl FnOnce(u64) -> RunRequest,
     ) -> Result<(RunHandle, PythonConnections), Error> {
-        let (number, calls) = PythonConnections::register(&self.connection);
-        Ok((self.run(request(number)).await?, calls))
+        let (number, inbound) = self.connection.register_listener();
+        Ok((self.run(request(number)).await?, PythonConnections { inbound }))
     }
 
     /// Lists background processes, running and finished, and foreground commands that left
@@ -103,14 +105,13 @@ impl Client {
     }
 
     pub async fn process(&self, id: ProcessId) -> Result<ProcessView, Error> {
-        self.process_view(id, ProcessRequest::Show).await
+        self.process_view(id, ProcessRequest::Show, limit::REPLY_TIMEOUT).await
     }
 
     /// Waits until a process exits or the timeout elapses; the view says which.
-    pub async fn wait(&self, id: ProcessId, timeout: std::time::Duration) -> Result<ProcessView, Error> {
+    pub async fn wait(&self, id: ProcessId, timeout: Duration) -> Result<ProcessView, Error> {
         let timeout = timeout.min(limit::FINISHED_RETENTION);
-        let request = GuestRequest::Process(id, ProcessRequest::Wait(timeout));
-        self.connection.with_timeout(timeout + limit::REPLY_TIMEOUT, self.call_for_view(request)).await
+        self.process_view(id, ProcessRequest::Wait(timeout), timeout + limit::REPLY_TIMEOUT).await
     }
 
     /// Reads one page of a process's output.
@@ -120,19 +121,17 @@ impl Client {
             let end = page.offset.checked_add(length);
             length <= u64::from(limit) && end.is_some_and(|end| end <= page.total)
         };
-        match self
-            .connection
-            .call_with_timeout(&GuestRequest::Process(id, ProcessRequest::Page { offset, limit }))
-            .await?
-        {
-            GuestReply::Page(page) if fits(&page) => Ok(page),
+        let request = GuestRequest::Process(id, ProcessRequest::Page { offset, limit });
+        match self.connection.call_with_timeout(&request).await? {
+            GuestReply::Output(page) if fits(&page) => Ok(page),
             other => Err(self.connection.unexpected_reply(other)),
         }
     }
 
     /// Follows a process's output from an offset until the whole process tree has exited.
     pub async fn follow_output(&self, id: ProcessId, offset: u64) -> Result<OutputFollower, Error> {
-        OutputFollower::start(self.connection.clone(), id, offset).await
+        let request = GuestRequest::Process(id, ProcessRequest::Follow(offset));
+        Ok(OutputFollower { stream: self.connection.send_request(&request).await? })
     }
 
     /// Writes to the standard input of a process; waits while the process does not read.
@@ -151,23 +150,24 @@ impl Client {
 
     /// Kills a process with all its descendants; returns when all of them are gone.
     pub async fn kill(&self, id: ProcessId) -> Result<ProcessView, Error> {
-        self.process_view(id, ProcessRequest::Kill).await
+        self.process_view(id, ProcessRequest::Kill, limit::REPLY_TIMEOUT).await
     }
 
     /// Follows notices about background processes: first the stored ones from `from` on, then each
     /// new one.
     pub async fn follow_notices(&self, from: u64) -> Result<NoticeStream, Error> {
-        NoticeStream::start(self.connection.clone(), from).await
+        let stream = self.connection.send_request(&GuestRequest::Notices(from)).await?;
+        Ok(NoticeStream { stream, next_number: from })
     }
 
-    async fn process_view(&self, id: ProcessId, action: ProcessRequest) -> Result<ProcessView, Error> {
-        self.connection
-            .with_timeout(limit::REPLY_TIMEOUT, self.call_for_view(GuestRequest::Process(id, action)))
-            .await
-    }
-
-    async fn call_for_view(&self, request: GuestRequest) -> Result<ProcessView, Error> {
-        match self.connection.call(&request).await? {
+    async fn process_view(
+        &self,
+        id: ProcessId,
+        action: ProcessRequest,
+        timeout: Duration,
+    ) -> Result<ProcessView, Error> {
+        let request = GuestRequest::Process(id, action);
+        match self.connection.with_timeout(timeout, self.connection.call(&request)).await? {
             GuestReply::Process(view) => Ok(*view),
             other => Err(self.connection.unexpected_reply(other)),
         }

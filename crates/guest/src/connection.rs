@@ -76,7 +76,12 @@ async fn handle_request(guest: &Rc<Guest>, mux: &Mux, stream: MuxStream) -> Resu
             send_reply(writer, done).await?;
         }
         GuestRequest::Notices(from) => until_disconnect(reader, send_notices(guest, from, writer)).await??,
-        GuestRequest::File(request) => files::handle_request(guest, request, reader, writer).await?,
+        GuestRequest::File(path, request) => {
+            files::handle_request(guest, path, request, reader, writer).await?;
+        }
+        GuestRequest::WriteFile(path, options) => {
+            files::write_file(guest, &path, options, reader, writer).await?;
+        }
         GuestRequest::Listen(number, port) => {
             return tunnel::listen(guest, mux, number, port, frames).await;
         }
@@ -86,21 +91,17 @@ async fn handle_request(guest: &Rc<Guest>, mux: &Mux, stream: MuxStream) -> Resu
 
 /// Whether a request counts as activity that keeps the environment alive.
 fn is_activity(request: &GuestRequest) -> bool {
-    match request {
-        GuestRequest::OpenSession(_) | GuestRequest::Run(_) | GuestRequest::File(_) => true,
-        GuestRequest::Process(_, action) => !matches!(
-            action,
-            ProcessRequest::Show
-                | ProcessRequest::Wait(_)
-                | ProcessRequest::Page { .. }
-                | ProcessRequest::Follow(_)
-        ),
-        GuestRequest::Stats
-        | GuestRequest::ShowSession(_)
-        | GuestRequest::Processes
-        | GuestRequest::Notices(_)
-        | GuestRequest::Listen(..) => false,
-    }
+    matches!(
+        request,
+        GuestRequest::OpenSession(_)
+            | GuestRequest::Run(_)
+            | GuestRequest::File(..)
+            | GuestRequest::WriteFile(..)
+            | GuestRequest::Process(
+                _,
+                ProcessRequest::Write(_) | ProcessRequest::CloseStdin | ProcessRequest::Kill
+            )
+    )
 }
 
 async fn send_reply(
@@ -111,7 +112,7 @@ async fn send_reply(
 }
 
 /// Runs a long task until it completes or the client disconnects.
-async fn until_disconnect<T>(
+pub(crate) async fn until_disconnect<T>(
     reader: &mut FrameReader<MuxStream>,
     work: impl Future<Output = T>,
 ) -> Result<T, FrameError> {
@@ -140,33 +141,18 @@ async fn handle_process_request(
         }
         ProcessRequest::Page { offset, limit } => {
             let limit = usize::try_from(limit).unwrap_or(limit::CHUNK_BYTES).min(limit::MAX_FRAME_BYTES / 2);
-            return process.output_page(offset, limit).map(GuestReply::Page);
+            return process.output_page(offset, limit).map(GuestReply::Output);
         }
         ProcessRequest::Follow(offset) => {
-            send_output(&process, offset, writer).await.map_err(|_gone| Rejection::NoProcess)?;
+            let is_over = |process: &GuestProcess| process.ended_at().is_some();
+            let sent = run::send_output(&process, offset, writer, is_over, |_| {}).await;
+            sent.map_err(|_gone| Rejection::NoProcess)?;
         }
         ProcessRequest::Write(data) => return process.write_stdin(&data).await.map(|()| GuestReply::Done),
         ProcessRequest::CloseStdin => return process.close_stdin().await.map(|()| GuestReply::Done),
         ProcessRequest::Kill => process.kill(ExitCause::Killed).await,
     }
     Ok(GuestReply::Process(Box::new(process.view())))
-}
-
-/// Sends output until the process tree is gone. A reader that is too slow misses discarded output.
-async fn send_output(
-    process: &GuestProcess,
-    offset: u64,
-    writer: &mut FrameWriter<MuxStream>,
-) -> Result<(), FrameError> {
-    let mut position = offset;
-    loop {
-        process.wait_until(|process| process.output_bytes() > position || process.ended_at().is_some()).await;
-        if process.output_bytes() <= position {
-            return Ok(());
-        }
-        position = run::send_page(process, position, writer).await?;
-        writer.flush().await?;
-    }
 }
 
 async fn send_notices(

@@ -1,33 +1,32 @@
 //! The state of the guest, shared by all clients.
 
 use std::cell::Cell;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use hermes_guest::protocol::message::Stats;
-use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
 use crate::process::table::ProcessTable;
 use crate::session::ShellSessions;
+use crate::shell::state::ByteMap;
 
 /// Variables of the guest's own environment that commands inherit.
 pub(crate) const BASE_ENV: [&str; 7] = ["PATH", "HOME", "LANG", "TERM", "TZ", "USER", "SHELL"];
-
-pub(crate) type EnvVar = (ByteBuf, ByteBuf);
 
 #[derive(Debug)]
 pub(crate) struct Guest {
     pub(crate) sessions: ShellSessions,
     pub(crate) table: Rc<ProcessTable>,
     pub(crate) clients: Cell<usize>,
-    pub(crate) listeners: Cell<usize>,
+    /// Cloned by each listening tunnel, to count them.
+    pub(crate) listeners: Rc<()>,
     /// Requests in progress that count as activity.
     active_uses: Cell<usize>,
     last_used: Cell<Instant>,
-    pub(crate) base_env: Vec<EnvVar>,
+    pub(crate) base_env: ByteMap,
 }
 
 impl Guest {
@@ -36,7 +35,7 @@ impl Guest {
             sessions: ShellSessions::default(),
             table: ProcessTable::new(run_dir),
             clients: Cell::new(0),
-            listeners: Cell::new(0),
+            listeners: Rc::default(),
             active_uses: Cell::new(0),
             last_used: Cell::new(Instant::now()),
             base_env: base_env(),
@@ -83,14 +82,13 @@ impl Drop for UseGuard {
 
 /// The variables of the environment itself. Looks up `HOME` if it is not set.
 #[expect(clippy::disallowed_methods, reason = "these are variables of the environment, not settings")]
-fn base_env() -> Vec<EnvVar> {
+fn base_env() -> ByteMap {
     let inherited = BASE_ENV.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
-    let mut env: Vec<EnvVar> =
-        inherited.map(|(name, value)| (ByteBuf::from(name), ByteBuf::from(value.as_bytes()))).collect();
-    if !env.iter().any(|(name, _)| name.as_slice() == b"HOME")
+    let mut env: ByteMap = inherited.map(|(name, value)| (name.into(), value.into_vec())).collect();
+    if !env.contains_key(b"HOME".as_slice())
         && let Some(home) = home_dir(rustix::process::getuid().as_raw())
     {
-        env.push((ByteBuf::from("HOME"), ByteBuf::from(home)));
+        env.insert(b"HOME".to_vec(), home);
     }
     env
 }

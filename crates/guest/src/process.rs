@@ -11,13 +11,15 @@ mod watcher;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use hermes_guest::protocol::message::{
-    ExitCause, ExitNotice, ExitReport, FailedOperation, OutputPage, ProcessId, ProcessView, Rejection,
-    ShellSessionKey, Signal, TerminalSize, TreeStatus,
+    ExitCause, ExitReport, FailedOperation, OutputPage, ProcessId, ProcessView, Rejection, RunMode,
+    ShellSessionKey, TerminalSize, TreeStatus,
 };
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;
@@ -46,7 +48,7 @@ pub(crate) struct GuestProcess {
     command: Vec<u8>,
     cwd: Vec<u8>,
     started: Instant,
-    pub(crate) role: ProcessRole,
+    mode: RunMode,
     /// Reported instead of the exit status if the guest kills the program.
     kill_cause: Cell<Option<ExitCause>>,
     exit: Cell<Option<ProcessExit>>,
@@ -55,17 +57,12 @@ pub(crate) struct GuestProcess {
     watcher: RefCell<OutputWatcher>,
     /// Offset of a live reader, which must not miss any output.
     reader_offset: Cell<Option<u64>>,
-    stdin: RefCell<ProcessStdin>,
+    /// The writing end of standard input; on a terminal, its master.
+    stdin: RefCell<Option<Rc<AsyncFd<OwnedFd>>>>,
+    is_on_terminal: bool,
     /// Captured standard error, if it is separate from the output.
     pub(crate) stderr: Option<StderrCapture>,
     changed: Notify,
-}
-
-/// Whether a client waits for the process.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ProcessRole {
-    Foreground,
-    Background { label: ByteBuf, exit_notice: ExitNotice },
 }
 
 /// Wait status of the main process, and when it exited.
@@ -75,15 +72,11 @@ struct ProcessExit {
     at: Instant,
 }
 
-/// The writing end of the program's standard input.
-#[derive(Debug)]
-enum ProcessStdin {
-    None,
-    Pipe(std::rc::Rc<AsyncFd<OwnedFd>>),
-    Terminal(std::rc::Rc<AsyncFd<OwnedFd>>),
-}
-
 impl GuestProcess {
+    pub(crate) fn is_in_background(&self) -> bool {
+        matches!(self.mode, RunMode::Background { .. })
+    }
+
     pub(crate) fn has_exited(&self) -> bool {
         self.exit.get().is_some()
     }
@@ -103,7 +96,7 @@ impl GuestProcess {
     }
 
     pub(crate) fn output_page(&self, offset: u64, limit: usize) -> Result<OutputPage, Rejection> {
-        self.output.borrow().page(offset, limit).map_err(|error| os_error(FailedOperation::Read, &error))
+        self.output.borrow().page(offset, limit).map_err(os_error(FailedOperation::Read))
     }
 
     /// Blocks the program from now on while it is too far ahead of this reader.
@@ -133,7 +126,7 @@ impl GuestProcess {
             Some(cause) => (137, cause),
             None if libc::WIFSIGNALED(exit.status) => {
                 let signal = libc::WTERMSIG(exit.status);
-                (128 + signal, ExitCause::Signaled(Signal(signal)))
+                (128 + signal, ExitCause::Signaled(signal))
             }
             None => (libc::WEXITSTATUS(exit.status), ExitCause::Exited),
         };
@@ -160,9 +153,9 @@ impl GuestProcess {
     }
 
     pub(crate) fn view(&self) -> ProcessView {
-        let label = match &self.role {
-            ProcessRole::Foreground => ByteBuf::new(),
-            ProcessRole::Background { label, .. } => label.clone(),
+        let label = match &self.mode {
+            RunMode::Foreground { .. } => ByteBuf::new(),
+            RunMode::Background { label, .. } => label.clone(),
         };
         let output = self.output.borrow();
         ProcessView {
@@ -212,24 +205,21 @@ impl GuestProcess {
 
     /// Writes all data to standard input, as fast as the program reads.
     pub(crate) async fn write_stdin(&self, data: &[u8]) -> Result<(), Rejection> {
-        let stdin = match &*self.stdin.borrow() {
-            ProcessStdin::None => return Err(Rejection::NoStdin),
-            ProcessStdin::Pipe(stdin) | ProcessStdin::Terminal(stdin) => stdin.clone(),
-        };
+        let stdin = self.stdin.borrow().clone().ok_or(Rejection::NoStdin)?;
         let mut rest = data;
         while !rest.is_empty() {
             // The exit of the reader does not always wake the writer of a terminal.
             let mut ready = tokio::select! {
-                ready = stdin.writable() => ready.map_err(|error| os_error(FailedOperation::Write, &error))?,
+                ready = stdin.writable() => ready.map_err(os_error(FailedOperation::Write))?,
                 () = self.wait_until(|process| process.tree.get() == TreeStatus::Gone) => return Err(Rejection::NoStdin),
             };
             let written = ready.try_io(|fd| Ok(rustix::io::write(fd.get_ref(), rest)?));
             match written {
                 Ok(Ok(count)) => rest = rest.split_at(count).1,
-                Ok(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                     return Err(Rejection::NoStdin);
                 }
-                Ok(Err(error)) => return Err(os_error(FailedOperation::Write, &error)),
+                Ok(Err(error)) => return Err(os_error(FailedOperation::Write)(error)),
                 Err(_would_block) => {}
             }
         }
@@ -238,24 +228,22 @@ impl GuestProcess {
 
     /// Closes standard input; on a terminal, sends its end-of-file character.
     pub(crate) async fn close_stdin(&self) -> Result<(), Rejection> {
-        if matches!(*self.stdin.borrow(), ProcessStdin::Terminal(_)) {
+        if self.is_on_terminal {
             return self.write_stdin(&[4]).await;
         }
-        match self.stdin.replace(ProcessStdin::None) {
-            ProcessStdin::None => Err(Rejection::NoStdin),
-            ProcessStdin::Pipe(_) | ProcessStdin::Terminal(_) => Ok(()),
-        }
+        self.stdin.take().map(drop).ok_or(Rejection::NoStdin)
     }
 
     pub(crate) fn resize(&self, size: TerminalSize) -> Result<(), Rejection> {
         match &*self.stdin.borrow() {
-            ProcessStdin::Terminal(master) => launch::set_size(master.get_ref(), size)
-                .map_err(|error| os_error(FailedOperation::Write, &error)),
-            ProcessStdin::None | ProcessStdin::Pipe(_) => Err(Rejection::NoTerminal),
+            Some(master) if self.is_on_terminal => {
+                launch::set_size(master.get_ref(), size).map_err(os_error(FailedOperation::Write))
+            }
+            _ => Err(Rejection::NoTerminal),
         }
     }
 }
 
-pub(crate) fn os_error(doing: FailedOperation, error: &std::io::Error) -> Rejection {
-    Rejection::Os { operation: doing, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+pub(crate) fn os_error<E: Into<io::Error>>(operation: FailedOperation) -> impl FnOnce(E) -> Rejection {
+    move |error| Rejection::Os { operation, errno: error.into().raw_os_error().unwrap_or(libc::EIO) }
 }

@@ -135,31 +135,32 @@ async fn deliver_output(
         process.wait_until(GuestProcess::is_finished).await;
         return Ok(());
     }
-    let mut position = 0;
-    loop {
-        process.wait_until(|process| process.output_bytes() > position || process.is_finished()).await;
-        if process.output_bytes() == position {
-            return Ok(());
-        }
-        position = send_page(process, position, writer).await?;
-        process.set_reader_offset(position);
-        writer.flush().await?;
-    }
+    send_output(process, 0, writer, GuestProcess::is_finished, |offset| process.set_reader_offset(offset))
+        .await
 }
 
-/// Sends one page of output and returns the offset of the next one. An unreadable page ends the
-/// stream.
-pub(crate) async fn send_page(
+/// Sends output until the condition holds; reports the offset after each page. A reader that is too
+/// slow misses discarded output. An unreadable page ends the stream.
+pub(crate) async fn send_output(
     process: &GuestProcess,
-    offset: u64,
+    mut offset: u64,
     writer: &mut FrameWriter<MuxStream>,
-) -> Result<u64, FrameError> {
-    let page = process
-        .output_page(offset, limit::CHUNK_BYTES)
-        .map_err(|fault| FrameError::Io(std::io::Error::other(fault)))?;
-    let next = page.offset + page.data.len() as u64;
-    writer.feed(&GuestReply::Output { offset: page.offset, data: page.data }).await?;
-    Ok(next)
+    is_over: impl Fn(&GuestProcess) -> bool,
+    report_offset: impl Fn(u64),
+) -> Result<(), FrameError> {
+    loop {
+        process.wait_until(|process| process.output_bytes() > offset || is_over(process)).await;
+        if process.output_bytes() <= offset {
+            return Ok(());
+        }
+        let page = process
+            .output_page(offset, limit::CHUNK_BYTES)
+            .map_err(|fault| FrameError::Io(std::io::Error::other(fault)))?;
+        offset = page.offset + page.data.len() as u64;
+        writer.feed(&GuestReply::Output(page)).await?;
+        report_offset(offset);
+        writer.flush().await?;
+    }
 }
 
 /// Handles input of the client until it disconnects, which is the error.

@@ -11,8 +11,7 @@ use hermes_guest::protocol::message::{OpenSession, Rejection, SessionOrigin, Ses
 use serde_bytes::ByteBuf;
 use tokio::sync::OnceCell;
 
-use crate::guest::EnvVar;
-use crate::shell::state::{ByteMap, ShellState};
+use crate::shell::state::{ByteMap, ShellState, byte_pairs};
 
 /// One shell session. Its state is replaced as a whole or not at all.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ pub(crate) struct ShellSessions {
 impl ShellSessions {
     pub(crate) fn open(
         &self,
-        base_env: &[EnvVar],
+        base_env: &ByteMap,
         request: OpenSession,
     ) -> Result<(Rc<ShellSession>, SessionOrigin), Rejection> {
         let host_env: ByteMap = byte_pairs(request.env).collect();
@@ -52,7 +51,8 @@ impl ShellSessions {
         if open.len() >= limit::MAX_SESSIONS {
             return Err(Rejection::TooManySessions);
         }
-        let env = byte_pairs(base_env.to_vec()).chain(host_env.clone()).collect();
+        let mut env = base_env.clone();
+        env.extend(host_env.clone());
         let state = ShellState { cwd: normalize_dir(&request.cwd), env, ..ShellState::default() };
         let session = Rc::new(ShellSession {
             key: request.key.clone(),
@@ -78,8 +78,7 @@ impl ShellSessions {
 impl ShellSession {
     /// Applies changed variables from the host, such as a renewed token. Variables that the session
     /// itself changed keep the session's value.
-    fn update_host_env(&self, base_env: &[EnvVar], host_env: ByteMap) {
-        let base: ByteMap = byte_pairs(base_env.to_vec()).collect();
+    fn update_host_env(&self, base: &ByteMap, host_env: ByteMap) {
         let before = self.host_env.replace(host_env);
         let host_env = self.host_env.borrow();
         let env = &mut self.state.borrow_mut().env;
@@ -101,10 +100,6 @@ impl ShellSession {
     pub(crate) fn view(&self, origin: SessionOrigin) -> SessionView {
         SessionView { cwd: ByteBuf::from(self.state.borrow().cwd.clone()), origin }
     }
-}
-
-fn byte_pairs(variables: Vec<EnvVar>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    variables.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec()))
 }
 
 /// Normalizes a directory as a shell does, so that a command that does not change directory is not
@@ -129,7 +124,7 @@ mod tests {
     #[test]
     fn a_new_value_from_the_host_does_not_override_the_session() {
         let variable = |name: &str, value: &str| (ByteBuf::from(name), ByteBuf::from(value));
-        let base = [variable("BASE", "of the guest")];
+        let base = byte_pairs(vec![variable("BASE", "of the guest")]).collect();
         let sessions = ShellSessions::default();
         let open = |env: &[(&str, &str)]| {
             let env = env.iter().map(|(name, value)| variable(name, value)).collect();

@@ -15,7 +15,8 @@ use hermes_guest::removal;
 use rustix::fs::{CWD, Mode, OFlags};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
-use tokio::task::{JoinHandle, JoinSet, spawn_local};
+use tokio::task::{JoinSet, spawn_local};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::guest::Guest;
 use crate::process::os_error;
@@ -41,64 +42,35 @@ pub(crate) async fn listen(
             return frames.writer.finish().await;
         }
     };
-    guest.listeners.set(guest.listeners.get() + 1);
+    let _counted = guest.listeners.clone();
     let reply = GuestReply::Listening(listener.local_addr().map_or(0, |address| address.port()));
     let listener = LocalListener::Tcp(listener);
-    let served = async {
-        frames.writer.send(&reply).await?;
-        tokio::select! {
-            () = forward_connections(&listener, mux, number, limit::MAX_LISTENER_CONNECTIONS) => Ok(()),
-            left = frames.reader.receive::<RunInput>() => left.map(drop),
-        }
-    }
-    .await;
-    guest.listeners.set(guest.listeners.get() - 1);
-    served
-}
-
-/// Forwards connections of a listening socket to the host until dropped.
-#[derive(Debug)]
-pub(crate) struct SocketForwarder {
-    guest: Rc<Guest>,
-    task: JoinHandle<()>,
-}
-
-impl SocketForwarder {
-    /// Closes every connection; returns when none is left.
-    pub(crate) async fn stop(mut self) {
-        self.task.abort();
-        // The error is the cancellation.
-        drop((&mut self.task).await);
-    }
-}
-
-impl Drop for SocketForwarder {
-    fn drop(&mut self) {
-        self.task.abort();
-        self.guest.listeners.set(self.guest.listeners.get() - 1);
+    frames.writer.send(&reply).await?;
+    tokio::select! {
+        () = forward_connections(&listener, mux, number, limit::MAX_LISTENER_CONNECTIONS) => Ok(()),
+        left = frames.reader.receive::<RunInput>() => left.map(drop),
     }
 }
 
 /// Listens on a Unix socket in a directory whose path may exceed the length limit of socket paths.
+/// The task forwards its connections until it is aborted; it ends when all of them are closed.
 pub(crate) fn forward_socket(
     guest: &Rc<Guest>,
     mux: &Mux,
     number: u64,
     dir: &Path,
     name: &str,
-) -> Result<SocketForwarder, Rejection> {
+) -> Result<AbortOnDropHandle<()>, Rejection> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir_fd = rustix::fs::openat(CWD, dir, flags, Mode::empty());
-    let dir_fd = dir_fd.map_err(|error| os_error(FailedOperation::Tunnel, &error.into()))?;
+    let dir_fd = dir_fd.map_err(os_error(FailedOperation::Tunnel))?;
     let path = removal::descriptor_path(&dir_fd).join(name);
     let listener = LocalListener::Unix(check_count(guest, UnixListener::bind(&path))?);
-    guest.listeners.set(guest.listeners.get() + 1);
-    let mux = mux.clone();
-    let task = spawn_local(async move {
+    let (mux, counted) = (mux.clone(), guest.listeners.clone());
+    Ok(AbortOnDropHandle::new(spawn_local(async move {
         forward_connections(&listener, &mux, number, limit::MAX_PYTHON_CONNECTIONS).await;
-        drop(dir_fd);
-    });
-    Ok(SocketForwarder { guest: guest.clone(), task })
+        drop((dir_fd, counted));
+    })))
 }
 
 /// Forwards each connection to the host on its own stream; all of them end with the listener.
@@ -164,10 +136,10 @@ impl LocalListener {
 
 /// Accepts a bound socket unless the guest has too many.
 fn check_count<T>(guest: &Guest, bound: io::Result<T>) -> Result<T, Rejection> {
-    if guest.listeners.get() >= limit::MAX_LISTENERS {
+    if Rc::strong_count(&guest.listeners) > limit::MAX_LISTENERS {
         return Err(Rejection::TooManyListeners);
     }
-    bound.map_err(|error| os_error(FailedOperation::Tunnel, &error))
+    bound.map_err(os_error(FailedOperation::Tunnel))
 }
 
 /// Several clients may listen on the same port: the kernel distributes the connections.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -12,6 +13,9 @@ use crate::protocol::limit;
 use crate::protocol::message::{GuestReply, GuestRequest};
 use crate::protocol::mux::{Mux, MuxDriver, MuxStream};
 use crate::protocol::tunnel::{OnReset, Tunnel};
+
+/// Connections waiting to be accepted: as many as a guest forwards at once, so a burst loses none.
+const BACKLOG: usize = limit::MAX_LISTENER_CONNECTIONS;
 
 /// Shared by everything that uses the connection; dropping the last clone closes it.
 #[derive(Debug, Clone)]
@@ -61,14 +65,16 @@ impl SharedConnection {
         drop(self.closed.subscribe().wait_for(|ended| *ended).await);
     }
 
-    pub(super) fn register_listener(&self, sender: mpsc::Sender<Tunnel>) -> u64 {
+    /// Registers a listener; returns its number and its connections.
+    pub(super) fn register_listener(&self) -> (u64, mpsc::Receiver<Tunnel>) {
+        let (sender, inbound) = mpsc::channel(BACKLOG);
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         for closed in listeners.iter_mut().filter(|known| known.as_ref().is_some_and(mpsc::Sender::is_closed))
         {
             *closed = None;
         }
         listeners.push(Some(sender));
-        listeners.len() as u64 - 1
+        (listeners.len() as u64 - 1, inbound)
     }
 
     /// Closes the connection if the guest violated the protocol or timed out.
@@ -95,30 +101,26 @@ impl SharedConnection {
     }
 
     /// Opens a stream and sends a request on it.
-    pub(super) async fn send_request(&self, request: &GuestRequest) -> Result<FrameStream<MuxStream>, Error> {
-        let mut frames = FrameStream::new(self.mux.open_stream().await.map_err(|_gone| Error::Disconnected)?);
-        frames.writer.send(request).await.map_err(|error| error::send_error(&error))?;
-        Ok(frames)
+    pub(super) async fn send_request(&self, request: &GuestRequest) -> Result<RequestStream, Error> {
+        let stream = self.mux.open_stream().await.map_err(|_gone| Error::Disconnected)?;
+        let mut stream = RequestStream { connection: self.clone(), frames: FrameStream::new(stream) };
+        stream.send(request).await?;
+        Ok(stream)
     }
 
     /// Opens a stream with a request and waits for the first reply, with the usual timeout.
     pub(super) async fn start_request(
         &self,
         request: &GuestRequest,
-    ) -> Result<(FrameStream<MuxStream>, GuestReply), Error> {
+    ) -> Result<(RequestStream, GuestReply), Error> {
         let start = async {
-            let mut frames = self.send_request(request).await?;
-            let reply = self.next_reply(&mut frames).await?;
-            Ok((frames, reply))
+            let mut stream = self.send_request(request).await?;
+            let reply = stream.next_reply().await?;
+            Ok((stream, reply))
         };
         self.with_timeout(limit::REPLY_TIMEOUT, start).await
     }
 
-    pub(super) async fn next_reply(&self, frames: &mut FrameStream<MuxStream>) -> Result<GuestReply, Error> {
-        self.read_reply(&mut frames.reader).await
-    }
-
-    /// Like `next_reply`, for a stream that is also written to.
     pub(super) async fn read_reply(&self, reader: &mut FrameReader<MuxStream>) -> Result<GuestReply, Error> {
         match reader.receive().await {
             Ok(Some(reply)) => Ok(reply),
@@ -129,13 +131,12 @@ impl SharedConnection {
 
     /// Sends one request and waits for one reply, without a timeout.
     pub(super) async fn call(&self, request: &GuestRequest) -> Result<GuestReply, Error> {
-        let mut frames = self.send_request(request).await?;
-        self.next_reply(&mut frames).await
+        self.send_request(request).await?.next_reply().await
     }
 
     /// Sends one request and waits for one reply, at most [`limit::REPLY_TIMEOUT`].
     pub(super) async fn call_with_timeout(&self, request: &GuestRequest) -> Result<GuestReply, Error> {
-        Ok(self.start_request(request).await?.1)
+        self.with_timeout(limit::REPLY_TIMEOUT, self.call(request)).await
     }
 
     /// Closes the connection if the guest takes longer than `timeout`.
@@ -148,6 +149,28 @@ impl SharedConnection {
             Ok(answer) => answer,
             Err(_elapsed) => Err(self.abort_on_violation(Error::Timeout)),
         }
+    }
+}
+
+/// The stream of one request. Dropping it cancels the request.
+#[derive(Debug)]
+pub(super) struct RequestStream {
+    pub(super) connection: SharedConnection,
+    pub(super) frames: FrameStream<MuxStream>,
+}
+
+impl RequestStream {
+    pub(super) async fn send(&mut self, message: &impl Serialize) -> Result<(), Error> {
+        self.frames.writer.send(message).await.map_err(|error| error::send_error(&error))
+    }
+
+    /// Waits for the next reply. Cancel safe.
+    pub(super) async fn next_reply(&mut self) -> Result<GuestReply, Error> {
+        self.connection.read_reply(&mut self.frames.reader).await
+    }
+
+    pub(super) fn unexpected_reply(&self, reply: GuestReply) -> Error {
+        self.connection.unexpected_reply(reply)
     }
 }
 

@@ -3,30 +3,27 @@
 use serde_bytes::ByteBuf;
 
 use super::Client;
-use super::connection::SharedConnection;
+use super::connection::RequestStream;
 use super::error::{self, Error};
 use crate::protocol::file::{
     DirEntry, FileEdit, FileRange, FileReply, FileRequest, FileSearch, FileStat, JudgedPath, ReadSummary,
-    SearchHit, SearchSummary, WriteChunk, WriteOptions, WriteResult,
+    SearchHit, SearchMode, SearchSummary, WriteChunk, WriteOptions, WriteResult,
 };
 use crate::protocol::frame::FrameStream;
 use crate::protocol::limit;
 use crate::protocol::message::{GuestReply, GuestRequest};
-use crate::protocol::mux::MuxStream;
 
 impl Client {
     /// Starts reading a file.
     pub async fn read_file(&self, path: JudgedPath, range: FileRange) -> Result<FileReader, Error> {
-        let frames =
-            self.connection.send_request(&GuestRequest::File(FileRequest::Read(path, range))).await?;
-        Ok(FileReader { connection: self.connection.clone(), frames })
+        let request = GuestRequest::File(path, FileRequest::Read(range));
+        Ok(FileReader { stream: self.connection.send_request(&request).await? })
     }
 
     /// Starts writing a file. The target does not change until [`FileWriter::finish`].
     pub async fn write_file(&self, path: JudgedPath, write: WriteOptions) -> Result<FileWriter, Error> {
-        let frames =
-            self.connection.send_request(&GuestRequest::File(FileRequest::Write(path, write))).await?;
-        Ok(FileWriter { connection: self.connection.clone(), frames, length: 0 })
+        let request = GuestRequest::WriteFile(path, write);
+        Ok(FileWriter { stream: self.connection.send_request(&request).await?, length: 0 })
     }
 
     /// Applies all edits to a file, or none. Returns the number of replacements of each edit.
@@ -36,7 +33,7 @@ impl Client {
         edits: Vec<FileEdit>,
     ) -> Result<(Vec<u64>, WriteResult), Error> {
         let count = edits.len();
-        match self.call_file(FileRequest::Patch(path, edits)).await? {
+        match self.call_file(path, FileRequest::Patch(edits)).await? {
             GuestReply::File(FileReply::Patched { counts, written }) if counts.len() == count => {
                 Ok((counts, written))
             }
@@ -46,7 +43,7 @@ impl Client {
 
     /// Describes a file. A final symbolic link is not followed.
     pub async fn stat_file(&self, path: JudgedPath) -> Result<FileStat, Error> {
-        match self.call_file(FileRequest::Stat(path)).await? {
+        match self.call_file(path, FileRequest::Stat).await? {
             GuestReply::File(FileReply::Stat(stat)) => Ok(stat),
             other => Err(self.connection.unexpected_reply(other)),
         }
@@ -54,7 +51,7 @@ impl Client {
 
     /// Removes a file, an empty directory, or a symbolic link itself.
     pub async fn remove_file(&self, path: JudgedPath) -> Result<(), Error> {
-        match self.call_file(FileRequest::Remove(path)).await? {
+        match self.call_file(path, FileRequest::Remove).await? {
             GuestReply::File(FileReply::Removed) => Ok(()),
             other => Err(self.connection.unexpected_reply(other)),
         }
@@ -62,10 +59,11 @@ impl Client {
 
     /// Lists a directory, sorted by name. The summary is the total number of entries.
     pub async fn list_dir(&self, path: JudgedPath) -> Result<ResultPage<DirEntry, u64>, Error> {
-        let mut frames = self.connection.send_request(&GuestRequest::File(FileRequest::List(path))).await?;
+        let request = GuestRequest::File(path, FileRequest::List);
+        let mut stream = self.connection.send_request(&request).await?;
         let mut items = Vec::new();
         loop {
-            match self.connection.next_reply(&mut frames).await? {
+            match stream.next_reply().await? {
                 GuestReply::File(FileReply::ListDone { total }) => {
                     return Ok(ResultPage { items, summary: total });
                 }
@@ -88,17 +86,15 @@ impl Client {
         let max_items =
             usize::try_from(search.limit).unwrap_or(limit::MAX_PAGE_ENTRIES).min(limit::MAX_PAGE_ENTRIES);
         let context = match &search.target {
-            crate::protocol::file::SearchMode::Lines { context, .. } => usize::from(*context),
+            SearchMode::Lines { context, .. } => usize::from(*context),
             _ => 0,
         };
         let max_items = max_items.saturating_mul(1 + 2 * context).saturating_add(2 * context);
-        let mut frames = self
-            .connection
-            .send_request(&GuestRequest::File(FileRequest::Search(path, Box::new(search))))
-            .await?;
+        let request = GuestRequest::File(path, FileRequest::Search(Box::new(search)));
+        let mut stream = self.connection.send_request(&request).await?;
         let mut items = Vec::new();
         loop {
-            match self.connection.next_reply(&mut frames).await? {
+            match stream.next_reply().await? {
                 GuestReply::File(FileReply::Hits(range)) if items.len() + range.len() <= max_items => {
                     items.extend(range)
                 }
@@ -110,8 +106,8 @@ impl Client {
         }
     }
 
-    async fn call_file(&self, request: FileRequest) -> Result<GuestReply, Error> {
-        self.connection.call_with_timeout(&GuestRequest::File(request)).await
+    async fn call_file(&self, path: JudgedPath, request: FileRequest) -> Result<GuestReply, Error> {
+        self.connection.call_with_timeout(&GuestRequest::File(path, request)).await
     }
 }
 
@@ -124,8 +120,7 @@ pub struct ResultPage<T, E> {
 
 #[derive(Debug)]
 pub struct FileReader {
-    connection: SharedConnection,
-    frames: FrameStream<MuxStream>,
+    stream: RequestStream,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,20 +131,19 @@ pub enum FileChunk {
 
 impl FileReader {
     pub async fn next_chunk(&mut self) -> Result<FileChunk, Error> {
-        match self.connection.next_reply(&mut self.frames).await? {
+        match self.stream.next_reply().await? {
             GuestReply::File(FileReply::Data(data)) if data.len() <= limit::CHUNK_BYTES => {
                 Ok(FileChunk::Data(data))
             }
             GuestReply::File(FileReply::ReadDone(end)) => Ok(FileChunk::End(end)),
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.stream.unexpected_reply(other)),
         }
     }
 }
 
 #[derive(Debug)]
 pub struct FileWriter {
-    connection: SharedConnection,
-    frames: FrameStream<MuxStream>,
+    stream: RequestStream,
     length: u64,
 }
 
@@ -158,10 +152,10 @@ impl FileWriter {
     pub async fn write(&mut self, data: &[u8]) -> Result<(), Error> {
         for chunk in data.chunks(limit::CHUNK_BYTES) {
             let content = WriteChunk::Data(ByteBuf::from(chunk));
-            let FrameStream { reader, writer } = &mut self.frames;
+            let RequestStream { connection, frames: FrameStream { reader, writer } } = &mut self.stream;
             tokio::select! {
                 biased;
-                early = self.connection.read_reply(reader) => return Err(self.connection.unexpected_reply(early?)),
+                early = connection.read_reply(reader) => return Err(connection.unexpected_reply(early?)),
                 sent = writer.send(&content) => sent.map_err(|error| error::send_error(&error))?,
             }
             self.length += chunk.len() as u64;
@@ -171,12 +165,11 @@ impl FileWriter {
 
     /// Installs the file, if all content arrived and the precondition holds.
     pub async fn finish(mut self) -> Result<WriteResult, Error> {
-        let end = WriteChunk::End { length: self.length };
-        self.frames.writer.send(&end).await.map_err(|error| error::send_error(&error))?;
-        let answer = async { self.connection.next_reply(&mut self.frames).await };
-        match self.connection.with_timeout(limit::REPLY_TIMEOUT, answer).await? {
+        self.stream.send(&WriteChunk::End { length: self.length }).await?;
+        let connection = self.stream.connection.clone();
+        match connection.with_timeout(limit::REPLY_TIMEOUT, self.stream.next_reply()).await? {
             GuestReply::File(FileReply::Written(written)) => Ok(written),
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(connection.unexpected_reply(other)),
         }
     }
 }

@@ -3,21 +3,18 @@
 use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
-use super::connection::SharedConnection;
-use super::error::{self, Error};
-use crate::protocol::frame::FrameStream;
+use super::connection::{RequestStream, SharedConnection};
+use super::error::Error;
 use crate::protocol::limit;
 use crate::protocol::message::{
-    ExitReport, GuestReply, GuestRequest, OutputPage, ProcessId, ProcessNotice, ProcessRequest, RunInput,
-    RunMode, RunRequest, TerminalSize,
+    ExitReport, GuestReply, GuestRequest, OutputPage, ProcessId, ProcessNotice, RunInput, RunMode,
+    RunRequest, TerminalSize,
 };
-use crate::protocol::mux::MuxStream;
 
 /// A started program. Dropping the handle kills a foreground program.
 #[derive(Debug)]
 pub struct RunHandle {
-    connection: SharedConnection,
-    frames: FrameStream<MuxStream>,
+    stream: RequestStream,
     id: Option<ProcessId>,
     /// Set if the program exited without starting.
     early_event: Option<RunEvent>,
@@ -33,7 +30,7 @@ pub enum RunEvent {
 }
 
 impl RunHandle {
-    pub(super) async fn start(connection: SharedConnection, run: RunRequest) -> Result<Self, Error> {
+    pub(super) async fn start(connection: &SharedConnection, run: RunRequest) -> Result<Self, Error> {
         let max_summary_bytes = usize::try_from(run.memory_bytes)
             .unwrap_or(limit::MAX_MEMORY_OUTPUT_BYTES)
             .clamp(4096, limit::MAX_MEMORY_OUTPUT_BYTES);
@@ -42,7 +39,7 @@ impl RunHandle {
             .and_then(|deadline| Instant::now().checked_add(deadline.checked_add(limit::REPLY_TIMEOUT)?));
         let is_foreground = matches!(run.mode, RunMode::Foreground { .. });
         let request = GuestRequest::Run(Box::new(run));
-        let (frames, reply) = connection.start_request(&request).await?;
+        let (stream, reply) = connection.start_request(&request).await?;
         let (id, early_event) = match reply {
             GuestReply::Started(id) => (Some(id), None),
             // The working directory does not exist, so the program never ran.
@@ -51,7 +48,7 @@ impl RunHandle {
             }
             other => return Err(connection.unexpected_reply(other)),
         };
-        Ok(Self { connection, frames, id, early_event, max_summary_bytes, reply_deadline })
+        Ok(Self { stream, id, early_event, max_summary_bytes, reply_deadline })
     }
 
     /// The process id, unless the program never ran.
@@ -64,27 +61,25 @@ impl RunHandle {
         if let Some(event) = self.early_event.take() {
             return Ok(event);
         }
-        let next = self.connection.next_reply(&mut self.frames);
+        let connection = self.stream.connection.clone();
+        let next = self.stream.next_reply();
         let reply = match self.reply_deadline {
             // `timeout_at` polls first, so a reply that already arrived is never lost.
             Some(reply_deadline) => match tokio::time::timeout_at(reply_deadline, next).await {
                 Ok(reply) => reply?,
-                Err(_elapsed) => return Err(self.connection.abort_on_violation(Error::Timeout)),
+                Err(_elapsed) => return Err(connection.abort_on_violation(Error::Timeout)),
             },
             None => next.await?,
         };
         match reply {
-            GuestReply::Output { offset, data } if data.len() <= limit::CHUNK_BYTES => {
-                let total = offset.saturating_add(data.len() as u64);
-                Ok(RunEvent::Output(OutputPage { offset, data, total }))
-            }
+            GuestReply::Output(page) if page.data.len() <= limit::CHUNK_BYTES => Ok(RunEvent::Output(page)),
             GuestReply::Exited(ended)
                 if ended.head.len() + ended.tail.len() <= self.max_summary_bytes
                     && ended.stderr.len() <= limit::MAX_MEMORY_OUTPUT_BYTES =>
             {
                 Ok(RunEvent::Exited(Box::new(ended)))
             }
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(connection.unexpected_reply(other)),
         }
     }
 
@@ -100,53 +95,35 @@ impl RunHandle {
     /// Writes to standard input; waits while the program does not read.
     pub async fn write_stdin(&mut self, data: &[u8]) -> Result<(), Error> {
         for chunk in data.chunks(limit::CHUNK_BYTES) {
-            self.send_input(&RunInput::Stdin(ByteBuf::from(chunk))).await?;
+            self.stream.send(&RunInput::Stdin(ByteBuf::from(chunk))).await?;
         }
         Ok(())
     }
 
     pub async fn resize(&mut self, size: TerminalSize) -> Result<(), Error> {
-        self.send_input(&RunInput::Resize(size)).await
+        self.stream.send(&RunInput::Resize(size)).await
     }
 
     /// Sends SIGINT, then kills the processes that do not stop. The exit code is 130.
     pub async fn interrupt(&mut self) -> Result<(), Error> {
-        self.send_input(&RunInput::Interrupt).await
-    }
-
-    async fn send_input(&mut self, input: &RunInput) -> Result<(), Error> {
-        self.frames.writer.send(input).await.map_err(|error| error::send_error(&error))
+        self.stream.send(&RunInput::Interrupt).await
     }
 }
 
 /// Follows the output of a process.
 #[derive(Debug)]
 pub struct OutputFollower {
-    connection: SharedConnection,
-    frames: FrameStream<MuxStream>,
+    pub(super) stream: RequestStream,
 }
 
 impl OutputFollower {
-    pub(super) async fn start(
-        connection: SharedConnection,
-        id: ProcessId,
-        offset: u64,
-    ) -> Result<Self, Error> {
-        let frames =
-            connection.send_request(&GuestRequest::Process(id, ProcessRequest::Follow(offset))).await?;
-        Ok(Self { connection, frames })
-    }
-
     /// The next page, or `None` when the whole process tree has exited. An offset beyond the end of
     /// the previous page means that the output in between was discarded.
     pub async fn next_page(&mut self) -> Result<Option<OutputPage>, Error> {
-        match self.connection.next_reply(&mut self.frames).await? {
-            GuestReply::Output { offset, data } if data.len() <= limit::CHUNK_BYTES => {
-                let total = offset.saturating_add(data.len() as u64);
-                Ok(Some(OutputPage { offset, data, total }))
-            }
+        match self.stream.next_reply().await? {
+            GuestReply::Output(page) if page.data.len() <= limit::CHUNK_BYTES => Ok(Some(page)),
             GuestReply::Process(_) => Ok(None),
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.stream.unexpected_reply(other)),
         }
     }
 }
@@ -154,25 +131,19 @@ impl OutputFollower {
 /// Follows notices about background processes.
 #[derive(Debug)]
 pub struct NoticeStream {
-    connection: SharedConnection,
-    frames: FrameStream<MuxStream>,
-    next_number: u64,
+    pub(super) stream: RequestStream,
+    pub(super) next_number: u64,
 }
 
 impl NoticeStream {
-    pub(super) async fn start(connection: SharedConnection, from: u64) -> Result<Self, Error> {
-        let frames = connection.send_request(&GuestRequest::Notices(from)).await?;
-        Ok(Self { connection, frames, next_number: from })
-    }
-
     /// Waits for the next notice. Numbers only increase.
     pub async fn next_notice(&mut self) -> Result<ProcessNotice, Error> {
-        match self.connection.next_reply(&mut self.frames).await? {
+        match self.stream.next_reply().await? {
             GuestReply::Notice(notice) if notice.number >= self.next_number => {
                 self.next_number = notice.number.saturating_add(1);
                 Ok(notice)
             }
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.stream.unexpected_reply(other)),
         }
     }
 }

@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
+use hermes_guest::protocol::file::FileError;
 use hermes_guest::protocol::limit;
 
 use super::resolve::ShortRead;
-use super::{FileTaskError, ReplySender, read};
+use super::{ReplySender, read};
 
 /// Longer lines are searched in pieces.
 const MAX_BLOCK_LINE_BYTES: usize = 1024 * 1024;
@@ -39,7 +40,7 @@ pub(super) fn each_block(
     buffer: &mut Vec<u8>,
     out: &ReplySender,
     mut handle: impl FnMut(&[u8], MoreLines) -> ControlFlow<()>,
-) -> Result<ContentKind, FileTaskError> {
+) -> Result<ContentKind, FileError> {
     let mut file = File::from(opened);
     if buffer.is_empty() {
         buffer.resize(MIN_BUFFER_BYTES, 0);

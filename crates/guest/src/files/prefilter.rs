@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
+use hermes_guest::protocol::file::FileError;
 use tokio::runtime::Handle;
 
+use super::ReplySender;
 use super::blocks::{ContentKind, each_block};
 use super::resolve::DirTree;
 use super::search::Matcher;
-use super::{FileTaskError, ReplySender};
 
 /// Threads used by one search.
 const MAX_THREADS: usize = 4;
@@ -79,8 +80,8 @@ pub(super) fn for_each_candidate(
     tree: &DirTree,
     matcher: &Arc<Matcher>,
     out: &ReplySender,
-    mut handle: impl FnMut(&Path, PrefilterResult) -> Result<(), FileTaskError>,
-) -> Result<(), FileTaskError> {
+    mut handle: impl FnMut(&Path, PrefilterResult) -> Result<(), FileError>,
+) -> Result<(), FileError> {
     let helpers = (candidates.len() / FILES_PER_HELPER).min(max_threads() - 1);
     let left = Mutex::new(0..candidates.len());
     let batch = Arc::new(PrefilterBatch { candidates, unclaimed: left, matcher: matcher.clone() });

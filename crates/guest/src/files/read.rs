@@ -12,13 +12,13 @@ use serde_bytes::ByteBuf;
 use sha2::{Digest as _, Sha256};
 
 use super::resolve::ResolvedPath;
-use super::{FileTaskError, ReplySender, stat};
+use super::{ReplySender, stat};
 
 pub(super) fn read_file(
     resolved: &ResolvedPath,
     range: FileRange,
     out: &ReplySender,
-) -> Result<(), FileTaskError> {
+) -> Result<(), FileError> {
     let (mut file, found) = open_regular(resolved)?;
     let stat = stat::describe_file(&file, &found);
     let whole = match range {
@@ -38,28 +38,23 @@ pub(super) fn read_file(
 pub(super) const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Opens a file; fails unless it is regular.
-pub(super) fn open_regular(resolved: &ResolvedPath) -> Result<(File, Metadata), FileTaskError> {
+pub(super) fn open_regular(resolved: &ResolvedPath) -> Result<(File, Metadata), FileError> {
     let file = File::from(resolved.open(READ_FLAGS)?);
     let found = regular_metadata(&file)?;
     Ok((file, found))
 }
 
 /// The metadata of an open file; fails unless it is regular.
-pub(super) fn regular_metadata(file: &File) -> Result<Metadata, FileTaskError> {
+pub(super) fn regular_metadata(file: &File) -> Result<Metadata, FileError> {
     let found = file.metadata()?;
     if !found.is_file() {
-        return Err(FileError::NotRegular.into());
+        return Err(FileError::NotRegular);
     }
     Ok(found)
 }
 
 /// Sends the requested lines and counts all lines.
-fn send_lines(
-    file: &mut File,
-    first: u64,
-    count: u64,
-    out: &ReplySender,
-) -> Result<FileSummary, FileTaskError> {
+fn send_lines(file: &mut File, first: u64, count: u64, out: &ReplySender) -> Result<FileSummary, FileError> {
     let end = first.saturating_add(count);
     let (mut ends, mut last, mut hash) = (0_u64, b'\n', Sha256::new());
     each_chunk(file, |chunk| {
@@ -89,7 +84,7 @@ fn select_lines<'a>(chunk: &'a [u8], ends: &mut u64, first: u64, end: u64) -> &'
     chunk.get(from..to.unwrap_or(chunk.len()).max(from)).unwrap_or_default()
 }
 
-fn send_data(out: &ReplySender, data: &[u8]) -> Result<(), FileTaskError> {
+fn send_data(out: &ReplySender, data: &[u8]) -> Result<(), FileError> {
     if data.is_empty() {
         return out.check_connected();
     }
@@ -99,8 +94,8 @@ fn send_data(out: &ReplySender, data: &[u8]) -> Result<(), FileTaskError> {
 /// Reads to the end in chunks.
 pub(super) fn each_chunk(
     from: &mut impl Read,
-    mut handle: impl FnMut(&[u8]) -> Result<(), FileTaskError>,
-) -> Result<(), FileTaskError> {
+    mut handle: impl FnMut(&[u8]) -> Result<(), FileError>,
+) -> Result<(), FileError> {
     let mut buffer = vec![0; limit::CHUNK_BYTES];
     loop {
         match from.read(&mut buffer) {

@@ -9,11 +9,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use hermes_guest::protocol::file::{FileError, ParentDirs};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 
-use super::{io_error, read};
+use super::read;
 use crate::shell::state::ShellState;
 
 /// The kernel's own limit on symbolic links in one path.
@@ -42,7 +42,7 @@ pub(crate) enum FinalLink {
 
 impl ResolvedPath {
     /// Resolves a path and checks that it leads to the path that the gate judged.
-    pub(crate) fn absolute_path(
+    pub(crate) fn resolve(
         path: &[u8],
         expected: &[u8],
         final_link: FinalLink,
@@ -52,7 +52,7 @@ impl ResolvedPath {
         if real.as_os_str().as_bytes() != expected {
             return Err(resolves_elsewhere(real));
         }
-        let mut dir = open_dir_path(CWD, OsStr::new("/")).map_err(os_error)?;
+        let mut dir = open_dir_path(CWD, OsStr::new("/"))?;
         for part in real.parent().unwrap_or(Path::new("/")).iter().skip(1) {
             dir = enter_or_create(&dir, part, parents).map_err(|errno| path_error(errno, &real))?;
         }
@@ -76,13 +76,9 @@ impl ResolvedPath {
     pub(super) fn metadata(&self) -> Result<Option<Metadata>, FileError> {
         let found = match self.open_path() {
             Err(FileError::Os { errno: libc::ENOENT }) => return Ok(None),
-            held => held?.metadata().map_err(|error| io_error(&error))?,
+            held => held?.metadata()?,
         };
         if found.is_symlink() { Err(path_error(Errno::LOOP, &self.real_path)) } else { Ok(Some(found)) }
-    }
-
-    pub(super) fn remove(&self, flags: AtFlags) -> Result<(), FileError> {
-        rustix::fs::unlinkat(&self.dir, &self.name, flags).map_err(os_error)
     }
 }
 
@@ -157,9 +153,9 @@ impl DirTree {
 
 /// Makes a path absolute: `~` is the session's home, relative paths start at the session's
 /// directory.
-pub(crate) fn resolve(path: &[u8], session: Option<&ShellState>) -> Result<Vec<u8>, FileError> {
+pub(crate) fn absolute_path(path: &[u8], session: Option<&ShellState>) -> Result<Vec<u8>, FileError> {
     if path.contains(&0) {
-        return Err(FileError::Os { errno: libc::EINVAL });
+        return Err(Errno::INVAL.into());
     }
     if path.starts_with(b"/") {
         return Ok(path.to_vec());
@@ -181,7 +177,7 @@ fn follow_links(path: &[u8], final_link: FinalLink) -> Result<PathBuf, FileError
     while let Some(part) = rest.pop() {
         match part.as_slice() {
             b"" | b"." => continue,
-            b".." if !is_there => return Err(os_error(Errno::NOENT)),
+            b".." if !is_there => return Err(Errno::NOENT.into()),
             b".." => {
                 real.pop();
                 continue;
@@ -195,7 +191,7 @@ fn follow_links(path: &[u8], final_link: FinalLink) -> Result<PathBuf, FileError
             Ok(target) => {
                 links += 1;
                 if links > MAX_LINKS {
-                    return Err(os_error(Errno::LOOP));
+                    return Err(Errno::LOOP.into());
                 }
                 real.pop();
                 if target.as_bytes().starts_with(b"/") {
@@ -205,7 +201,7 @@ fn follow_links(path: &[u8], final_link: FinalLink) -> Result<PathBuf, FileError
             }
             Err(Errno::INVAL) => {}
             Err(Errno::NOENT) => is_there = false,
-            Err(errno) => return Err(os_error(errno)),
+            Err(errno) => return Err(errno.into()),
         }
     }
     Ok(real)
@@ -248,11 +244,7 @@ fn path_error(errno: Errno, real: &Path) -> FileError {
     {
         return resolves_elsewhere(now);
     }
-    os_error(errno)
-}
-
-pub(super) fn os_error(errno: Errno) -> FileError {
-    FileError::Os { errno: errno.raw_os_error() }
+    errno.into()
 }
 
 fn resolves_elsewhere(real: PathBuf) -> FileError {
@@ -277,10 +269,10 @@ mod tests {
             (b"~a", b"/work/~a"),
         ];
         for (path, expected) in cases {
-            assert_eq!(resolve(path, Some(&state)).unwrap(), expected);
+            assert_eq!(absolute_path(path, Some(&state)).unwrap(), expected);
         }
-        assert_eq!(resolve(b"a", None), Err(FileError::NotAbsolute));
-        assert_eq!(resolve(b"~", Some(&ShellState::default())), Err(FileError::NotAbsolute));
+        assert_eq!(absolute_path(b"a", None), Err(FileError::NotAbsolute));
+        assert_eq!(absolute_path(b"~", Some(&ShellState::default())), Err(FileError::NotAbsolute));
     }
 
     #[test]
@@ -327,8 +319,7 @@ mod tests {
         }
         let path = top.join("dir/file");
         let path = path.as_os_str().as_bytes();
-        let resolved =
-            ResolvedPath::absolute_path(path, path, FinalLink::Follow, ParentDirs::Require).unwrap();
+        let resolved = ResolvedPath::resolve(path, path, FinalLink::Follow, ParentDirs::Require).unwrap();
         let mut tree = DirTree::new(OwnedFd::from(File::open(&top).unwrap()));
         std::fs::rename(top.join("dir"), top.join("moved")).unwrap();
         symlink("other", top.join("dir")).unwrap();
@@ -337,7 +328,7 @@ mod tests {
         assert_eq!(tree.open(Path::new("dir/file")).unwrap_err(), Errno::NOTDIR);
         assert!(tree.open(Path::new("other/file")).is_ok());
         let real = ByteBuf::from(top.join("other/file").as_os_str().as_bytes());
-        let found = ResolvedPath::absolute_path(path, path, FinalLink::Follow, ParentDirs::Require)
+        let found = ResolvedPath::resolve(path, path, FinalLink::Follow, ParentDirs::Require)
             .map(|resolved| resolved.real_path);
         assert_eq!(found, Err(FileError::ResolvesElsewhere { real }));
     }
@@ -350,8 +341,7 @@ mod tests {
         std::fs::write(top.join("other"), "other").unwrap();
         let path = top.join("file");
         let path = path.as_os_str().as_bytes();
-        let resolved =
-            ResolvedPath::absolute_path(path, path, FinalLink::Follow, ParentDirs::Require).unwrap();
+        let resolved = ResolvedPath::resolve(path, path, FinalLink::Follow, ParentDirs::Require).unwrap();
         assert_eq!(resolved.metadata().unwrap().unwrap().len(), 4);
         std::fs::remove_file(top.join("file")).unwrap();
         assert!(resolved.metadata().unwrap().is_none());

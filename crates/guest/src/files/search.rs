@@ -18,11 +18,11 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use serde_bytes::ByteBuf;
 
+use super::ReplySender;
 use super::blocks::{ContentKind, MoreLines, each_block};
 use super::prefilter::{self, Candidate, PrefilterResult};
 use super::resolve::ResolvedPath;
 use super::walk::FileWalk;
-use super::{FileTaskError, ReplySender};
 
 /// Each hit is truncated to a few kilobytes.
 const MAX_HITS_PER_MESSAGE: usize = 64;
@@ -34,7 +34,7 @@ pub(super) fn search_files(
     resolved: &ResolvedPath,
     search: &FileSearch,
     out: &ReplySender,
-) -> Result<(), FileTaskError> {
+) -> Result<(), FileError> {
     let globs = build_globs(&search.globs)?;
     let (matcher, context) = match &search.target {
         SearchMode::Lines { pattern, context } => {
@@ -71,7 +71,7 @@ pub(super) fn search_files(
         match &matcher {
             None => batch.iter().try_for_each(|candidate| page.report_file(&candidate.path, 0))?,
             Some(matcher) => {
-                let tree = page.walk.tree().try_clone()?;
+                let tree = page.walk.tree.try_clone()?;
                 prefilter::for_each_candidate(batch, &tree, matcher, out, |path, result| {
                     page.search_candidate(path, result, matcher, context)
                 })?;
@@ -139,7 +139,7 @@ impl SearchPage<'_> {
     }
 
     /// The next files whose path or name matches the globs.
-    fn next_batch(&mut self, globs: &GlobSet) -> Result<Vec<Candidate>, FileTaskError> {
+    fn next_batch(&mut self, globs: &GlobSet) -> Result<Vec<Candidate>, FileError> {
         let mut batch = Vec::new();
         while batch.len() < BATCH_FILES
             && let Some(next) = self.walk.next_file()
@@ -157,7 +157,7 @@ impl SearchPage<'_> {
         Ok(batch)
     }
 
-    fn report_file(&mut self, path: &Path, lines: u64) -> Result<(), FileTaskError> {
+    fn report_file(&mut self, path: &Path, lines: u64) -> Result<(), FileError> {
         let path = self.single_file.unwrap_or(path);
         if self.is_on_page(self.summary.hits) {
             self.report(SearchHit::File { path: ByteBuf::from(path.as_os_str().as_bytes()), lines })?;
@@ -167,7 +167,7 @@ impl SearchPage<'_> {
         Ok(())
     }
 
-    fn report(&mut self, hit: SearchHit) -> Result<(), FileTaskError> {
+    fn report(&mut self, hit: SearchHit) -> Result<(), FileError> {
         self.unsent.push(hit);
         if self.unsent.len() >= MAX_HITS_PER_MESSAGE {
             self.out.send(FileReply::Hits(std::mem::take(&mut self.unsent)))?;
@@ -175,7 +175,7 @@ impl SearchPage<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Result<(), FileTaskError> {
+    fn finish(self) -> Result<(), FileError> {
         if !self.unsent.is_empty() {
             self.out.send(FileReply::Hits(self.unsent))?;
         }
@@ -188,7 +188,7 @@ impl SearchPage<'_> {
         result: PrefilterResult,
         matcher: &Matcher,
         context: usize,
-    ) -> Result<(), FileTaskError> {
+    ) -> Result<(), FileError> {
         self.out.check_connected()?;
         match result {
             PrefilterResult::MustSearch => self.search_file(matcher, context, path),
@@ -200,8 +200,8 @@ impl SearchPage<'_> {
         }
     }
 
-    fn search_file(&mut self, matcher: &Matcher, context: usize, path: &Path) -> Result<(), FileTaskError> {
-        let opened = self.walk.open_file(path);
+    fn search_file(&mut self, matcher: &Matcher, context: usize, path: &Path) -> Result<(), FileError> {
+        let opened = self.walk.tree.open(path);
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut lines = LineScanner {
             page: self,
@@ -215,7 +215,7 @@ impl SearchPage<'_> {
             context_after: 0,
             hits: Vec::new(),
         };
-        let searched = opened.map_err(FileTaskError::from).and_then(|opened| {
+        let searched = opened.map_err(FileError::from).and_then(|opened| {
             each_block(opened, &mut buffer, lines.page.out, |block, follows| {
                 lines.scan_block(block, follows);
                 ControlFlow::Continue(())
@@ -229,10 +229,9 @@ impl SearchPage<'_> {
                 self.summary.binary += 1;
                 return Ok(());
             }
-            Err(FileTaskError::Disconnected) => return Err(FileTaskError::Disconnected),
-            Err(FileTaskError::Request(_)) => {
+            Err(_) => {
                 self.summary.unreadable += 1;
-                return Ok(());
+                return self.out.check_connected();
             }
         }
         match self.search.target {

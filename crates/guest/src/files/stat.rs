@@ -3,22 +3,22 @@
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 
-use hermes_guest::protocol::file::{DirEntry, FileKind, FileReply, FileStat};
+use hermes_guest::protocol::file::{DirEntry, FileError, FileKind, FileReply, FileStat};
 use hermes_guest::protocol::limit;
-use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use serde_bytes::ByteBuf;
 
+use super::ReplySender;
 use super::resolve::ResolvedPath;
-use super::{FileTaskError, ReplySender};
 
 const MAX_ENTRIES_PER_MESSAGE: usize = 256;
 
-pub(super) fn stat_file(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileTaskError> {
+pub(super) fn stat_file(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileError> {
     let held = resolved.open_path()?;
     out.send(FileReply::Stat(describe_file(&held, &held.metadata()?)))
 }
 
-pub(super) fn list_dir(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileTaskError> {
+pub(super) fn list_dir(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileError> {
     let (mut entries, mut total) = (Vec::new(), 0);
     let dir = resolved.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
     for entry in Dir::read_from(&dir)? {
@@ -48,24 +48,20 @@ pub(super) fn list_dir(resolved: &ResolvedPath, out: &ReplySender) -> Result<(),
     out.send(FileReply::ListDone { total })
 }
 
-pub(super) fn remove_file(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileTaskError> {
+pub(super) fn remove_file(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileError> {
     let flags =
         if resolved.open_path()?.metadata()?.is_dir() { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-    resolved.remove(flags)?;
+    rustix::fs::unlinkat(&resolved.dir, &resolved.name, flags)?;
     out.send(FileReply::Removed)
 }
 
 /// Describes an open file; for a symbolic link, also its target.
 pub(super) fn describe_file(held: &File, found: &Metadata) -> FileStat {
-    let kind = found.file_type();
-    let kind = if kind.is_file() {
-        FileKind::File
-    } else if kind.is_dir() {
-        FileKind::Directory
-    } else if kind.is_symlink() {
-        FileKind::Link
-    } else {
-        FileKind::Other
+    let kind = match FileType::from_raw_mode(found.mode()) {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Link,
+        _ => FileKind::Other,
     };
     let target =
         (kind == FileKind::Link).then(|| rustix::fs::readlinkat(held, c"", Vec::new()).ok()).flatten();

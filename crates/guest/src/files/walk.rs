@@ -16,7 +16,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, OFlags};
 
 use super::read;
-use super::resolve::{DirTree, ShortRead, open, open_dir_path};
+use super::resolve::{DirTree, open, open_dir_path};
 
 const MAX_RULE_FILE_BYTES: u64 = 1024 * 1024;
 
@@ -25,7 +25,7 @@ const RULE_FILES: [&str; 3] = [".ignore", ".gitignore", ".git"];
 
 /// An ongoing walk.
 pub(super) struct FileWalk {
-    tree: DirTree,
+    pub(super) tree: DirTree,
     /// The absolute path of the root, for ignore rules.
     root: PathBuf,
     rules: Option<IgnoreRules>,
@@ -37,27 +37,21 @@ pub(super) struct FileWalk {
 struct WalkEntry {
     /// Relative to the root; empty for the root itself.
     path: PathBuf,
-    kind: WalkKind,
+    kind: FileType,
     /// Number of directories above it, including the root.
     depth: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WalkKind {
-    File,
-    Directory,
-}
-
 impl FileWalk {
     pub(super) fn below(dir: OwnedFd, root: &Path) -> Self {
-        let top = WalkEntry { path: PathBuf::new(), kind: WalkKind::Directory, depth: 0 };
+        let top = WalkEntry { path: PathBuf::new(), kind: FileType::Directory, depth: 0 };
         let rules = Some(IgnoreRules::above_root(root));
         Self { tree: DirTree::new(dir), root: root.to_owned(), rules, pending: vec![top] }
     }
 
     /// A walk with a single file of any type.
     pub(super) fn single_file(dir: OwnedFd, name: &OsStr) -> Self {
-        let only = WalkEntry { path: name.into(), kind: WalkKind::File, depth: 0 };
+        let only = WalkEntry { path: name.into(), kind: FileType::RegularFile, depth: 0 };
         Self { tree: DirTree::new(dir), root: PathBuf::new(), rules: None, pending: vec![only] }
     }
 
@@ -65,24 +59,13 @@ impl FileWalk {
     pub(super) fn next_file(&mut self) -> Option<io::Result<PathBuf>> {
         loop {
             let next = self.pending.pop()?;
-            match next.kind {
-                WalkKind::File => return Some(Ok(next.path)),
-                WalkKind::Directory => {
-                    if let Err(error) = self.enter_dir(&next) {
-                        return Some(Err(error));
-                    }
-                }
+            if !next.kind.is_dir() {
+                return Some(Ok(next.path));
+            }
+            if let Err(error) = self.enter_dir(&next) {
+                return Some(Err(error));
             }
         }
-    }
-
-    pub(super) fn tree(&self) -> &DirTree {
-        &self.tree
-    }
-
-    /// Opens a file without following symbolic links.
-    pub(super) fn open_file(&mut self, below: &Path) -> io::Result<(OwnedFd, ShortRead)> {
-        Ok(self.tree.open(below)?)
     }
 
     fn enter_dir(&mut self, dir: &WalkEntry) -> io::Result<()> {
@@ -109,16 +92,13 @@ impl FileWalk {
             rules.enter_dir(dir.depth, held, &self.root.join(&dir.path), has);
         }
         for (name, kind) in entries {
-            let kind = match kind {
-                FileType::RegularFile => WalkKind::File,
-                FileType::Directory => WalkKind::Directory,
-                _ => continue,
-            };
-            let path = dir.path.join(&name);
-            if self.rules.as_ref().is_some_and(|rules| rules.is_excluded(&self.root, &path, &name, kind)) {
+            if !kind.is_file() && !kind.is_dir() {
                 continue;
             }
-            self.pending.push(WalkEntry { path, kind, depth: dir.depth + 1 });
+            let path = dir.path.join(&name);
+            if self.rules.as_ref().is_none_or(|rules| !rules.is_excluded(&self.root, &path, &name, kind)) {
+                self.pending.push(WalkEntry { path, kind, depth: dir.depth + 1 });
+            }
         }
         Ok(())
     }
@@ -179,12 +159,12 @@ impl IgnoreRules {
         self.is_empty = self.global.is_empty() && self.levels.iter().all(is_silent);
     }
 
-    fn is_excluded(&self, root: &Path, below: &Path, name: &OsStr, kind: WalkKind) -> bool {
+    fn is_excluded(&self, root: &Path, below: &Path, name: &OsStr, kind: FileType) -> bool {
         let is_hidden = name.as_bytes().starts_with(b".");
         if self.is_empty {
             return is_hidden;
         }
-        match self.match_path(&root.join(below), kind == WalkKind::Directory) {
+        match self.match_path(&root.join(below), kind.is_dir()) {
             Match::Ignore(()) => true,
             Match::Whitelist(()) => false,
             Match::None => is_hidden,

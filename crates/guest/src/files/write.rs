@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::{Mutex, PoisonError};
@@ -20,8 +20,8 @@ use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 use sha2::{Digest as _, Sha256};
 
-use super::resolve::{self, ResolvedPath};
-use super::{FileTaskError, ReplySender, io_error, read};
+use super::resolve::ResolvedPath;
+use super::{ReplySender, read};
 
 /// Held while checking and replacing a file, so that only one of two writers with the same
 /// precondition succeeds.
@@ -44,7 +44,7 @@ pub(super) async fn receive_file(
             WriteChunk::Data(data) => {
                 if let Err(error) = staged.append(&data) {
                     drop(staged);
-                    return reject_write(io_error(&error).into(), reader, writer).await;
+                    return reject_write(FileError::from(error).into(), reader, writer).await;
                 }
             }
             WriteChunk::End { length } => {
@@ -78,16 +78,13 @@ pub(super) fn patch_file(
     resolved: ResolvedPath,
     edits: &[FileEdit],
     out: &ReplySender,
-) -> Result<(), FileTaskError> {
+) -> Result<(), FileError> {
     let (mut file, found) = read::open_regular(&resolved)?;
     if found.len() > limit::MAX_PATCH_FILE_BYTES {
-        return Err(Rejection::FileTooLarge.into());
+        return Err(FileError::TooLarge);
     }
     let mut content = Vec::new();
-    read::each_chunk(&mut file, |chunk| {
-        content.extend_from_slice(chunk);
-        Ok(())
-    })?;
+    file.read_to_end(&mut content)?;
     let original = ContentDigest(Sha256::digest(&content).into());
     let mut counts = Vec::new();
     for (number, edit) in (0..).zip(edits) {
@@ -149,7 +146,7 @@ impl StagedFile {
                     return Ok(Self { target, name, file, hash: Sha256::new(), length: 0 });
                 }
                 Err(Errno::EXIST) if number < 1000 => number += 1,
-                Err(errno) => return Err(resolve::os_error(errno)),
+                Err(errno) => return Err(errno.into()),
             }
         }
     }
@@ -175,7 +172,7 @@ impl StagedFile {
             }
             _ => {}
         }
-        self.install(before.as_ref()).map_err(|error| io_error(&error))?;
+        self.install(before.as_ref())?;
         Ok(WriteResult {
             path: ByteBuf::from(self.target.real_path.as_os_str().as_bytes()),
             length,
@@ -213,17 +210,11 @@ impl Drop for StagedFile {
 
 fn file_digest(resolved: &ResolvedPath) -> Result<ContentDigest, FileError> {
     let mut hash = Sha256::new();
-    let hashed = read::open_regular(resolved).and_then(|(mut file, _)| {
-        read::each_chunk(&mut file, |chunk| {
-            hash.update(chunk);
-            Ok(())
-        })
-    });
-    match hashed {
-        Ok(()) => Ok(ContentDigest(hash.finalize().into())),
-        Err(FileTaskError::Request(Rejection::File(fault))) => Err(fault),
-        Err(_) => Err(FileError::ContentChanged),
-    }
+    read::each_chunk(&mut read::open_regular(resolved)?.0, |chunk| {
+        hash.update(chunk);
+        Ok(())
+    })?;
+    Ok(ContentDigest(hash.finalize().into()))
 }
 
 fn staged_name(target: &OsStr, number: u32) -> OsString {
@@ -250,8 +241,7 @@ mod tests {
         std::fs::write(top.join("other"), "other").unwrap();
         let path = top.join("file");
         let path = path.as_os_str().as_bytes();
-        let resolved =
-            ResolvedPath::absolute_path(path, path, FinalLink::Follow, ParentDirs::Require).unwrap();
+        let resolved = ResolvedPath::resolve(path, path, FinalLink::Follow, ParentDirs::Require).unwrap();
         let mut staged = StagedFile::create(resolved).unwrap();
         staged.append(b"new").unwrap();
         symlink("other", top.join("file")).unwrap();

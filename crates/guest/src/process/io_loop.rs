@@ -14,42 +14,21 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
-use super::output::LiveReader;
 use super::shim::TREE_GONE;
 use super::{GuestProcess, KILL_POLL_INTERVAL, ProcessExit, tree};
 
 /// A terminal may deliver the last output of a dead program with a delay.
 const TERMINAL_DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Where the output comes from. A terminal reports end of file as an error.
-#[derive(Debug)]
-pub(super) enum OutputSource {
-    Pipe(AsyncFd<OwnedFd>),
-    Terminal(Rc<AsyncFd<OwnedFd>>),
-}
-
-impl OutputSource {
-    fn fd(&self) -> &AsyncFd<OwnedFd> {
-        match self {
-            Self::Pipe(fd) => fd,
-            Self::Terminal(fd) => fd,
+/// Reads output. A terminal reports end of file as an error.
+async fn read_output(source: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        let mut ready = source.readable().await?;
+        match ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut *buffer)?)) {
+            Ok(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(result) => return result,
+            Err(_would_block) => {}
         }
-    }
-
-    async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let mut ready = self.fd().readable().await?;
-            match ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut *buffer)?)) {
-                Ok(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
-                Ok(result) => return result,
-                Err(_would_block) => {}
-            }
-        }
-    }
-
-    /// The number of bytes that can be read without blocking.
-    fn available_bytes(&self) -> u64 {
-        rustix::io::ioctl_fionread(self.fd().get_ref()).unwrap_or(0)
     }
 }
 
@@ -57,7 +36,7 @@ impl OutputSource {
 /// `live_shims` lists the shims among the guest's children.
 pub(super) async fn run_io_loop(
     process: Rc<GuestProcess>,
-    source: OutputSource,
+    source: Rc<AsyncFd<OwnedFd>>,
     mut status: pipe::Receiver,
     notify: impl Fn(ProcessEvent),
     live_shims: impl Fn() -> HashSet<Pid>,
@@ -81,15 +60,15 @@ pub(super) async fn run_io_loop(
                 // A killed shim reports no status, but the kernel killed the program with it.
                 record_exit(&process, value.filter(|value| *value != TREE_GONE).unwrap_or(libc::SIGKILL));
             }
-            read = source.read(&mut buffer), if open && reader_keeps_up(&process) => match read {
+            read = read_output(&source, &mut buffer), if open && reader_keeps_up(&process) => match read {
                 Ok(count @ 1..) => record_output(&process, buffer.split_at(count).0, &notify),
                 Ok(0) | Err(_) => open = false,
             },
             () = process.wait_until(reader_keeps_up), if open && !reader_keeps_up(&process) => {}
         }
     }
-    process.watcher.borrow_mut().finish(Instant::now(), &notify);
-    process.stdin.replace(super::ProcessStdin::None);
+    process.watcher.borrow_mut().finish_line(Instant::now(), &notify);
+    process.stdin.take();
     process.changed.notify_waiters();
 }
 
@@ -124,8 +103,7 @@ fn reader_keeps_up(process: &GuestProcess) -> bool {
 }
 
 fn record_output(process: &GuestProcess, data: &[u8], notify: &impl Fn(ProcessEvent)) {
-    let live_reader = process.reader_offset.get().map_or(LiveReader::None, LiveReader::At);
-    process.output.borrow_mut().append(data, live_reader);
+    process.output.borrow_mut().append(data, process.reader_offset.get());
     process.watcher.borrow_mut().feed(data, Instant::now(), notify);
     process.changed.notify_waiters();
 }
@@ -134,17 +112,14 @@ fn record_output(process: &GuestProcess, data: &[u8], notify: &impl Fn(ProcessEv
 /// whether more output may follow.
 async fn drain_output(
     process: &GuestProcess,
-    source: &OutputSource,
+    source: &AsyncFd<OwnedFd>,
     buffer: &mut [u8],
     notify: &impl Fn(ProcessEvent),
 ) -> bool {
-    let mut available = source.available_bytes();
-    let end = match source {
-        OutputSource::Pipe(_) => None,
-        OutputSource::Terminal(_) => Some(Instant::now() + TERMINAL_DRAIN_TIMEOUT),
-    };
+    let mut available = rustix::io::ioctl_fionread(source.get_ref()).unwrap_or(0);
+    let end = process.is_on_terminal.then(|| Instant::now() + TERMINAL_DRAIN_TIMEOUT);
     while end.is_some() || available > 0 {
-        let read = source.read(buffer);
+        let read = read_output(source, buffer);
         let read = match end {
             Some(end) => tokio::time::timeout_at(end, read).await,
             None => Ok(read.await),

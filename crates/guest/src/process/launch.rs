@@ -15,9 +15,8 @@ use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use serde_bytes::ByteBuf;
+use tokio::io::unix::AsyncFd;
 
-use super::ProcessStdin;
-use super::io_loop::OutputSource;
 use super::shim::{self, ControllingTerminal, ShimmedProcess};
 use super::stderr::StderrCapture;
 use crate::shell::state::ByteMap;
@@ -48,8 +47,9 @@ pub(crate) enum StderrMode {
 #[derive(Debug)]
 pub(super) struct LaunchedProcess {
     pub(super) shimmed: ShimmedProcess,
-    pub(super) source: OutputSource,
-    pub(super) stdin: ProcessStdin,
+    /// The reading end of the output; on a terminal, its master.
+    pub(super) output: Rc<AsyncFd<OwnedFd>>,
+    pub(super) stdin: Option<Rc<AsyncFd<OwnedFd>>>,
     /// Data still to write to the terminal, which accepts it only as fast as the program reads.
     pub(super) terminal_input: Option<ByteBuf>,
     pub(super) stderr: Option<StderrCapture>,
@@ -77,11 +77,11 @@ fn launch_on_pipes(
     // A smaller pipe is slower but works.
     rustix::pipe::fcntl_setpipe_size(&output, OUTPUT_PIPE_BYTES).ok();
     let (input_end, stdin_writer) = match stdin {
-        Stdin::Null => (open_null()?, ProcessStdin::None),
-        Stdin::Data(data) => (memory_file("stdin", &data)?, ProcessStdin::None),
+        Stdin::Null => (open_null()?, None),
+        Stdin::Data(data) => (memory_file("stdin", &data)?, None),
         Stdin::Stream => {
             let (input_end, input) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-            (input_end, ProcessStdin::Pipe(Rc::new(shim::nonblocking(input)?)))
+            (input_end, Some(Rc::new(shim::nonblocking(input)?)))
         }
     };
     let (error_end, stderr_reader) = match stderr_mode {
@@ -95,7 +95,7 @@ fn launch_on_pipes(
     let shimmed = shim::spawn_under_shim(command, dir, ControllingTerminal::None)?;
     Ok(LaunchedProcess {
         shimmed,
-        source: OutputSource::Pipe(shim::nonblocking(output)?),
+        output: Rc::new(shim::nonblocking(output)?),
         stdin: stdin_writer,
         terminal_input: None,
         stderr: stderr_reader,
@@ -122,14 +122,7 @@ fn launch_on_terminal(
     command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
     let shimmed = shim::spawn_under_shim(command, dir, ControllingTerminal::Stdin)?;
     let master = Rc::new(shim::nonblocking(master)?);
-    let source = OutputSource::Terminal(master.clone());
-    Ok(LaunchedProcess {
-        shimmed,
-        source,
-        stdin: ProcessStdin::Terminal(master),
-        terminal_input,
-        stderr: None,
-    })
+    Ok(LaunchedProcess { shimmed, output: master.clone(), stdin: Some(master), terminal_input, stderr: None })
 }
 
 /// Sets the size of a terminal; the kernel sends SIGWINCH to its programs.

@@ -30,15 +30,6 @@ pub(crate) struct OutputBuffer {
     spool: Spool,
 }
 
-/// Whether a reader receives every byte immediately.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LiveReader {
-    /// The offset of the reader. Earlier bytes are not needed again, so nothing is spooled while
-    /// memory holds the rest.
-    At(u64),
-    None,
-}
-
 #[derive(Debug)]
 enum Spool {
     NotNeeded,
@@ -73,13 +64,12 @@ impl OutputBuffer {
         self.tail_capacity as u64 / 2
     }
 
-    pub(crate) fn append(&mut self, data: &[u8], live_reader: LiveReader) {
+    /// Appends output. Bytes before the offset of a live reader are not needed again, so nothing is
+    /// spooled while memory holds the rest.
+    pub(crate) fn append(&mut self, data: &[u8], live_reader: Option<u64>) {
         let needed = self.total + data.len() as u64;
         let (head, tail) = (self.head_capacity as u64, self.tail_capacity as u64);
-        let from = match live_reader {
-            LiveReader::At(from) => from.max(head),
-            LiveReader::None => head,
-        };
+        let from = live_reader.map_or(head, |offset| offset.max(head));
         if needed.saturating_sub(from) > tail {
             self.open_spool();
         }
@@ -253,7 +243,7 @@ mod tests {
             let mut output = OutputBuffer::new(1024, 2048, dir.path(), ID);
             let all = chunks.concat();
             for chunk in &chunks {
-                output.append(chunk, LiveReader::None);
+                output.append(chunk, None);
             }
             prop_assert_eq!(output.total, all.len() as u64);
             let page = output.page(offset, limit).unwrap();
@@ -285,9 +275,9 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let mut output = OutputBuffer::new(1024, 1 << 20, dir.path(), ID);
             let all: Vec<u8> = (0..live + later).map(|at| (at % 251) as u8).collect();
-            all[..live].chunks(100).for_each(|chunk| output.append(chunk, LiveReader::At(output.total)));
+            all[..live].chunks(100).for_each(|chunk| output.append(chunk, Some(output.total)));
             prop_assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-            all[live..].chunks(100).for_each(|chunk| output.append(chunk, LiveReader::None));
+            all[live..].chunks(100).for_each(|chunk| output.append(chunk, None));
             let page = output.page(offset, 10_000).unwrap();
             let start = usize::try_from(page.offset).unwrap();
             prop_assert_eq!(page.data.as_slice(), &all[start..all.len().min(start + page.data.len())]);
@@ -303,12 +293,10 @@ mod tests {
         let mut output = OutputBuffer::new(1024, 1 << 20, dir.path(), ID);
         let all: Vec<u8> = (0..5000).map(|at| (at % 251) as u8).collect();
         let reader = 2000;
-        all[..2500]
-            .chunks(100)
-            .for_each(|chunk| output.append(chunk, LiveReader::At(output.total.min(reader))));
+        all[..2500].chunks(100).for_each(|chunk| output.append(chunk, Some(output.total.min(reader))));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         // More than memory holds.
-        all[2500..].chunks(100).for_each(|chunk| output.append(chunk, LiveReader::At(reader)));
+        all[2500..].chunks(100).for_each(|chunk| output.append(chunk, Some(reader)));
         let page = output.page(reader, 5000).unwrap();
         assert_eq!((page.offset, page.data.as_slice()), (reader, &all[2000..]));
     }
@@ -320,7 +308,7 @@ mod tests {
         fs::write(&target, "mine").unwrap();
         std::os::unix::fs::symlink(&target, dir.path().join("spool-7.9")).unwrap();
         let mut output = OutputBuffer::new(1024, 4096, dir.path(), ID);
-        output.append(&[b'a'; 3000], LiveReader::None);
+        output.append(&[b'a'; 3000], None);
         assert_eq!(
             (output.whole_output_path(), fs::read_to_string(&target).unwrap()),
             (None, "mine".to_owned())
@@ -344,8 +332,8 @@ mod tests {
     #[test]
     fn without_a_disk_beginning_and_end_remain() {
         let mut output = OutputBuffer::new(1024, 4096, Path::new("/nonexistent"), ID);
-        output.append(&[b'a'; 3000], LiveReader::None);
-        output.append(b"end", LiveReader::None);
+        output.append(&[b'a'; 3000], None);
+        output.append(b"end", None);
         let page = output.page(1000, 10_000).unwrap();
         assert_eq!((page.offset, page.data.len(), page.total), (3003 - 615, 615, 3003));
         assert!(page.data.ends_with(b"end"));

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    ExitNotice, FailedOperation, ProcessEvent, ProcessId, ProcessNotice, Rejection, ShellSessionKey,
-    TreeStatus,
+    ExitNotice, FailedOperation, OutputDelivery, ProcessEvent, ProcessId, ProcessNotice, Rejection, RunMode,
+    ShellSessionKey, TreeStatus,
 };
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::launch::{self, LaunchSpec};
 use super::output::OutputBuffer;
 use super::watcher::OutputWatcher;
-use super::{GuestProcess, MAX_LISTED_COMMAND_BYTES, ProcessRole, io_loop, os_error, tree};
+use super::{GuestProcess, MAX_LISTED_COMMAND_BYTES, io_loop, os_error, tree};
 
 /// Output included in an exit notice.
 const NOTICE_TAIL_BYTES: usize = 2000;
@@ -42,9 +42,8 @@ pub(crate) struct NewProcess {
     pub(crate) session: ShellSessionKey,
     pub(crate) command: Vec<u8>,
     pub(crate) cwd: Vec<u8>,
-    pub(crate) role: ProcessRole,
-    pub(crate) watch_patterns: Vec<ByteBuf>,
-    pub(crate) memory_bytes: usize,
+    pub(crate) mode: RunMode,
+    pub(crate) memory_bytes: u32,
     pub(crate) spool_bytes: u64,
 }
 
@@ -70,11 +69,23 @@ impl ProcessTable {
         if self.running_count() >= limit::MAX_RUNNING {
             return Err(Rejection::TooManyProcesses);
         }
-        let started =
-            launch::launch_process(spec).map_err(|error| os_error(FailedOperation::Start, &error))?;
+        let watch_patterns = match &entry.mode {
+            RunMode::Foreground { .. } => Vec::new(),
+            RunMode::Background { watch_patterns, .. } => watch_patterns.clone(),
+        };
+        if watch_patterns.len() > limit::MAX_WATCH_PATTERNS {
+            return Err(Rejection::TooManyPatterns);
+        }
+        let memory_bytes = match entry.mode {
+            // Unread live output is in memory, even if the client wants to keep little.
+            RunMode::Foreground { output: OutputDelivery::Live, .. } => limit::MAX_MEMORY_OUTPUT_BYTES,
+            _ => usize::try_from(entry.memory_bytes).unwrap_or(usize::MAX),
+        };
+        let is_on_terminal = spec.terminal.is_some();
+        let started = launch::launch_process(spec).map_err(os_error(FailedOperation::Start))?;
         let main = started.shimmed.main;
         let status = pipe::Receiver::from_owned_fd(started.shimmed.status)
-            .map_err(|error| os_error(FailedOperation::Prepare, &error))?;
+            .map_err(os_error(FailedOperation::Prepare))?;
         // The program may have exited already; then its shim identifies it.
         let started_ticks =
             tree::start_time(main).or_else(|| tree::start_time(started.shimmed.shim)).unwrap_or(0);
@@ -88,14 +99,15 @@ impl ProcessTable {
             command: entry.command,
             cwd: entry.cwd,
             started: Instant::now(),
-            role: entry.role,
+            mode: entry.mode,
             kill_cause: Cell::new(None),
             exit: Cell::new(None),
             tree: Cell::new(TreeStatus::Alive),
-            output: RefCell::new(OutputBuffer::new(entry.memory_bytes, entry.spool_bytes, &self.run_dir, id)),
-            watcher: RefCell::new(OutputWatcher::new(entry.watch_patterns)),
+            output: RefCell::new(OutputBuffer::new(memory_bytes, entry.spool_bytes, &self.run_dir, id)),
+            watcher: RefCell::new(OutputWatcher::new(watch_patterns)),
             reader_offset: Cell::new(None),
             stdin: RefCell::new(started.stdin),
+            is_on_terminal,
             stderr: started.stderr,
             changed: Notify::new(),
         });
@@ -104,7 +116,7 @@ impl ProcessTable {
         tokio::task::spawn_local(async move {
             let notice = |event| table.add_notice(watched.id, event);
             let shims = || table.live_shims();
-            io_loop::run_io_loop(watched.clone(), started.source, status, notice, shims).await;
+            io_loop::run_io_loop(watched.clone(), started.output, status, notice, shims).await;
             table.last_exit.set(Instant::now());
             table.changed.notify_waiters();
         });
@@ -129,7 +141,7 @@ impl ProcessTable {
     pub(crate) fn list(&self) -> Vec<Rc<GuestProcess>> {
         self.prune();
         let listed = |process: &&Rc<GuestProcess>| {
-            process.role != ProcessRole::Foreground || process.tree.get() == TreeStatus::Alive
+            process.is_in_background() || process.tree.get() == TreeStatus::Alive
         };
         self.processes.borrow().values().filter(listed).cloned().collect()
     }
@@ -145,26 +157,19 @@ impl ProcessTable {
 
     /// Deletes old records. Age is counted from the exit.
     fn prune(&self) {
-        let mut ended: Vec<(Instant, ProcessId, bool)> = self
-            .processes
-            .borrow()
-            .values()
-            .filter_map(|process| {
-                Some((process.ended_at()?, process.id, process.role != ProcessRole::Foreground))
-            })
-            .collect();
-        ended.sort_unstable();
-        let mut expired = Vec::new();
-        for (background, max) in [(true, limit::MAX_FINISHED), (false, limit::MAX_FINISHED_FOREGROUND)] {
-            let same = ended.iter().filter(|(_, _, is_background)| *is_background == background);
-            let too_many = same.clone().count().saturating_sub(max);
-            let dropped = same
-                .enumerate()
-                .filter(|(index, (at, _, _))| *index < too_many || at.elapsed() > limit::FINISHED_RETENTION);
-            expired.extend(dropped.map(|(_, (_, id, _))| *id));
-        }
         let mut processes = self.processes.borrow_mut();
-        expired.iter().for_each(|id| drop(processes.remove(id)));
+        for (in_background, max) in [(true, limit::MAX_FINISHED), (false, limit::MAX_FINISHED_FOREGROUND)] {
+            let same = processes.values().filter(|process| process.is_in_background() == in_background);
+            let mut ended: Vec<(Instant, ProcessId)> =
+                same.filter_map(|process| Some((process.ended_at()?, process.id))).collect();
+            ended.sort_unstable();
+            let excess = ended.len().saturating_sub(max);
+            for (index, (at, id)) in ended.into_iter().enumerate() {
+                if index < excess || at.elapsed() > limit::FINISHED_RETENTION {
+                    processes.remove(&id);
+                }
+            }
+        }
     }
 
     fn live_shims(&self) -> HashSet<Pid> {
@@ -191,7 +196,7 @@ impl ProcessTable {
 
 async fn notify_exit(table: Rc<ProcessTable>, process: Rc<GuestProcess>) {
     process.wait_until(GuestProcess::has_exited).await;
-    if let ProcessRole::Background { exit_notice: ExitNotice::Notify, .. } = process.role
+    if let RunMode::Background { exit_notice: ExitNotice::Notify, .. } = process.mode
         && let Some(mut ended) = process.exit_report(&process.cwd)
     {
         ended.tail = ByteBuf::from(process.output.borrow().tail_bytes(NOTICE_TAIL_BYTES));

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::mem::MaybeUninit;
+use std::str::FromStr;
 
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -63,19 +64,16 @@ fn parse_stat(text: &[u8]) -> Option<ProcStat> {
     let group = parse_number(fields.next()?)?;
     let started = parse_number(fields.nth(16)?)?;
     Some(ProcStat {
-        pid: Pid::from_raw(i32::try_from(pid).ok()?)?,
-        parent: Pid::from_raw(i32::try_from(parent).ok()?),
-        group: Pid::from_raw(i32::try_from(group).ok()?),
+        pid: Pid::from_raw(pid)?,
+        parent: Pid::from_raw(parent),
+        group: Pid::from_raw(group),
         start_time: started,
         is_zombie: state == b"Z" || state == b"X",
     })
 }
 
-fn parse_number(digits: &[u8]) -> Option<u64> {
-    digits.iter().try_fold(0_u64, |value, digit| match digit {
-        b'0'..=b'9' => value.checked_mul(10)?.checked_add(u64::from(digit - b'0')),
-        _ => None,
-    })
+fn parse_number<N: FromStr>(digits: &[u8]) -> Option<N> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Sends SIGKILL to every descendant of a process and returns the number of living ones.

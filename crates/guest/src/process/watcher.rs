@@ -37,12 +37,8 @@ impl OutputWatcher {
         }
     }
 
-    /// Checks the last line, which may have no line end.
-    pub(crate) fn finish(&mut self, now: Instant, mut report: impl FnMut(ProcessEvent)) {
-        self.finish_line(now, &mut report);
-    }
-
-    fn finish_line(&mut self, now: Instant, report: &mut impl FnMut(ProcessEvent)) {
+    /// Checks a complete line, or the last one, which may have no line end.
+    pub(crate) fn finish_line(&mut self, now: Instant, mut report: impl FnMut(ProcessEvent)) {
         let mut line = std::mem::take(&mut self.line);
         if !self.patterns.iter().any(|pattern| memchr::memmem::find(&line, pattern).is_some()) {
             return;
@@ -73,7 +69,7 @@ mod tests {
         assert_eq!(reported, []);
         watch.feed(b"dy on 80\nready\nready\n", start, |event| reported.push(event));
         watch.feed(b"ready again", start + REPORT_INTERVAL, |event| reported.push(event));
-        watch.finish(start + REPORT_INTERVAL, |event| reported.push(event));
+        watch.finish_line(start + REPORT_INTERVAL, |event| reported.push(event));
         let matched =
             |line: &str, unreported| ProcessEvent::LineMatched { line: ByteBuf::from(line), unreported };
         assert_eq!(reported, [matched("server ready on 80", 0), matched("ready again", 2)]);

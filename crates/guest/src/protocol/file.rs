@@ -1,9 +1,13 @@
 //! Messages about files. Paths are those of the environment.
 
+use std::io;
+
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
+use super::limit;
 use super::message::ShellSessionKey;
 
 /// A path, relative to the directory of a session; a leading `~` is the session's `HOME`.
@@ -17,22 +21,20 @@ pub struct JudgedPath {
     pub resolved: ByteBuf,
 }
 
+/// Requests about one file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileRequest {
     /// Reads part of a file. Replies with [`FileReply::Data`] messages, then
     /// [`FileReply::ReadDone`].
-    Read(JudgedPath, FileRange),
-    /// Writes a file. [`WriteChunk`] messages follow until the last one, or until the guest replies
-    /// with an error.
-    Write(JudgedPath, WriteOptions),
+    Read(FileRange),
     /// Applies all edits to a file, or none.
-    Patch(JudgedPath, Vec<FileEdit>),
+    Patch(Vec<FileEdit>),
     /// Describes a file. A final symbolic link is not followed.
-    Stat(JudgedPath),
-    List(JudgedPath),
-    Search(JudgedPath, Box<FileSearch>),
+    Stat,
+    List,
+    Search(Box<FileSearch>),
     /// Removes a file, an empty directory, or a symbolic link itself.
-    Remove(JudgedPath),
+    Remove,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +76,7 @@ pub enum ParentDirs {
     Require,
 }
 
-/// Follows a [`FileRequest::Write`].
+/// Follows a request to write a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteChunk {
     Data(ByteBuf),
@@ -257,6 +259,8 @@ pub enum FileError {
     /// A directory, device, pipe or socket where a regular file is required.
     #[error("not a regular file")]
     NotRegular,
+    #[error("the file is too large (at most {} bytes)", limit::MAX_PATCH_FILE_BYTES)]
+    TooLarge,
     #[error("the file already exists")]
     AlreadyExists,
     #[error("the file has changed")]
@@ -278,6 +282,18 @@ pub enum FileError {
     /// Invalid regular expression or glob.
     #[error("{message}")]
     BadPattern { message: String },
-    #[error("{}", std::io::Error::from_raw_os_error(*errno))]
+    #[error("{}", io::Error::from_raw_os_error(*errno))]
     Os { errno: i32 },
+}
+
+impl From<Errno> for FileError {
+    fn from(errno: Errno) -> Self {
+        Self::Os { errno: errno.raw_os_error() }
+    }
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        Errno::from_io_error(&error).unwrap_or(Errno::IO).into()
+    }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
-use super::file::{self, FileRequest};
+use super::file::{self, FileRequest, JudgedPath, WriteOptions};
 use super::limit;
 
 /// Identifies a shell session; any bytes are valid.
@@ -51,7 +51,10 @@ pub enum GuestRequest {
     Process(ProcessId, ProcessRequest),
     /// Follows notices from this number on.
     Notices(u64),
-    File(FileRequest),
+    File(JudgedPath, FileRequest),
+    /// Writes a file. [`file::WriteChunk`] messages follow until the last one, or until the guest
+    /// replies with an error.
+    WriteFile(JudgedPath, WriteOptions),
     /// Listens on a TCP port of the loopback interface; 0 selects a free one. Its connections
     /// arrive at the host as streams with this number. The host chooses the number, so that it is
     /// known before the first connection arrives.
@@ -215,10 +218,6 @@ pub enum ProcessRequest {
     Kill,
 }
 
-/// A signal number on Linux.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Signal(pub i32);
-
 /// Messages of the host on the stream of a foreground program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunInput {
@@ -236,15 +235,11 @@ pub enum GuestReply {
     Stats(Stats),
     Session(SessionView),
     Started(ProcessId),
-    /// Output from this offset on. A gap to the previous bytes was discarded.
-    Output {
-        offset: u64,
-        data: ByteBuf,
-    },
+    /// Output; a gap to the previous page was discarded.
+    Output(OutputPage),
     Exited(ExitReport),
     Processes(Vec<ProcessView>),
     Process(Box<ProcessView>),
-    Page(OutputPage),
     Notice(ProcessNotice),
     File(file::FileReply),
     /// The bound port.
@@ -308,8 +303,8 @@ pub struct ExitReport {
 pub enum ExitCause {
     /// The program exited by itself.
     Exited,
-    /// A signal that the guest did not send.
-    Signaled(Signal),
+    /// The number of a signal that the guest did not send.
+    Signaled(i32),
     /// The guest killed it at its deadline.
     Deadline,
     /// The guest interrupted it.
@@ -408,8 +403,6 @@ pub enum Rejection {
     TooManyListeners,
     #[error("the session key is too large (at most {} bytes)", limit::MAX_SESSION_KEY_BYTES)]
     SessionKeyTooLarge,
-    #[error("the file is too large (at most {} bytes)", limit::MAX_PATCH_FILE_BYTES)]
-    FileTooLarge,
     #[error("invalid request")]
     Malformed,
     #[error("cannot {operation}: {}", std::io::Error::from_raw_os_error(*errno))]

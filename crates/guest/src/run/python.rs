@@ -20,16 +20,17 @@ use hermes_guest::protocol::message::{
 };
 use hermes_guest::protocol::mux::Mux;
 use hermes_guest::removal;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::spawn::{self, RunningProgram, SpawnError, StateScope};
 use crate::guest::Guest;
 use crate::process::launch::{LaunchSpec, StderrMode};
+use crate::process::os_error;
 use crate::process::table::NewProcess;
-use crate::process::{ProcessRole, os_error};
 use crate::session::ShellSession;
 use crate::shell;
-use crate::shell::state::ByteMap;
-use crate::tunnel::{self, SocketForwarder};
+use crate::shell::state::{self, ByteMap};
+use crate::tunnel;
 
 const DIR_PREFIX: &str = "code-";
 /// Runs first and starts the script.
@@ -40,7 +41,7 @@ const ACTIVE_PYTHON_VARS: [&str; 4] = ["PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "C
 #[derive(Debug)]
 pub(super) struct PythonDir {
     path: PathBuf,
-    forwarder: RefCell<Option<SocketForwarder>>,
+    forwarder: RefCell<Option<AbortOnDropHandle<()>>>,
 }
 
 impl PythonDir {
@@ -56,18 +57,14 @@ impl PythonDir {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    fn write_file(&self, name: &OsStr, content: &[u8]) -> io::Result<PathBuf> {
-        let path = self.path.join(name);
-        fs::write(&path, content)?;
-        Ok(path)
-    }
-
     /// Closes all connections and removes all files. Call it after the program and its descendants
     /// are gone.
     pub(super) async fn remove(&self) {
         let forwarder = self.forwarder.borrow_mut().take();
         if let Some(forwarder) = forwarder {
-            forwarder.stop().await;
+            forwarder.abort();
+            // The error is the cancellation.
+            drop(forwarder.await);
         }
         let path = self.path.clone();
         // The next guest removes leftovers.
@@ -99,13 +96,13 @@ pub(super) async fn spawn_python(
     let mut env = python_env(guest, &session, python.interpreter);
     let mut interpreters = find_interpreters(&env).into_iter().map(|path| path.into_os_string().into_vec());
     let interpreter = interpreters.next().ok_or(Rejection::NoPython)?;
-    let prepare_error = |error: &io::Error| SpawnError::Request(os_error(FailedOperation::Prepare, error));
-    let python_dir = Rc::new(PythonDir::create(&guest.table.run_dir).map_err(|error| prepare_error(&error))?);
+    let python_dir = PythonDir::create(&guest.table.run_dir).map_err(os_error(FailedOperation::Prepare))?;
+    let python_dir = Rc::new(python_dir);
     let launched = async {
         let cwd = match run.workdir {
             WorkingDir::Private => {
                 let work = python_dir.path.join("work");
-                fs::create_dir(&work).map_err(|error| prepare_error(&error))?;
+                fs::create_dir(&work).map_err(os_error(FailedOperation::Prepare))?;
                 work.into_os_string().into_vec()
             }
             workdir => spawn::working_dir(&session, &workdir)?.0,
@@ -116,7 +113,8 @@ pub(super) async fn spawn_python(
         let mut module = name.to_vec();
         module.extend_from_slice(b".py");
         let write = |name: &[u8], text: &[u8]| {
-            python_dir.write_file(OsStr::from_bytes(name), text).map_err(|error| prepare_error(&error))
+            let path = python_dir.path.join(OsStr::from_bytes(name));
+            fs::write(&path, text).map_err(os_error(FailedOperation::Prepare)).map(|()| path)
         };
         write(b"script.py", &python.script)?;
         write(&module, text)?;
@@ -124,7 +122,7 @@ pub(super) async fn spawn_python(
         let socket = python_dir.path.join("calls");
         *python_dir.forwarder.borrow_mut() =
             Some(tunnel::forward_socket(guest, mux, python.listener, &python_dir.path, "calls")?);
-        env.extend(run.env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec())));
+        env.extend(state::byte_pairs(run.env));
         let dir_path = python_dir.path.clone().into_os_string().into_vec();
         let own_vars = [
             ("PWD", cwd.clone()),
@@ -154,16 +152,15 @@ pub(super) async fn spawn_python(
             session: run.session,
             command: python.script.into_vec(),
             cwd,
-            role: ProcessRole::Foreground,
-            watch_patterns: Vec::new(),
-            memory_bytes: usize::try_from(run.memory_bytes).unwrap_or(usize::MAX),
+            mode: run.mode,
+            memory_bytes: run.memory_bytes,
             spool_bytes: run.spool_bytes,
         };
         Ok(guest.table.start(spec, record)?)
     }
     .await;
     match launched {
-        Ok(process) => Ok(RunningProgram::python(process, session, python_dir)),
+        Ok(process) => Ok(RunningProgram { process, session, shell: None, python_dir: Some(python_dir) }),
         Err(stop) => {
             python_dir.remove().await;
             Err(stop)
@@ -174,8 +171,8 @@ pub(super) async fn spawn_python(
 /// Variables of the environment and of the host, but not those that commands exported. If the
 /// session's Python is used, also the variables that select it.
 fn python_env(guest: &Guest, session: &ShellSession, interpreter: PythonInterpreter) -> ByteMap {
-    let base = guest.base_env.iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
-    let mut env: ByteMap = base.chain(session.host_env()).collect();
+    let mut env = guest.base_env.clone();
+    env.extend(session.host_env());
     if interpreter == PythonInterpreter::Session {
         let state = session.state.borrow();
         let active = ACTIVE_PYTHON_VARS.iter().filter_map(|name| state.env.get_key_value(name.as_bytes()));

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -11,8 +11,8 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    ExitCause, ExitReport, FailedOperation, OutputDelivery, ProcessId, Program, Rejection, RunMode,
-    RunRequest, StatePolicy, TreeStatus, WorkingDir,
+    ExitCause, ExitReport, FailedOperation, ProcessId, Program, Rejection, RunMode, RunRequest, StatePolicy,
+    TreeStatus, WorkingDir,
 };
 use rustix::fs::{Access, AtFlags, CWD, Mode as FileMode, OFlags};
 use serde_bytes::ByteBuf;
@@ -22,20 +22,27 @@ use crate::files::resolve;
 use crate::guest::Guest;
 use crate::process::launch::{LaunchSpec, StderrMode, memory_file};
 use crate::process::table::NewProcess;
-use crate::process::{GuestProcess, ProcessRole, os_error};
+use crate::process::{GuestProcess, os_error};
 use crate::session::ShellSession;
-use crate::shell::state::ShellState;
-use crate::shell::{self, Shell, dump, script};
+use crate::shell::script::{self, ShellFiles};
+use crate::shell::state::{self, ShellState};
+use crate::shell::{self, Shell, dump};
 
 /// A running program, and the session state that its exit may change.
 pub(super) struct RunningProgram {
     pub(super) process: Rc<GuestProcess>,
     pub(super) session: Rc<ShellSession>,
-    initial_state: ShellState,
-    shell_files: Option<ShellFiles>,
-    scope: StateScope,
+    /// Set for a command of a shell.
+    pub(super) shell: Option<ShellRun>,
     /// Set for a Python program.
     pub(super) python_dir: Option<Rc<PythonDir>>,
+}
+
+/// What it takes to find the state changes of a shell.
+pub(super) struct ShellRun {
+    initial_state: ShellState,
+    files: ShellFiles,
+    scope: StateScope,
 }
 
 /// Which part of the session state a command changes.
@@ -44,12 +51,6 @@ pub(super) enum StateScope {
     WholeSession,
     /// The command runs in another directory.
     AllButDirectory,
-}
-
-/// Memory files that a shell reads and writes; they stay open until it exits.
-struct ShellFiles {
-    _script: OwnedFd,
-    state: Option<OwnedFd>,
 }
 
 /// Why a program was not started.
@@ -73,28 +74,14 @@ pub(super) fn spawn_program(
     let (cwd, scope) = working_dir(&session, &run.workdir)?;
     initial.cwd = cwd;
     let dir = open_dir(&initial.cwd).map_err(|error| missing_dir(&session, &initial.cwd, scope, &error))?;
-    initial.env.extend(run.env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec())));
+    initial.env.extend(state::byte_pairs(run.env));
     initial.env.insert(b"PWD".to_vec(), initial.cwd.clone());
     let state_rule = match run.mode {
         RunMode::Foreground { state, .. } => state,
         RunMode::Background { .. } => StatePolicy::Discard,
     };
-    let keep = match run.mode {
-        // Unread live output is in memory, even if the client wants to keep little.
-        RunMode::Foreground { output: OutputDelivery::Live, .. } => limit::MAX_MEMORY_OUTPUT_BYTES,
-        _ => usize::try_from(run.memory_bytes).unwrap_or(usize::MAX),
-    };
-    let (role, patterns) = match run.mode {
-        RunMode::Foreground { .. } => (ProcessRole::Foreground, Vec::new()),
-        RunMode::Background { watch_patterns: watch, .. } if watch.len() > limit::MAX_WATCH_PATTERNS => {
-            return Err(Rejection::TooManyPatterns.into());
-        }
-        RunMode::Background { label, watch_patterns: watch, exit_notice: at_end } => {
-            (ProcessRole::Background { label, exit_notice: at_end }, watch)
-        }
-    };
     let Program::Shell(command) = run.program else { return Err(Rejection::Malformed.into()) };
-    let (program, argv, shell_files) = shell_command(&initial, &command, state_rule)?;
+    let (program, argv, files) = shell_command(&initial, &command, state_rule)?;
     let spec = LaunchSpec {
         program: &program,
         argv: &argv,
@@ -108,20 +95,13 @@ pub(super) fn spawn_program(
         session: run.session,
         command: command.into_vec(),
         cwd: initial.cwd.clone(),
-        role,
-        watch_patterns: patterns,
-        memory_bytes: keep,
+        mode: run.mode,
+        memory_bytes: run.memory_bytes,
         spool_bytes: run.spool_bytes,
     };
     let process = guest.table.start(spec, record)?;
-    Ok(RunningProgram {
-        process,
-        session,
-        initial_state: initial,
-        shell_files: Some(shell_files),
-        scope,
-        python_dir: None,
-    })
+    let shell = Some(ShellRun { initial_state: initial, files, scope });
+    Ok(RunningProgram { process, session, shell, python_dir: None })
 }
 
 /// The working directory of a program, and whether the session follows it.
@@ -137,7 +117,7 @@ pub(super) fn working_dir(
         }
         WorkingDir::SessionAt(_) => Err(Rejection::SessionMoved),
         WorkingDir::Other(workdir) => {
-            let cwd = resolve::resolve(workdir, Some(&state)).map_err(Rejection::File)?;
+            let cwd = resolve::absolute_path(workdir, Some(&state)).map_err(Rejection::File)?;
             Ok((cwd, StateScope::AllButDirectory))
         }
         WorkingDir::Private => Err(Rejection::Malformed),
@@ -145,42 +125,24 @@ pub(super) fn working_dir(
 }
 
 impl RunningProgram {
-    pub(super) fn python(
-        process: Rc<GuestProcess>,
-        session: Rc<ShellSession>,
-        python_dir: Rc<PythonDir>,
-    ) -> Self {
-        let initial = session.state.borrow().clone();
-        Self {
-            process,
-            session,
-            initial_state: initial,
-            shell_files: None,
-            scope: StateScope::AllButDirectory,
-            python_dir: Some(python_dir),
-        }
-    }
-
     /// Applies the state changes of the command to its session, except those of protected
     /// variables. A shell that was killed wrote no state, so the session does not change.
     pub(super) fn apply_state(&self, is_protected: impl Fn(&[u8]) -> bool) {
-        let file = self.shell_files.as_ref().and_then(|files| files.state.as_ref());
-        let Some(mut after) = file.and_then(read_state).and_then(|dump| dump::parse_dump(&dump)) else {
-            return;
-        };
-        if !self.initial_state.functions.contains_key(script::TRAP_FUNCTION) {
+        let Some(ShellRun { initial_state, files, scope }) = &self.shell else { return };
+        let dump = files.state.as_ref().and_then(read_state);
+        let Some(mut after) = dump.and_then(|dump| dump::parse_dump(&dump)) else { return };
+        if !initial_state.functions.contains_key(script::TRAP_FUNCTION) {
             after.functions.remove(script::TRAP_FUNCTION);
         }
-        let is_excluded = |name: &[u8]| {
-            is_protected(name) || (self.scope == StateScope::AllButDirectory && name == b"OLDPWD")
-        };
+        let is_excluded =
+            |name: &[u8]| is_protected(name) || (*scope == StateScope::AllButDirectory && name == b"OLDPWD");
         after.env.retain(|name, _| !is_excluded(name));
-        let kept = self.initial_state.env.iter().filter(|(name, _)| is_excluded(name));
+        let kept = initial_state.env.iter().filter(|(name, _)| is_excluded(name));
         after.env.extend(kept.map(|(name, value)| (name.clone(), value.clone())));
-        if self.scope == StateScope::AllButDirectory {
-            after.cwd.clone_from(&self.initial_state.cwd);
+        if *scope == StateScope::AllButDirectory {
+            after.cwd.clone_from(&initial_state.cwd);
         }
-        self.session.state.borrow_mut().apply(self.initial_state.delta(&after));
+        self.session.state.borrow_mut().apply_changes(initial_state, after);
     }
 
     pub(super) fn session_cwd(&self) -> Vec<u8> {
@@ -214,14 +176,12 @@ fn shell_command(
     }
     let search_path = initial.env.get(b"PATH".as_slice()).map(Vec::as_slice);
     let shell = shell::find_shell(search_path).ok_or(Rejection::NoShell)?;
-    let prepare_error =
-        |result: io::Result<OwnedFd>| result.map_err(|error| os_error(FailedOperation::Prepare, &error));
-    let script = prepare_error(memory_file("script", b""))?;
+    let script = memory_file("script", b"").map_err(os_error(FailedOperation::Prepare))?;
     let state = match policy {
-        StatePolicy::Apply => Some(prepare_error(memory_file("state", b""))?),
+        StatePolicy::Apply => Some(memory_file("state", b"").map_err(os_error(FailedOperation::Prepare))?),
         StatePolicy::Discard => None,
     };
-    let files = script::ScriptFiles { script: script.as_fd(), state: state.as_ref().map(AsFd::as_fd) };
+    let files = ShellFiles { script, state };
     let (path, words, argument, text): (_, &[&str], _, _) = match shell {
         Shell::Bash(path) => {
             let words = ["bash", "--noprofile", "--norc", "-c"].as_slice();
@@ -231,11 +191,11 @@ fn shell_command(
             (path, ["sh", "-c"].as_slice(), script::sh_argument(&files), script::sh_script(&files, command))
         }
     };
-    let written = script.try_clone().map(File::from).and_then(|file| file.write_all_at(&text, 0));
-    written.map_err(|error| os_error(FailedOperation::Prepare, &error))?;
+    let written = files.script.try_clone().map(File::from).and_then(|file| file.write_all_at(&text, 0));
+    written.map_err(os_error(FailedOperation::Prepare))?;
     let words = words.iter().map(|word| word.as_bytes().to_vec());
     let argv = words.chain([argument.into_bytes()]).collect();
-    Ok((path, argv, ShellFiles { _script: script, state }))
+    Ok((path, argv, files))
 }
 
 pub(super) fn open_dir(path: &[u8]) -> io::Result<OwnedFd> {

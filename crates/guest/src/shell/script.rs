@@ -4,7 +4,7 @@
 //! the command. The command is evaluated outside the script, so that messages name `bash: line 1`
 //! as for any `bash -c`.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use hermes_types::shell_quote;
 use hermes_types::text::shell_quote_bytes;
@@ -14,43 +14,39 @@ use super::state::ShellState;
 /// Terminates a dump; a dump without it is incomplete.
 pub(super) const DUMP_END: &[u8] = b"end\0";
 
-pub(crate) struct ScriptFiles<'a> {
-    pub(crate) script: BorrowedFd<'a>,
-    pub(crate) state: Option<BorrowedFd<'a>>,
+/// Memory files that a shell reads and writes; they stay open until it exits.
+pub(crate) struct ShellFiles {
+    pub(crate) script: OwnedFd,
+    /// Set if the shell writes its state.
+    pub(crate) state: Option<OwnedFd>,
 }
 
 /// The argument of `-c` for bash.
-pub(crate) fn bash_argument(files: &ScriptFiles<'_>) -> String {
-    let script = descriptor_path(files.script);
+pub(crate) fn bash_argument(files: &ShellFiles) -> String {
+    let script = descriptor_path(&files.script);
     format!("\\builtin . {script} || \\builtin exit 126; \\builtin eval \"$__hermes_command\"")
 }
 
 /// The argument of `-c` for a POSIX shell.
-pub(crate) fn sh_argument(files: &ScriptFiles<'_>) -> String {
-    let script = descriptor_path(files.script);
+pub(crate) fn sh_argument(files: &ShellFiles) -> String {
+    let script = descriptor_path(&files.script);
     format!(". {script} || exit 126; eval \"$__hermes_command\"")
 }
 
 /// The script that bash sources first.
-pub(crate) fn bash_script(state: &ShellState, files: &ScriptFiles<'_>, command: &[u8]) -> Vec<u8> {
+pub(crate) fn bash_script(state: &ShellState, files: &ShellFiles, command: &[u8]) -> Vec<u8> {
     let mut script = b"shopt -s expand_aliases\n".to_vec();
     for (name, value) in &state.aliases {
-        script.extend_from_slice(b"alias -- ");
-        script.extend(shell_quote_bytes(&[name, b"=".as_slice(), value].concat()));
-        script.push(b'\n');
+        add_line(&mut script, "alias -- ", &[name, b"=".as_slice(), value].concat(), "");
     }
     for (name, function) in &state.functions {
         // One by one: a function that bash prints but cannot parse does not affect the others.
-        script.extend_from_slice(b"\\builtin eval ");
-        script.extend(shell_quote_bytes(&function.text));
-        script.extend_from_slice(b" 2>/dev/null\n");
+        add_line(&mut script, "\\builtin eval ", &function.text, " 2>/dev/null");
         if function.is_exported {
-            script.extend_from_slice(b"\\builtin export -f -- ");
-            script.extend(shell_quote_bytes(name));
-            script.push(b'\n');
+            add_line(&mut script, "\\builtin export -f -- ", name, "");
         }
     }
-    if let Some(out) = files.state.map(descriptor_path) {
+    if let Some(out) = files.state.as_ref().map(descriptor_path) {
         let dump = bash_dump(&out);
         let mentions = |word: &[u8]| {
             let texts = state.functions.values().map(|function| function.text.as_slice());
@@ -59,15 +55,11 @@ pub(crate) fn bash_script(state: &ShellState, files: &ScriptFiles<'_>, command: 
         if mentions(b"trap") {
             script.extend_from_slice(trap_function(&dump).as_bytes());
         }
-        script.extend_from_slice(b"\\builtin trap ");
-        script.extend(shell_quote_bytes(dump.as_bytes()));
-        script.extend_from_slice(b" EXIT\n");
+        add_line(&mut script, "\\builtin trap ", dump.as_bytes(), " EXIT");
         if mentions(b"exec") {
             // `exec` runs no exit trap, so the state is written just before it.
             let before = format!("case $BASH_COMMAND$BASH_SUBSHELL in *exec*0) {dump} ;; esac");
-            script.extend_from_slice(b"\\builtin trap ");
-            script.extend(shell_quote_bytes(before.as_bytes()));
-            script.extend_from_slice(b" DEBUG\n");
+            add_line(&mut script, "\\builtin trap ", before.as_bytes(), " DEBUG");
         }
     }
     assign_command(&mut script, b"\\builtin unset -v __hermes_command; ", command);
@@ -75,25 +67,29 @@ pub(crate) fn bash_script(state: &ShellState, files: &ScriptFiles<'_>, command: 
 }
 
 /// The script that sh sources first. It keeps only directory and exports.
-pub(crate) fn sh_script(files: &ScriptFiles<'_>, command: &[u8]) -> Vec<u8> {
+pub(crate) fn sh_script(files: &ShellFiles, command: &[u8]) -> Vec<u8> {
     let mut script = Vec::new();
-    if let Some(out) = files.state.map(descriptor_path) {
+    if let Some(out) = files.state.as_ref().map(descriptor_path) {
         let dump = format!(
             "{{ {{ pwd; printf '\\000'; export -p; printf '\\000end\\000'; }} >|{out}; }} 2>/dev/null"
         );
-        script.extend_from_slice(b"trap ");
-        script.extend(shell_quote_bytes(dump.as_bytes()));
-        script.extend_from_slice(b" EXIT\n");
+        add_line(&mut script, "trap ", dump.as_bytes(), " EXIT");
     }
     assign_command(&mut script, b"unset __hermes_command; ", command);
     script
 }
 
+/// Adds a line with one quoted word.
+fn add_line(script: &mut Vec<u8>, before: &str, word: &[u8], after: &str) {
+    script.extend_from_slice(before.as_bytes());
+    script.extend(shell_quote_bytes(word));
+    script.extend_from_slice(after.as_bytes());
+    script.push(b'\n');
+}
+
 /// The command's own first line unsets the variable, before the command can see it.
 fn assign_command(script: &mut Vec<u8>, prefix: &[u8], command: &[u8]) {
-    script.extend_from_slice(b"__hermes_command=");
-    script.extend(shell_quote_bytes(&[prefix, command].concat()));
-    script.push(b'\n');
+    add_line(script, "__hermes_command=", &[prefix, command].concat(), "");
 }
 
 /// Writes the state with builtins only: no fork, no name that a user's alias could replace, no
@@ -135,6 +131,6 @@ fn trap_function(dump: &str) -> String {
 pub(crate) const TRAP_FUNCTION: &[u8] = b"trap";
 
 /// The path under which the shell opens a descriptor of the guest.
-fn descriptor_path(fd: BorrowedFd<'_>) -> String {
+fn descriptor_path(fd: &OwnedFd) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd())
 }

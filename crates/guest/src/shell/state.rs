@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_bytes::ByteBuf;
+
 /// Names and values as bytes, as in the shell.
 pub(crate) type ByteMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -21,69 +23,47 @@ pub(crate) struct ShellFunction {
     pub(crate) is_exported: bool,
 }
 
-/// The changes of one command, relative to the state it started with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StateDelta {
-    pub(crate) cwd: Option<Vec<u8>>,
-    env: MapChanges<Vec<u8>>,
-    functions: MapChanges<ShellFunction>,
-    aliases: MapChanges<Vec<u8>>,
-}
-
-/// The new value of each changed key; `None` if it was removed.
-type MapChanges<V> = BTreeMap<Vec<u8>, Option<V>>;
-
 /// Variables of the shell process, not of the session. Every shell sets them itself.
 const SHELL_OWNED_VARS: [&[u8]; 5] = [b"_", b"PWD", b"SHLVL", b"SHELLOPTS", b"BASHOPTS"];
 
 impl ShellState {
-    /// The changes from `self`, the state before a command, to `after`.
-    pub(crate) fn delta(&self, after: &Self) -> StateDelta {
-        let mut env = map_changes(&self.env, &after.env);
+    /// Makes the changes of a command that started with the state `before` and left `after`.
+    pub(crate) fn apply_changes(&mut self, before: &Self, after: Self) {
+        if before.cwd != after.cwd {
+            self.cwd = after.cwd;
+        }
         // A shell does not print names that it cannot assign, so their absence means nothing.
-        env.retain(|name, _| is_assignable(name) && !SHELL_OWNED_VARS.contains(&name.as_slice()));
-        StateDelta {
-            cwd: (self.cwd != after.cwd).then(|| after.cwd.clone()),
-            env,
-            functions: map_changes(&self.functions, &after.functions),
-            aliases: map_changes(&self.aliases, &after.aliases),
-        }
-    }
-
-    /// Applies the changes of one command.
-    pub(crate) fn apply(&mut self, delta: StateDelta) {
-        if let Some(cwd) = delta.cwd {
-            self.cwd = cwd;
-        }
-        apply_changes(&mut self.env, delta.env);
-        apply_changes(&mut self.functions, delta.functions);
-        apply_changes(&mut self.aliases, delta.aliases);
+        let is_session_var = |name: &[u8]| is_assignable(name) && !SHELL_OWNED_VARS.contains(&name);
+        merge_changes(&mut self.env, &before.env, after.env, is_session_var);
+        merge_changes(&mut self.functions, &before.functions, after.functions, |_| true);
+        merge_changes(&mut self.aliases, &before.aliases, after.aliases, |_| true);
     }
 }
 
-fn map_changes<V: Clone + PartialEq>(
+/// Makes the changes between two maps in a third, for the names that the filter accepts.
+fn merge_changes<V: PartialEq>(
+    map: &mut BTreeMap<Vec<u8>, V>,
     before: &BTreeMap<Vec<u8>, V>,
-    after: &BTreeMap<Vec<u8>, V>,
-) -> MapChanges<V> {
-    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), None));
-    let set = after
-        .iter()
-        .filter(|(key, value)| before.get(*key) != Some(value))
-        .map(|(key, value)| (key.clone(), Some(value.clone())));
-    gone.chain(set).collect()
+    after: BTreeMap<Vec<u8>, V>,
+    filter: impl Fn(&[u8]) -> bool,
+) {
+    for name in before.keys().filter(|name| !after.contains_key(*name) && filter(name)) {
+        map.remove(name);
+    }
+    for (name, value) in after {
+        if before.get(&name) != Some(&value) && filter(&name) {
+            map.insert(name, value);
+        }
+    }
 }
 
-fn apply_changes<V>(map: &mut BTreeMap<Vec<u8>, V>, changes: MapChanges<V>) {
-    for (key, value) in changes {
-        match value {
-            Some(value) => map.insert(key, value),
-            None => map.remove(&key),
-        };
-    }
+/// Names and values of variables, as byte vectors.
+pub(crate) fn byte_pairs(variables: Vec<(ByteBuf, ByteBuf)>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    variables.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec()))
 }
 
 /// Whether a shell can assign to this name.
-pub(crate) fn is_assignable(name: &[u8]) -> bool {
+fn is_assignable(name: &[u8]) -> bool {
     let starts_well = name.first().is_some_and(|byte| *byte == b'_' || byte.is_ascii_alphabetic());
     starts_well && name.iter().all(|byte| *byte == b'_' || byte.is_ascii_alphanumeric())
 }
@@ -107,9 +87,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_delta_turns_before_into_after(before in state(), after in state()) {
+        fn the_changes_turn_before_into_after(before in state(), after in state()) {
             let mut now = before.clone();
-            now.apply(before.delta(&after));
+            now.apply_changes(&before, after.clone());
             prop_assert_eq!(now, after);
         }
 
@@ -118,14 +98,14 @@ mod tests {
             let change = |name: &[u8], value: &[u8]| {
                 let mut after = start.clone();
                 after.env.insert(name.to_vec(), value.to_vec());
-                start.delta(&after)
+                after
             };
             let (one, two) = (change(b"ONE", &value), change(b"TWO", &other));
             let (mut forward, mut backward) = (start.clone(), start.clone());
-            forward.apply(one.clone());
-            forward.apply(two.clone());
-            backward.apply(two);
-            backward.apply(one);
+            forward.apply_changes(&start, one.clone());
+            forward.apply_changes(&start, two.clone());
+            backward.apply_changes(&start, two);
+            backward.apply_changes(&start, one);
             prop_assert_eq!(&forward, &backward);
             prop_assert_eq!(forward.env.get(b"ONE".as_slice()), Some(&value));
         }
@@ -133,7 +113,7 @@ mod tests {
         #[test]
         fn unchanged_state_keeps_concurrent_changes(start in state(), current in state()) {
             let mut now = current.clone();
-            now.apply(start.delta(&start));
+            now.apply_changes(&start, start.clone());
             prop_assert_eq!(now, current);
         }
     }
@@ -144,6 +124,8 @@ mod tests {
             ShellState { env: ByteMap::from([(b"A.B".to_vec(), b"1".to_vec())]), ..ShellState::default() };
         let after =
             ShellState { env: ByteMap::from([(b"SHLVL".to_vec(), b"2".to_vec())]), ..ShellState::default() };
-        assert_eq!(before.delta(&after), before.delta(&before));
+        let mut now = before.clone();
+        now.apply_changes(&before, after);
+        assert_eq!(now, before);
     }
 }

@@ -25,7 +25,10 @@ impl<I: Iterator<Item = u8>> WordParser<I> {
             match byte {
                 b'\n' => break,
                 b' ' | b'\t' => words.extend(word.take()),
-                b'\'' => self.single(word.get_or_insert_default()),
+                b'\'' => {
+                    let quoted = self.rest.by_ref().take_while(|byte| *byte != b'\'');
+                    word.get_or_insert_default().extend(quoted);
+                }
                 b'"' => self.double(word.get_or_insert_default()),
                 b'\\' => word.get_or_insert_default().extend(self.rest.next()),
                 b'$' if self.rest.peek() == Some(&b'\'') => {
@@ -37,10 +40,6 @@ impl<I: Iterator<Item = u8>> WordParser<I> {
         }
         words.extend(word);
         words
-    }
-
-    fn single(&mut self, word: &mut Vec<u8>) {
-        word.extend(self.rest.by_ref().take_while(|byte| *byte != b'\''));
     }
 
     fn double(&mut self, word: &mut Vec<u8>) {

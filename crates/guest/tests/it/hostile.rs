@@ -98,13 +98,13 @@ async fn bytes_that_do_not_decode_close_the_connection() {
 #[tokio::test]
 async fn a_reply_beyond_the_requested_size_is_a_violation() {
     let page = OutputPage { offset: 0, data: ByteBuf::from(vec![0; 101]), total: 1000 };
-    let client = client_with_reply(GuestReply::Page(page)).await;
+    let client = client_with_reply(GuestReply::Output(page)).await;
     assert_eq!(breach(client.read_output(ID, 0, 100).await.unwrap_err()), ProtocolViolation::Unexpected);
     let backwards = OutputPage { offset: 9, data: ByteBuf::new(), total: 3 };
-    let client = client_with_reply(GuestReply::Page(backwards)).await;
+    let client = client_with_reply(GuestReply::Output(backwards)).await;
     assert_eq!(breach(client.read_output(ID, 0, 100).await.unwrap_err()), ProtocolViolation::Unexpected);
     let beyond = OutputPage { offset: u64::MAX, data: ByteBuf::from([0]), total: u64::MAX };
-    let client = client_with_reply(GuestReply::Page(beyond)).await;
+    let client = client_with_reply(GuestReply::Output(beyond)).await;
     assert_eq!(
         breach(client.read_output(ID, u64::MAX, 100).await.unwrap_err()),
         ProtocolViolation::Unexpected
@@ -245,7 +245,7 @@ proptest! {
     #[test]
     fn an_encoded_request_is_decoded(path: Vec<u8>, offset: u64, length: u64, cut in 0_usize..40) {
         let guest = JudgedPath { session: None, path: ByteBuf::from(path.clone()), resolved: ByteBuf::from(path) };
-        let request = GuestRequest::File(FileRequest::Read(guest, FileRange::Bytes { offset, length }));
+        let request = GuestRequest::File(guest, FileRequest::Read(FileRange::Bytes { offset, length }));
         let bytes = postcard::to_stdvec(&request).unwrap();
         let decoded = frame::decode::<GuestRequest>(&bytes);
         prop_assert_eq!(decoded.as_ref(), Ok(&request));

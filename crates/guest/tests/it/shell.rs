@@ -1,9 +1,7 @@
 //! State that one command leaves for the next, and exit codes.
 
 use hermes_guest::client::Error;
-use hermes_guest::protocol::message::{
-    ExitCause, Rejection, RunRequest, ShellSessionKey, Signal, StatePolicy,
-};
+use hermes_guest::protocol::message::{ExitCause, Rejection, RunRequest, ShellSessionKey, StatePolicy};
 use hermes_guest::protocol::message::{OutputDelivery, RunMode, SessionOrigin, Stdin};
 use serde_bytes::ByteBuf;
 
@@ -29,7 +27,7 @@ async fn exit_codes_are_those_of_a_shell() {
         assert_eq!(s.sh(command).await.0, code, "{command}");
     }
     let ended = s.run(s.command("kill -KILL $$")).await;
-    assert_eq!(ended.cause, ExitCause::Signaled(Signal(9)));
+    assert_eq!(ended.cause, ExitCause::Signaled(9));
 }
 
 #[tokio::test]
