@@ -47,22 +47,21 @@ impl ProxyServer {
     /// Parses `http://host:port` or `socks5://host:port`, with `user:password@` before the host if
     /// the proxy needs it.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let invalid = |reason: String| Error::Proxy(reason);
-        let url =
-            Url::parse(text.trim()).map_err(|error| invalid(format!("invalid proxy address: {error}")))?;
+        let url = Url::parse(text.trim())
+            .map_err(|error| Error::Proxy(format!("invalid proxy address: {error}")))?;
         let is_socks = match url.scheme() {
             "http" => false,
             // The proxy always resolves host names.
             "socks5" | "socks5h" => true,
             other => {
-                return Err(invalid(format!("unsupported scheme {other}://; use http:// or socks5://")));
+                return Err(Error::Proxy(format!("unsupported scheme {other}://; use http:// or socks5://")));
             }
         };
         let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
-            return Err(invalid("the proxy address has no host".to_owned()));
+            return Err(Error::Proxy("the proxy address has no host".to_owned()));
         };
         if !matches!(url.path(), "" | "/") || url.query().is_some() {
-            return Err(invalid("the proxy address must have only a host and a port".to_owned()));
+            return Err(Error::Proxy("the proxy address must have only a host and a port".to_owned()));
         }
         let credentials = match (url.username(), url.password()) {
             ("", None) => String::new(),
