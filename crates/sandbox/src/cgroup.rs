@@ -44,7 +44,7 @@ impl Cgroups {
             None => LimitStatus::NotRequested,
             Some(controller) => match cgroups.apply_limit(&hierarchies, &controller) {
                 Ok(()) => LimitStatus::Enforced,
-                Err(error) => LimitStatus::not_enforced(error.to_string()),
+                Err(error) => LimitStatus::NotEnforced { reason: error.to_string() },
             },
         };
         let memory = apply(limits.memory.map(memory_controller));
@@ -52,7 +52,9 @@ impl Cgroups {
         let cpu = apply(limits.millicpus.map(cpu_controller));
         let disk = match limits.disk {
             None => LimitStatus::NotRequested,
-            Some(_) => LimitStatus::not_enforced("host directories have no quota per jail"),
+            Some(_) => {
+                LimitStatus::NotEnforced { reason: "host directories have no quota per jail".to_owned() }
+            }
         };
         // `privilege::Rlimits` sets it for every process; the launch fails if it cannot.
         let open_files = limits.open_files.map_or(LimitStatus::NotRequested, |_| LimitStatus::Enforced);

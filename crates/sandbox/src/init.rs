@@ -1,5 +1,6 @@
 //! The jail's first process, from the fork to the exec of the program.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,14 +32,7 @@ pub(crate) struct JailInit {
 
 impl JailInit {
     /// Completes the setup and executes the program. Returns only if a step fails.
-    pub(crate) fn run(self) -> SetupError {
-        match self.run_steps() {
-            Ok(never) => match never {},
-            Err(fault) => fault,
-        }
-    }
-
-    fn run_steps(self) -> Result<std::convert::Infallible, SetupError> {
+    pub(crate) fn run(self) -> Result<Infallible, SetupError> {
         let jail = &self.jail;
         sys::reset_signals();
         rustix::process::setsid().with_step(SetupStep::Namespaces)?;

@@ -27,9 +27,3 @@ pub enum LimitStatus {
         reason: String,
     },
 }
-
-impl LimitStatus {
-    pub(crate) fn not_enforced(reason: impl Into<String>) -> Self {
-        Self::NotEnforced { reason: reason.into() }
-    }
-}

@@ -129,7 +129,7 @@ fn start_init(
     match sys::fork(namespace_flags(&inside.jail)).with_step(SetupStep::Namespaces)? {
         ForkSide::Child => {
             drop((alive, cgroup_sender));
-            let fault = inside.run();
+            let Err(fault) = inside.run();
             // If the report fails, the launcher sees an exit without an exec, which is an error
             // too.
             let sent = postcard::to_stdvec(&fault).map(|bytes| File::from(failing).write_all(&bytes));
