@@ -200,7 +200,7 @@ pub(crate) async fn a_link_is_written_through_and_stays_a_link(fixture: &Fixture
     assert!(seen.ends_with("d:\nlink\nnew\n"), "{seen}");
     // A link can be described and removed itself.
     let stat = tools.files().stat(tools.plainly(Read, "chain")).await.unwrap();
-    assert_eq!((stat.kind, stat.target), (FileKind::Link, Some(ByteBuf::from("d/link"))));
+    assert_eq!(stat.kind, FileKind::Link);
     tools.files().remove(tools.plainly(Delete, "chain")).await.unwrap();
     assert_eq!(tools.out("cat real; test ! -L chain").await, "patched");
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::error::{self, Error, ProtocolViolation};
 use crate::protocol::frame::{FrameReader, FrameStream};
@@ -21,8 +22,9 @@ const BACKLOG: usize = limit::MAX_LISTENER_CONNECTIONS;
 #[derive(Debug, Clone)]
 pub(super) struct SharedConnection {
     mux: Mux,
-    /// Becomes true once, when the connection is closed.
-    closed: Arc<watch::Sender<bool>>,
+    /// Cancelled when the connection is closed.
+    closed: CancellationToken,
+    _close_on_drop: Arc<DropGuard>,
     listeners: ListenerTable,
 }
 
@@ -35,34 +37,29 @@ impl SharedConnection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (end, ended) = watch::channel(false);
-        let listeners = ListenerTable::default();
-        let link = Self { mux, closed: Arc::new(end), listeners: listeners.clone() };
-        let weak = Arc::downgrade(&link.closed);
+        let (closed, listeners) = (CancellationToken::new(), ListenerTable::default());
+        let close_on_drop = Arc::new(closed.clone().drop_guard());
+        let (is_closed, routes) = (closed.clone(), listeners.clone());
         tokio::spawn(async move {
-            let mut ended = ended;
             tokio::select! {
                 // Every open stream reports the error to its user.
                 done = driver.run() => drop(done),
-                _ = ended.wait_for(|ended| *ended) => {}
-                () = accept_streams(inbound, listeners.clone()) => {}
+                () = is_closed.cancelled() => {}
+                () = accept_streams(inbound, &routes, &is_closed) => {}
             }
             // Wakes every `accept` call: no connection can arrive any more.
-            listeners.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            if let Some(end) = weak.upgrade() {
-                end.send_replace(true);
-            }
+            routes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            is_closed.cancel();
         });
-        link
+        Self { mux, closed, _close_on_drop: close_on_drop, listeners }
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        *self.closed.borrow()
+        self.closed.is_cancelled()
     }
 
     pub(super) async fn closed(&self) {
-        // Cannot fail: `self` owns the sender.
-        drop(self.closed.subscribe().wait_for(|ended| *ended).await);
+        self.closed.cancelled().await;
     }
 
     /// Registers a listener; returns its number and its connections.
@@ -80,7 +77,7 @@ impl SharedConnection {
     /// Closes the connection if the guest violated the protocol or timed out.
     pub(super) fn abort_on_violation(&self, error: Error) -> Error {
         if matches!(error, Error::Protocol(_) | Error::Timeout) {
-            self.closed.send_replace(true);
+            self.closed.cancel();
         }
         error
     }
@@ -174,20 +171,18 @@ impl RequestStream {
     }
 }
 
-/// Accepts the streams that the guest opens, all of which must belong to a listener. Returns on a
-/// violation, which closes the connection.
-async fn accept_streams(mut inbound: mpsc::Receiver<MuxStream>, listeners: ListenerTable) {
-    let violation = Arc::new(Notify::new());
-    loop {
-        let stream = tokio::select! {
-            stream = inbound.recv() => stream,
-            () = violation.notified() => return,
-        };
-        let Some(stream) = stream else { return };
-        let (listeners, violation) = (listeners.clone(), violation.clone());
+/// Accepts the streams that the guest opens. A stream without a listener is a violation, which
+/// closes the connection.
+async fn accept_streams(
+    mut inbound: mpsc::Receiver<MuxStream>,
+    listeners: &ListenerTable,
+    closed: &CancellationToken,
+) {
+    while let Some(stream) = inbound.recv().await {
+        let (listeners, closed) = (listeners.clone(), closed.clone());
         tokio::spawn(async move {
             if !route_to_listener(stream, &listeners).await {
-                violation.notify_one();
+                closed.cancel();
             }
         });
     }

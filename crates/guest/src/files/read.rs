@@ -20,7 +20,7 @@ pub(super) fn read_file(
     out: &ReplySender,
 ) -> Result<(), FileError> {
     let (mut file, found) = open_regular(resolved)?;
-    let stat = stat::describe_file(&file, &found);
+    let stat = stat::describe_file(&found);
     let whole = match range {
         FileRange::Bytes { offset, length } => {
             file.seek(SeekFrom::Start(offset))?;

@@ -14,8 +14,7 @@ use super::resolve::ResolvedPath;
 const MAX_ENTRIES_PER_MESSAGE: usize = 256;
 
 pub(super) fn stat_file(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileError> {
-    let held = resolved.open_path()?;
-    out.send(FileReply::Stat(describe_file(&held, &held.metadata()?)))
+    out.send(FileReply::Stat(describe_file(&resolved.open_path()?.metadata()?)))
 }
 
 pub(super) fn list_dir(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileError> {
@@ -37,8 +36,7 @@ pub(super) fn list_dir(resolved: &ResolvedPath, out: &ReplySender) -> Result<(),
         if let Ok(held) = rustix::fs::openat(&dir, name, flags, Mode::empty()).map(File::from)
             && let Ok(found) = held.metadata()
         {
-            entries
-                .push(DirEntry { name: ByteBuf::from(name.to_bytes()), stat: describe_file(&held, &found) });
+            entries.push(DirEntry { name: ByteBuf::from(name.to_bytes()), stat: describe_file(&found) });
         }
     }
     entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -55,23 +53,12 @@ pub(super) fn remove_file(resolved: &ResolvedPath, out: &ReplySender) -> Result<
     out.send(FileReply::Removed)
 }
 
-/// Describes an open file; for a symbolic link, also its target.
-pub(super) fn describe_file(held: &File, found: &Metadata) -> FileStat {
+pub(super) fn describe_file(found: &Metadata) -> FileStat {
     let kind = match FileType::from_raw_mode(found.mode()) {
         FileType::RegularFile => FileKind::File,
         FileType::Directory => FileKind::Directory,
         FileType::Symlink => FileKind::Link,
         _ => FileKind::Other,
     };
-    let target =
-        (kind == FileKind::Link).then(|| rustix::fs::readlinkat(held, c"", Vec::new()).ok()).flatten();
-    FileStat {
-        kind,
-        size: found.size(),
-        mode: found.mode() & 0o7777,
-        uid: found.uid(),
-        gid: found.gid(),
-        modified: found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()),
-        target: target.map(|target| ByteBuf::from(target.into_bytes())),
-    }
+    FileStat { kind, size: found.size(), mode: found.mode() & 0o7777 }
 }

@@ -132,15 +132,9 @@ impl IgnoreRules {
         let mut rules = Self { levels: Vec::new(), levels_above_root: 0, global, is_empty: false };
         let parents: Vec<&Path> = root.ancestors().skip(1).collect();
         for dir in parents.into_iter().rev() {
-            let mut path = dir.to_owned();
-            let mut is_there = |name: &str| {
-                path.push(name);
-                let found = rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-                path.pop();
-                found
-            };
             // An inaccessible directory contributes no rules.
-            let has = RULE_FILES.map(&mut is_there);
+            let has = RULE_FILES
+                .map(|name| rustix::fs::statat(CWD, dir.join(name), AtFlags::SYMLINK_NOFOLLOW).is_ok());
             let level = match has.contains(&true).then(|| open_dir_path(CWD, dir.as_os_str())) {
                 Some(Ok(held)) => DirRules::read(&held, dir, has),
                 _ => DirRules::default(),

@@ -178,17 +178,11 @@ pub enum WriteEffect {
     Created,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStat {
     pub kind: FileKind,
     pub size: u64,
     pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    /// Modification time in nanoseconds since 1970.
-    pub modified: i64,
-    /// Target of a symbolic link.
-    pub target: Option<ByteBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
