@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_model::{Client, Effort, Endpoint, ImageMode};
-use hermes_store::{InboxId, NewSession, SessionId, SessionPrompt, Store, TitleConflict, TurnId};
+use hermes_store::{InboxId, NewSession, SessionId, SessionPrompt, Store, TurnId};
 use hermes_types::{CallId, EntryPoint, Image, Message, Timestamp, Usage};
 use tokio_util::sync::CancellationToken;
 
@@ -254,12 +254,11 @@ impl Conversation {
             provider,
             prompt: stored_prompt(&prompt)?,
             cwd: Some(config.place.initial_cwd().to_owned()),
-            parent: None,
         };
         let id = store.create_session(new, Timestamp::now()).await?;
         let title = truncate_chars(first_message.lines().next().unwrap_or_default(), MAX_TITLE_CHARS);
         if !title.trim().is_empty() {
-            store.set_title(&id, title.trim(), TitleConflict::Number).await?;
+            store.set_title(&id, title.trim()).await?;
         }
         context.restore_todo(&[]);
         Ok(Self { store, id, context, model, prompt, history: Vec::new() })

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hermes_model::{Finish, Prompt, Reply, ReplyEvent};
-use hermes_store::{Cost, InboxId, ModelCall, NewMessage, OpenTurn, QuestionState, TurnStep};
+use hermes_store::{InboxId, ModelCall, NewMessage, OpenTurn, QuestionState, TurnStep};
 use hermes_types::{Call, CallArguments, CallId, Message, Part, Timestamp, ToolSpec, Usage};
 use serde_json::{Map, Value, json};
 
@@ -310,7 +310,7 @@ impl<'a> TurnRunner<'a> {
             model: reply.model.clone(),
             purpose: "turn".to_owned(),
             usage: reply.usage,
-            cost: reply.cost.map_or(Cost::Unknown, |dollars| Cost::Actual(micro_dollars(dollars))),
+            cost: reply.cost.map(micro_dollars),
             at: Timestamp::now(),
         });
     }

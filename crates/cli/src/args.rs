@@ -397,12 +397,6 @@ pub enum SessionsAction {
         /// Only conversations from this source, such as cli or discord
         #[arg(long, value_name = "WORD")]
         source: Option<String>,
-        /// Only archived conversations
-        #[arg(long, conflicts_with = "all")]
-        archived: bool,
-        /// Also archived, continued and partial conversations
-        #[arg(long)]
-        all: bool,
     },
     /// Show the messages of a conversation
     Show {

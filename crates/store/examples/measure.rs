@@ -49,7 +49,6 @@ async fn create(store: &Store) -> SessionId {
         provider: "p".to_owned(),
         prompt: SessionPrompt { text: "You are Hermes. ".repeat(1_000), tools: "{}".repeat(8_000) },
         cwd: None,
-        parent: None,
     };
     store.create_session(new, at(0)).await.unwrap()
 }

@@ -45,7 +45,6 @@ mod worker_lock;
 
 pub use changes::ChangeStream;
 pub use error::Error;
-pub use export::Export;
 pub use file::FILE_NAME;
 pub use grant::GrantRow;
 pub use history::{MessageFilter, UndoResult};
@@ -58,11 +57,8 @@ pub use pairing::{ApprovalResult, CodeResponse, PairedUser, PendingUser};
 pub use question::{AnswerResult, NewQuestion, QuestionRow, QuestionState, WaitingCall};
 pub use remove::PruneResult;
 pub use search::{MessageHit, SearchQuery, Snippet};
-pub use session::{
-    Lineage, ListFilter, NewSession, Parent, SessionId, SessionPrompt, SessionQuery, SessionRow,
-    TitleConflict, Viewer,
-};
-pub use spending::{Cost, CostStatus, ModelCall};
+pub use session::{NewSession, SessionId, SessionPrompt, SessionQuery, SessionRow, Viewer};
+pub use spending::{CostStatus, ModelCall};
 pub use store::Store;
 pub use turn::{OpenTurn, TurnId, TurnStep};
 pub use worker_lock::TurnOwner;

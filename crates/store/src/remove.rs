@@ -1,9 +1,4 @@
 //! Removal of sessions and release of their disk space.
-//!
-//! | child session | removed with its parent |
-//! |---|---|
-//! | continuation, branch | no, it becomes independent |
-//! | delegate | yes, with its own delegates |
 
 use hermes_types::Timestamp;
 use rusqlite::{Connection, params};
@@ -21,10 +16,9 @@ const SESSIONS_PER_BATCH: u32 = 16;
 const PAGES_PER_BATCH: u32 = 512;
 /// Pages of the search index merged per transaction.
 const MERGE_PAGES: i64 = 256;
-/// Selects sessions `s` that have not ended, without activity since `?1` and without a turn in
-/// progress.
-const IDLE_CONDITION: &str = "s.ended IS NULL AND s.touched < ?1
-    AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = s.n AND turns.ended IS NULL)";
+/// Selects sessions that have not ended, without activity since `?1` and without a turn in progress.
+const IDLE_CONDITION: &str = "sessions.ended IS NULL AND touched < ?1
+    AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.n AND turns.ended IS NULL)";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PruneResult {
@@ -33,11 +27,10 @@ pub struct PruneResult {
 }
 
 impl Store {
-    /// Removes a session with its messages and delegates. Returns the number of sessions. A session
-    /// with a live turn cannot be removed.
-    pub async fn remove_session(&self, id: &SessionId) -> Result<usize, Error> {
+    /// Removes a session with its messages. A session with a live turn cannot be removed.
+    pub async fn remove_session(&self, id: &SessionId) -> Result<(), Error> {
         let lock = self.worker_lock();
-        self.write_session(id, move |transaction, n| remove_tree(transaction, &lock, n)).await
+        self.write_session(id, move |transaction, n| remove(transaction, &lock, n)).await
     }
 
     pub async fn prunable(&self, before: Timestamp) -> Result<Vec<SessionId>, Error> {
@@ -63,7 +56,7 @@ impl Store {
         let id = id.clone();
         self.write(move |transaction| {
             let sql = format!(
-                "UPDATE sessions AS s SET ended = ?2, end_reason = 'old' WHERE {IDLE_CONDITION} AND s.id = ?3"
+                "UPDATE sessions SET ended = ?2, end_reason = 'old' WHERE {IDLE_CONDITION} AND id = ?3"
             );
             sql::execute(transaction, &sql, params![before.seconds(), at.seconds(), id.as_str()])?;
             Ok(())
@@ -83,8 +76,8 @@ impl Store {
                 .write(move |transaction| {
                     let values = params![before.seconds(), SESSIONS_PER_BATCH];
                     let batch = sql::rows(transaction, &select_prunable("n"), values, |row| Ok(row.get(0)?))?;
-                    // An older session of the batch may have removed a later one as a delegate.
-                    batch.into_iter().map(|n| remove_tree(transaction, &lock, n)).sum::<Result<usize, _>>()
+                    batch.iter().try_for_each(|n| remove(transaction, &lock, *n))?;
+                    Ok(batch.len())
                 })
                 .await?;
             if removed == 0 {
@@ -160,24 +153,16 @@ fn select_prunable(column: &str) -> String {
     )
 }
 
-fn remove_tree(connection: &Connection, lock: &WorkerLock, n: i64) -> QueryResult<usize> {
-    let sql = "WITH RECURSIVE family (n) AS (
-                   SELECT n FROM sessions WHERE n = ?1
-                   UNION SELECT c.n FROM sessions c JOIN family ON c.parent = family.n WHERE c.lineage = 'delegate')
-               SELECT n FROM family";
-    let family: Vec<i64> = sql::rows(connection, sql, [n], |row| Ok(row.get(0)?))?;
-    for member in &family {
-        if let Some(open) = turn::find_open(connection, lock, *member)?
-            && open.owner != TurnOwner::Exited
-        {
-            return Err(Error::TurnInProgress(open.session.as_str().to_owned()).into());
-        }
-        for index in ["words", "pairs"] {
-            let sql =
-                format!("DELETE FROM {index} WHERE rowid IN (SELECT id FROM messages WHERE session = ?1)");
-            sql::execute(connection, &sql, [member])?;
-        }
-        sql::execute(connection, "DELETE FROM sessions WHERE n = ?1", [member])?;
+fn remove(connection: &Connection, lock: &WorkerLock, n: i64) -> QueryResult {
+    if let Some(open) = turn::find_open(connection, lock, n)?
+        && open.owner != TurnOwner::Exited
+    {
+        return Err(Error::TurnInProgress(open.session.as_str().to_owned()).into());
     }
-    Ok(family.len())
+    for index in ["words", "pairs"] {
+        let sql = format!("DELETE FROM {index} WHERE rowid IN (SELECT id FROM messages WHERE session = ?1)");
+        sql::execute(connection, &sql, [n])?;
+    }
+    sql::execute(connection, "DELETE FROM sessions WHERE n = ?1", [n])?;
+    Ok(())
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::error::{Error, QueryResult};
 use crate::message::Seq;
-use crate::session::{HIDDEN_SOURCES, SessionId, Viewer};
+use crate::session::{SessionId, Viewer};
 use crate::store::Store;
 use query::{Query, Term};
 pub use snippet::Snippet;
@@ -86,11 +86,9 @@ fn find(connection: &Connection, reader: &Viewer, search: &SearchQuery) -> Query
     // messages.
     let sql = format!(
         "SELECT s.id, s.title, s.source, m.seq, m.role, m.at, m.text
-         FROM {from} CROSS JOIN sessions s ON s.n = m.session
-         WHERE {condition} AND m.undone IS NULL AND s.source NOT IN ('{}') AND s.lineage IS NOT 'delegate'
+         FROM {from} CROSS JOIN sessions s ON s.n = m.session WHERE {condition} AND m.undone IS NULL
          AND ({person} IS NULL OR s.person = {person}) AND ({source} IS NULL OR s.source = {source})
-         ORDER BY {order} LIMIT {limit} OFFSET {skip}",
-        HIDDEN_SOURCES.join("', '")
+         ORDER BY {order} LIMIT {limit} OFFSET {skip}"
     );
     let mut statement = connection.prepare(&sql)?;
     statement.query_and_then(params_from_iter(values), |row| read_row(row, &query))?.collect()

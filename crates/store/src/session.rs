@@ -11,11 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, QueryError, QueryResult};
 use crate::message::{Checksum, check_size};
 use crate::spending::CostStatus;
-use crate::sql::{self, keyword_column};
+use crate::sql;
 use crate::store::Store;
 
-/// Sources of internal sessions, which are excluded from lists and searches.
-pub(crate) const HIDDEN_SOURCES: [&str; 2] = ["subagent", "tool"];
 const MAX_PAGE: usize = 1_000;
 
 /// A session id: its UTC start time and six random hex digits, as in `20261115_190500_3fa91c`.
@@ -52,36 +50,6 @@ fn format_utc(at: Timestamp) -> String {
     format!("{year:04}{month:02}{day:02}_{hour:02}{minute:02}{second:02}")
 }
 
-/// How a session derives from its parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Lineage {
-    /// Continues a session that became too long.
-    Continuation,
-    /// A copy that diverges.
-    Branch,
-    /// Works on a part of the parent's task.
-    Delegate,
-}
-
-impl Lineage {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Continuation => "continuation",
-            Self::Branch => "branch",
-            Self::Delegate => "delegate",
-        }
-    }
-}
-
-keyword_column!(Lineage);
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parent {
-    pub session: SessionId,
-    pub lineage: Lineage,
-}
-
 /// A session to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSession {
@@ -96,7 +64,6 @@ pub struct NewSession {
     pub prompt: SessionPrompt,
     /// The initial working directory.
     pub cwd: Option<String>,
-    pub parent: Option<Parent>,
 }
 
 /// The system prompt and tool list. Any changed byte invalidates the provider's prompt cache.
@@ -118,9 +85,6 @@ pub struct SessionRow {
     pub person: Person,
     pub model: String,
     pub provider: String,
-    /// The parent session, unless it was removed.
-    pub parent: Option<SessionId>,
-    pub lineage: Option<Lineage>,
     pub title: Option<String>,
     /// The initial working directory.
     pub cwd: Option<String>,
@@ -137,7 +101,6 @@ pub struct SessionRow {
     /// The known cost, in millionths of a dollar.
     pub cost: u64,
     pub cost_status: CostStatus,
-    pub archived: bool,
 }
 
 impl SessionRow {
@@ -173,29 +136,10 @@ impl Viewer {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionQuery {
     pub source: Option<String>,
-    pub filter: ListFilter,
     /// Only sessions after this one in the list: the last one of the previous page.
     pub after: Option<SessionId>,
     /// At most 1,000.
     pub limit: usize,
-}
-
-/// Which sessions a list includes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ListFilter {
-    #[default]
-    Current,
-    Archived,
-    /// Also archived, delegate and continued sessions.
-    All,
-}
-
-/// What to do if another session has the title.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TitleConflict {
-    Refuse,
-    /// Appends the next number: `Title #2`.
-    Number,
 }
 
 impl Store {
@@ -246,15 +190,10 @@ impl Store {
         .await
     }
 
-    /// Sets the title of a session and returns the title as stored.
-    pub async fn set_title(
-        &self,
-        id: &SessionId,
-        title: &str,
-        on_conflict: TitleConflict,
-    ) -> Result<String, Error> {
+    /// Sets the title of a session and returns it as stored: `Title #2` if another session has it.
+    pub async fn set_title(&self, id: &SessionId, title: &str) -> Result<String, Error> {
         let title = title.to_owned();
-        self.write_session(id, move |transaction, n| title::set(transaction, n, &title, on_conflict)).await
+        self.write_session(id, move |transaction, n| title::set(transaction, n, &title)).await
     }
 
     /// Ends a session. One that has ended stays unchanged.
@@ -286,10 +225,7 @@ impl Store {
 
     /// The newest session of a key that has not ended, where a chat resumes after a restart.
     pub async fn current_session(&self, key: &SessionKey) -> Result<Option<SessionRow>, Error> {
-        let sql = format!(
-            "{SELECT} WHERE s.key = ?1 AND s.ended IS NULL AND s.lineage IS NOT 'delegate'
-             ORDER BY s.n DESC LIMIT 1"
-        );
+        let sql = format!("{SELECT} WHERE key = ?1 AND ended IS NULL ORDER BY n DESC LIMIT 1");
         self.first(sql, (key.as_str().to_owned(),), read_row).await
     }
 
@@ -298,23 +234,12 @@ impl Store {
         let (viewer, word) = (viewer.clone(), word.to_owned());
         self.read(move |connection| by_row(connection, find_row(connection, &viewer, &word)?)).await
     }
-
-    /// Finds a session like [`Store::find_session`] and follows its continuations to the last one.
-    pub async fn resolve_session(&self, viewer: &Viewer, word: &str) -> Result<SessionRow, Error> {
-        let (viewer, word) = (viewer.clone(), word.to_owned());
-        self.read(move |connection| {
-            let n = find_row(connection, &viewer, &word)?;
-            by_row(connection, last_continuation(connection, n)?)
-        })
-        .await
-    }
 }
 
 /// Selects all columns of a session; conditions follow.
-const SELECT: &str = "SELECT s.id, s.key, s.source, s.person, s.model, s.provider, p.id, s.lineage, s.title, s.cwd,
-    s.started, s.touched, s.ended, s.end_reason, s.last_seq, s.api_calls, s.input, s.cache_read, s.cache_write,
-    s.output, s.reasoning, s.cost, s.cost_status, s.archived
-    FROM sessions s LEFT JOIN sessions p ON p.n = s.parent";
+const SELECT: &str = "SELECT id, key, source, person, model, provider, title, cwd, started, touched, ended,
+    end_reason, last_seq, api_calls, input, cache_read, cache_write, output, reasoning, cost, cost_status
+    FROM sessions";
 
 pub(crate) fn read_row(row: &Row<'_>) -> QueryResult<SessionRow> {
     Ok(SessionRow {
@@ -324,36 +249,33 @@ pub(crate) fn read_row(row: &Row<'_>) -> QueryResult<SessionRow> {
         person: Person::new(row.get::<_, String>(3)?),
         model: row.get(4)?,
         provider: row.get(5)?,
-        parent: row.get::<_, Option<String>>(6)?.map(SessionId),
-        lineage: row.get(7)?,
-        title: row.get(8)?,
-        cwd: row.get(9)?,
-        started: Timestamp::from_seconds(row.get(10)?),
-        touched: Timestamp::from_seconds(row.get(11)?),
-        ended: row.get::<_, Option<u64>>(12)?.map(Timestamp::from_seconds),
-        end_reason: row.get(13)?,
-        messages: row.get(14)?,
-        api_calls: row.get(15)?,
+        title: row.get(6)?,
+        cwd: row.get(7)?,
+        started: Timestamp::from_seconds(row.get(8)?),
+        touched: Timestamp::from_seconds(row.get(9)?),
+        ended: row.get::<_, Option<u64>>(10)?.map(Timestamp::from_seconds),
+        end_reason: row.get(11)?,
+        messages: row.get(12)?,
+        api_calls: row.get(13)?,
         usage: Usage {
-            input: row.get(16)?,
-            cache_read: row.get(17)?,
-            cache_write: row.get(18)?,
-            output: row.get(19)?,
-            reasoning: row.get(20)?,
+            input: row.get(14)?,
+            cache_read: row.get(15)?,
+            cache_write: row.get(16)?,
+            output: row.get(17)?,
+            reasoning: row.get(18)?,
         },
-        cost: row.get(21)?,
-        cost_status: row.get(22)?,
-        archived: row.get(23)?,
+        cost: row.get(19)?,
+        cost_status: row.get(20)?,
     })
 }
 
-/// The sessions `s` that meet a condition with one value.
+/// The sessions that meet a condition.
 pub(crate) fn select_where(condition: &str) -> String {
     format!("{SELECT} WHERE {condition}")
 }
 
 fn by_row(connection: &Connection, n: i64) -> QueryResult<SessionRow> {
-    let sql = format!("{SELECT} WHERE s.n = ?1");
+    let sql = format!("{SELECT} WHERE n = ?1");
     Ok(sql::first(connection, &sql, [n], read_row)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
 }
 
@@ -364,11 +286,9 @@ pub(crate) fn row_number(connection: &Connection, id: &SessionId) -> QueryResult
 }
 
 fn create(connection: &Connection, new: &NewSession, at: Timestamp) -> QueryResult<SessionId> {
-    let parent = new.parent.as_ref();
-    let parent_row = parent.map(|parent| row_number(connection, &parent.session)).transpose()?;
     let id = SessionId::generate(at)?;
-    let sql = "INSERT INTO sessions (id, key, source, person, model, provider, parent, lineage, cwd, started, touched)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10) ON CONFLICT (id) DO NOTHING";
+    let sql = "INSERT INTO sessions (id, key, source, person, model, provider, cwd, started, touched)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) ON CONFLICT (id) DO NOTHING";
     let values = params![
         id.as_str(),
         new.key.as_str(),
@@ -376,8 +296,6 @@ fn create(connection: &Connection, new: &NewSession, at: Timestamp) -> QueryResu
         new.person.as_str(),
         new.model,
         new.provider,
-        parent_row,
-        parent.map(|parent| parent.lineage),
         new.cwd,
         at.seconds(),
     ];
@@ -415,11 +333,6 @@ impl SessionPrompt {
 }
 
 fn list(connection: &Connection, viewer: &Viewer, query: &SessionQuery) -> QueryResult<Vec<SessionRow>> {
-    let (archived, listed) = match query.filter {
-        ListFilter::Current => ("AND s.archived = 0", listed_condition()),
-        ListFilter::Archived => ("AND s.archived = 1", listed_condition()),
-        ListFilter::All => ("", String::new()),
-    };
     let (touched, n) = match &query.after {
         Some(id) => {
             let sql = "SELECT touched, n FROM sessions WHERE id = ?1";
@@ -429,20 +342,11 @@ fn list(connection: &Connection, viewer: &Viewer, query: &SessionQuery) -> Query
         None => (i64::MAX, i64::MAX),
     };
     let sql = format!(
-        "{SELECT} WHERE (s.touched, s.n) < (?1, ?2) AND (?3 IS NULL OR s.person = ?3)
-         AND (?4 IS NULL OR s.source = ?4) {archived} {listed} ORDER BY s.touched DESC, s.n DESC LIMIT ?5"
+        "{SELECT} WHERE (touched, n) < (?1, ?2) AND (?3 IS NULL OR person = ?3)
+         AND (?4 IS NULL OR source = ?4) ORDER BY touched DESC, n DESC LIMIT ?5"
     );
     let limit = i64::try_from(query.limit.min(MAX_PAGE)).unwrap_or_default();
     sql::rows(connection, &sql, params![touched, n, viewer.person(), query.source, limit], read_row)
-}
-
-/// Excludes delegates, internal sources and sessions that were continued.
-fn listed_condition() -> String {
-    format!(
-        "AND s.lineage IS NOT 'delegate' AND s.source NOT IN ('{}') AND NOT EXISTS (
-            SELECT 1 FROM sessions c WHERE c.parent = s.n AND c.lineage = 'continuation')",
-        HIDDEN_SOURCES.join("', '")
-    )
 }
 
 fn find_row(connection: &Connection, viewer: &Viewer, word: &str) -> QueryResult<i64> {
@@ -472,16 +376,6 @@ fn find_row(connection: &Connection, viewer: &Viewer, word: &str) -> QueryResult
         [] => Err(not_found().into()),
         several => Err(Error::Ambiguous { word: word.to_owned(), count: several.len() }.into()),
     }
-}
-
-/// The last session of a chain of continuations.
-fn last_continuation(connection: &Connection, n: i64) -> QueryResult<i64> {
-    let sql = "WITH RECURSIVE line (n, depth) AS (
-                   VALUES (?1, 0)
-                   UNION SELECT c.n, depth + 1 FROM sessions c JOIN line ON c.parent = line.n
-                         WHERE c.lineage = 'continuation' AND depth < 10000)
-               SELECT n FROM line ORDER BY depth DESC, n DESC LIMIT 1";
-    sql::value(connection, sql, [n])
 }
 
 #[cfg(test)]

@@ -38,25 +38,6 @@ pub(crate) fn value<T: FromSql>(connection: &Connection, sql: &str, values: impl
     Ok(connection.prepare_cached(sql)?.query_row(values, |row| row.get(0))?)
 }
 
-/// Stores an enum as the keyword of `as_str`, which is also its serialized form.
-macro_rules! keyword_column {
-    ($name:ty) => {
-        impl rusqlite::types::FromSql for $name {
-            fn column_result(value: rusqlite::types::ValueRef<'_>) -> rusqlite::types::FromSqlResult<Self> {
-                let keyword = serde_json::Value::from(value.as_str()?);
-                serde_json::from_value(keyword).map_err(|_| rusqlite::types::FromSqlError::InvalidType)
-            }
-        }
-
-        impl rusqlite::types::ToSql for $name {
-            fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
-                Ok(self.as_str().into())
-            }
-        }
-    };
-}
-pub(crate) use keyword_column;
-
 impl Store {
     /// Runs a statement in a transaction of its own. Returns the number of changed rows.
     pub(crate) async fn execute(

@@ -80,7 +80,7 @@ async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Resul
     tokio::task::spawn_blocking(move || old.prune());
     let resumed = match &args.resume {
         Some(word) => {
-            Some(store.resolve_session(&Viewer::Owner, word).await.map_err(resolve::store::store_failure)?)
+            Some(store.find_session(&Viewer::Owner, word).await.map_err(resolve::store::store_failure)?)
         }
         None => None,
     };

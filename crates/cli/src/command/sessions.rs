@@ -5,8 +5,8 @@ use std::io::{IsTerminal, stderr, stdin};
 use hermes_gateway::Platform;
 use hermes_policy::escape::escape;
 use hermes_store::{
-    CostStatus, Error, Lineage, ListFilter, MessageFilter, MessageRow, PruneResult, SearchQuery, Seq,
-    SessionId, SessionQuery, SessionRow, Store, Viewer,
+    Error, MessageFilter, MessageRow, PruneResult, SearchQuery, Seq, SessionId, SessionQuery, SessionRow,
+    Store, Viewer,
 };
 use hermes_types::{CallArguments, Message, Part, Timestamp};
 use serde_json::{Value, json};
@@ -39,14 +39,8 @@ pub(crate) fn run(action: SessionsAction, context: &Context) -> Result<(), Failu
 /// Without a database there are no conversations, which is not an error.
 async fn run_action(action: SessionsAction, context: &Context, store: Option<&Store>) -> Result<(), Failure> {
     match action {
-        SessionsAction::Ls { limit, after, source, archived, all } => {
-            let filter = match (all, archived) {
-                (true, _) => ListFilter::All,
-                (false, true) => ListFilter::Archived,
-                (false, false) => ListFilter::Current,
-            };
-            list(context, store, SessionQuery { source, filter, after: after.map(SessionId::new), limit })
-                .await
+        SessionsAction::Ls { limit, after, source } => {
+            list(context, store, SessionQuery { source, after: after.map(SessionId::new), limit }).await
         }
         SessionsAction::Search { text, limit, skip, source } => {
             search(context, store, SearchQuery { text: text.join(" "), source, skip, limit }).await
@@ -154,16 +148,8 @@ fn session_header(context: &Context, session: &SessionRow) -> String {
         ("began", format!("{} ago", format_since(session.started))),
         ("used", format!("{} ago", format_since(session.touched))),
         ("usage", format!("{} calls, {} tokens in, {} out", session.api_calls, usage.prompt(), usage.output)),
-        ("cost", format_cost(session)),
+        ("cost", session.cost_text()),
     ];
-    if let Some((parent, lineage)) = session.parent.as_ref().zip(session.lineage) {
-        let label = match lineage {
-            Lineage::Continuation => "continues",
-            Lineage::Branch => "branched from",
-            Lineage::Delegate => "works for",
-        };
-        rows.push((label, parent.to_string()));
-    }
     if let (Some(ended), Some(reason)) = (session.ended, &session.end_reason) {
         rows.push(("ended", format!("{} ago: {reason}", format_since(ended))));
     }
@@ -172,15 +158,6 @@ fn session_header(context: &Context, session: &SessionRow) -> String {
         format!("{} {}\n", context.screen.paint(Tone::Quiet, &format!("{name:14}")), one_line(value, 200))
     };
     rows.iter().map(line).collect()
-}
-
-/// The cost of a session, if known.
-pub(crate) fn format_cost(session: &SessionRow) -> String {
-    if session.cost == 0 && session.cost_status == CostStatus::Unknown {
-        return "unknown".to_owned();
-    }
-    let (dollars, millionths) = (session.cost / 1_000_000, session.cost % 1_000_000);
-    format!("${dollars}.{:04} ({})", millionths / 100, session.cost_status.as_str())
 }
 
 /// A message as text. Its content is untrusted and is escaped.
@@ -258,7 +235,7 @@ async fn export_all(context: &Context, store: Option<&Store>) -> Result<(), Fail
     let Some(store) = store else { return Ok(()) };
     let mut after = None;
     loop {
-        let query = SessionQuery { filter: ListFilter::All, after, limit: PAGE_SIZE, source: None };
+        let query = SessionQuery { after, limit: PAGE_SIZE, source: None };
         let page = store.sessions(&Viewer::Owner, query).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.id.clone());
@@ -269,11 +246,7 @@ async fn export_all(context: &Context, store: Option<&Store>) -> Result<(), Fail
 }
 
 async fn print_export(context: &Context, store: &Store, id: &SessionId) -> Result<(), Failure> {
-    let mut export = store.export(id).await?;
-    while let Some(piece) = export.next().await? {
-        context.screen.text(&piece)?;
-    }
-    Ok(())
+    store.export(id, |piece| context.screen.text(piece)).await
 }
 
 async fn remove(context: &Context, store: Option<&Store>, names: &[String]) -> Result<(), Failure> {
@@ -287,12 +260,11 @@ async fn remove(context: &Context, store: Option<&Store>, names: &[String]) -> R
     }
     let Some(store) = store else { return Ok(()) };
     let screen = context.screen;
-    let mut removed = 0;
     for session in &sessions {
         let id = &session.id;
         let current = store.current_session(&session.key).await?;
         let is_current = current.is_some_and(|current| current.id == *id);
-        removed += store.remove_session(id).await?;
+        store.remove_session(id).await?;
         // The environment of a chat belongs to its conversation; others may be shared.
         if is_current && Platform::from_name(&session.source).is_some() {
             chat_host::close_session(context, settings(context)?, store, &session.key).await.map_err(
@@ -305,7 +277,7 @@ async fn remove(context: &Context, store: Option<&Store>, names: &[String]) -> R
     }
     if screen.is_json() {
         let ids: Vec<&SessionId> = sessions.iter().map(|session| &session.id).collect();
-        screen.json(&json!({"removed": ids, "sessions": removed}))?;
+        screen.json(&json!({"removed": ids, "sessions": sessions.len()}))?;
     }
     Ok(())
 }

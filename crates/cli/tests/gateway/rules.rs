@@ -40,7 +40,6 @@ async fn old_conversation(env: &GatewayEnv, dm: Snowflake, hours: u64) -> Sessio
         provider: "custom".to_owned(),
         prompt: SessionPrompt { text: "You are here.".to_owned(), tools: "[]".to_owned() },
         cwd: None,
-        parent: None,
     };
     let id = store.create_session(new, ago(hours)).await.unwrap();
     let words = Part::Text { text: "as you wish".to_owned() };

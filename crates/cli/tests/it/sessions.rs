@@ -1,9 +1,6 @@
 //! Conversations, looked after from the command line.
 
-use hermes_store::{
-    Cost, FILE_NAME, ModelCall, NewMessage, NewSession, SessionId, SessionPrompt, Store, TitleConflict,
-    TurnStep,
-};
+use hermes_store::{FILE_NAME, ModelCall, NewMessage, NewSession, SessionId, SessionPrompt, Store, TurnStep};
 use hermes_types::{Call, CallArguments, CallId, Message, Part, Person, SessionKey, Timestamp, Usage};
 use serde_json::{Value, json};
 
@@ -33,7 +30,6 @@ fn new_session() -> NewSession {
         provider: "anthropic".to_owned(),
         prompt: SessionPrompt { text: "You are Hermes.".to_owned(), tools: "[]".to_owned() },
         cwd: Some("/work".to_owned()),
-        parent: None,
     }
 }
 
@@ -55,7 +51,7 @@ fn talk(home: &Home) -> (SessionId, SessionId) {
             model: "claude".to_owned(),
             purpose: "turn".to_owned(),
             usage,
-            cost: Cost::Estimated(12_300),
+            cost: Some(12_300),
             at: at(86_400),
         };
         let asked = Message::user("What is in this directory?\u{1b}[31m");
@@ -74,7 +70,7 @@ fn talk(home: &Home) -> (SessionId, SessionId) {
             text: "Cargo.toml 数据库".to_owned(),
         };
         store.append_step(&id, TurnStep::from_message(result, at(86_402))).await.unwrap();
-        store.set_title(&id, "A look around", TitleConflict::Refuse).await.unwrap();
+        store.set_title(&id, "A look around").await.unwrap();
         (id, empty)
     })
 }
@@ -105,7 +101,7 @@ fn conversations_are_listed_with_the_last_one_first() {
     let first = &listed["sessions"][0];
     assert_eq!(
         (&first["title"], &first["message_count"], &first["cost"], &first["cost_status"]),
-        (&json!("A look around"), &json!(3), &json!(12_300), &json!("estimated"))
+        (&json!("A look around"), &json!(3), &json!(12_300), &json!("actual"))
     );
     let page = home.run(&["--json", "sessions", "ls", "-n", "1", "--after", id.as_str()]).json();
     assert_eq!(page["sessions"][0]["id"], json!(empty));
@@ -195,7 +191,7 @@ fn conversations_are_removed_all_or_none_and_old_ones_after_a_yes() {
     assert_eq!(run.json()["sessions"], json!(0));
     let run = home.run(&["--json", "sessions", "prune", "--yes"]);
     assert_eq!(run.json()["sessions"], json!(1));
-    assert_eq!(home.run(&["--json", "sessions", "ls", "--all"]).json(), json!({"sessions": []}));
+    assert_eq!(home.run(&["--json", "sessions", "ls"]).json(), json!({"sessions": []}));
 }
 
 #[test]

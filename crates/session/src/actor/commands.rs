@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_agent::QuestionPolicy;
-use hermes_store::{SessionQuery, SessionRow, TitleConflict, Viewer};
+use hermes_store::{SessionQuery, SessionRow, Viewer};
 use hermes_types::{Choice, Person, Timestamp};
 
 use super::{ConversationScope, SessionActor};
@@ -205,7 +205,7 @@ impl<F: Frontend> SessionActor<F> {
     async fn show_or_set_title(&self, title: Option<&str>) -> Result<String, Error> {
         let Some(current) = self.current_session().await? else { return Ok(EMPTY_CONVERSATION.to_owned()) };
         Ok(match title {
-            Some(title) => self.store().set_title(&current.id, title, TitleConflict::Number).await?,
+            Some(title) => self.store().set_title(&current.id, title).await?,
             None => current.title.unwrap_or_else(|| "No title yet.".to_owned()),
         })
     }
@@ -239,7 +239,7 @@ impl<F: Frontend> SessionActor<F> {
         input: &SessionInput<F::Message>,
         word: &str,
     ) -> Result<String, Error> {
-        let meant = self.store().resolve_session(&self.viewer(input), word).await?;
+        let meant = self.store().find_session(&self.viewer(input), word).await?;
         if !self.may_resume(&meant) {
             return Ok("That conversation belongs to another chat.".to_owned());
         }

@@ -3,30 +3,19 @@
 use hermes_types::text::is_hidden;
 use rusqlite::{Connection, Row, params};
 
-use super::TitleConflict;
 use crate::error::{Error, QueryResult};
 use crate::sql;
 
 const MAX_TITLE_CHARS: usize = 100;
 
 /// Sets the title of a session and returns it as stored.
-pub(crate) fn set(
-    connection: &Connection,
-    n: i64,
-    text: &str,
-    on_conflict: TitleConflict,
-) -> QueryResult<String> {
+pub(crate) fn set(connection: &Connection, n: i64, text: &str) -> QueryResult<String> {
     let mut title = normalize(text);
     if title.is_empty() {
         return Err(Error::EmptyTitle.into());
     }
-    if let Some(other) = find_exact(connection, &title)?
-        && other != n
-    {
-        match on_conflict {
-            TitleConflict::Refuse => return Err(Error::TitleTaken(title).into()),
-            TitleConflict::Number => title = next_numbered(connection, &title)?,
-        }
+    if find_exact(connection, &title)?.is_some_and(|other| other != n) {
+        title = next_numbered(connection, &title)?;
     }
     sql::execute(connection, "UPDATE sessions SET title = ?2 WHERE n = ?1", params![n, title])?;
     Ok(title)

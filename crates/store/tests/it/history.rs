@@ -227,11 +227,12 @@ async fn an_export_is_one_line_with_all_messages() {
     }
     store.undo(&id, 1).await.unwrap();
     let line = async |id: &SessionId| {
-        let mut export = store.export(id).await.unwrap();
         let mut text = String::new();
-        while let Some(piece) = export.next().await.unwrap() {
-            text.push_str(&piece);
-        }
+        let write = |piece: &str| -> Result<(), Error> {
+            text.push_str(piece);
+            Ok(())
+        };
+        store.export(id, write).await.unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         serde_json::from_str::<Value>(&text).unwrap()
     };

@@ -65,7 +65,6 @@ fn new_session() -> NewSession {
         provider: "p1".to_owned(),
         prompt: SessionPrompt { text: "You are Hermes.".to_owned(), tools: "[]".to_owned() },
         cwd: Some("/work".to_owned()),
-        parent: None,
     }
 }
 

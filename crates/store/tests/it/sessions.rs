@@ -1,8 +1,7 @@
 //! Finding, naming, listing and removing sessions.
 
 use hermes_store::{
-    Error, Lineage, ListFilter, NewSession, Parent, PruneResult, SessionId, SessionPrompt, SessionQuery,
-    Store, TitleConflict, TurnStep, Viewer,
+    Error, NewSession, PruneResult, SessionId, SessionPrompt, SessionQuery, Store, TurnStep, Viewer,
 };
 use hermes_types::{Person, SessionKey};
 
@@ -15,11 +14,6 @@ fn viewer(name: &str) -> Viewer {
 async fn ids(store: &Store, reader: &Viewer, listing: SessionQuery) -> Vec<SessionId> {
     let found = store.sessions(reader, SessionQuery { limit: 100, ..listing }).await.unwrap();
     found.into_iter().map(|session| session.id).collect()
-}
-
-async fn child(store: &Store, of: &SessionId, lineage: Lineage) -> SessionId {
-    let parent = Some(Parent { session: of.clone(), lineage });
-    store.create_session(NewSession { parent, ..new_session() }, at(0)).await.unwrap()
 }
 
 #[tokio::test]
@@ -52,13 +46,9 @@ async fn sessions_are_found_by_id_prefix_title_and_last() {
     let mine = session(&store).await;
     let theirs = NewSession { person: Person::new("discord:7"), ..new_session() };
     let theirs = store.create_session(theirs, at(40_000)).await.unwrap();
-    store.set_title(&mine, "  Fix the\tbuild ", TitleConflict::Refuse).await.unwrap();
-    let find = async |reader: &Viewer, word: &str| {
-        let (meant, resolved) =
-            (store.find_session(reader, word).await, store.resolve_session(reader, word).await);
-        assert_eq!(format!("{meant:?}"), format!("{resolved:?}"));
-        meant.map(|found| found.id)
-    };
+    store.set_title(&mine, "  Fix the\tbuild ").await.unwrap();
+    let find =
+        async |reader: &Viewer, word: &str| store.find_session(reader, word).await.map(|found| found.id);
     let owner = &Viewer::Owner;
     for word in [mine.as_str(), "Fix the build", "20270115_08", "2027011"] {
         let found = find(owner, word).await;
@@ -84,26 +74,25 @@ async fn titles_are_unique_and_numbered() {
     let home = Home::new();
     let store = home.store().await;
     let (a, b, c) = (session(&store).await, session(&store).await, session(&store).await);
-    let set = async |id: &SessionId, title: &str, clash| store.set_title(id, title, clash).await;
-    assert_eq!(set(&a, "Plan", TitleConflict::Refuse).await.unwrap(), "Plan");
-    assert_eq!(set(&a, "Plan", TitleConflict::Refuse).await.unwrap(), "Plan", "its own title");
-    assert!(matches!(set(&b, "Plan", TitleConflict::Refuse).await, Err(Error::TitleTaken(_))));
-    assert!(matches!(set(&b, " \u{202e} ", TitleConflict::Number).await, Err(Error::EmptyTitle)));
-    assert_eq!(set(&b, "Plan", TitleConflict::Number).await.unwrap(), "Plan #2");
-    assert_eq!(set(&c, "Plan #2", TitleConflict::Number).await.unwrap(), "Plan #3");
-    assert_eq!(store.resolve_session(&Viewer::Owner, "Plan").await.unwrap().id, c, "the newest");
-    assert_eq!(store.resolve_session(&Viewer::Owner, "Plan #2").await.unwrap().id, b);
+    let set = async |id: &SessionId, title: &str| store.set_title(id, title).await;
+    assert_eq!(set(&a, "Plan").await.unwrap(), "Plan");
+    assert_eq!(set(&a, "Plan").await.unwrap(), "Plan", "its own title");
+    assert!(matches!(set(&b, " \u{202e} ").await, Err(Error::EmptyTitle)));
+    assert_eq!(set(&b, "Plan").await.unwrap(), "Plan #2");
+    assert_eq!(set(&c, "Plan #2").await.unwrap(), "Plan #3");
+    assert_eq!(store.find_session(&Viewer::Owner, "Plan").await.unwrap().id, c, "the newest");
+    assert_eq!(store.find_session(&Viewer::Owner, "Plan #2").await.unwrap().id, b);
     let long = "long ".repeat(40);
     let mut titles = Vec::new();
     for _ in 0..12 {
-        titles.push(set(&session(&store).await, &long, TitleConflict::Number).await.unwrap());
+        titles.push(set(&session(&store).await, &long).await.unwrap());
     }
     assert!(titles.iter().all(|title| title.chars().count() <= 100), "{titles:?}");
     assert!(titles[1].ends_with("#2") && titles[11].ends_with("#12"), "{titles:?}");
 }
 
 #[tokio::test]
-async fn lists_have_pages_and_exclude_internal_sessions() {
+async fn lists_have_pages() {
     let home = Home::new();
     let store = home.store().await;
     let mut made = Vec::new();
@@ -114,22 +103,12 @@ async fn lists_have_pages_and_exclude_internal_sessions() {
     // Used last, so they come first; both at the same second.
     store.append_step(&made[2], TurnStep::from_message(user("hi"), at(100))).await.unwrap();
     store.append_step(&made[3], TurnStep::from_message(user("hi"), at(100))).await.unwrap();
-    let archive = "UPDATE sessions SET archived = 1 WHERE id = ?1";
-    let connection = rusqlite::Connection::open(home.file()).unwrap();
-    connection.execute(archive, [made[6].as_str()]).unwrap();
-    let tool = NewSession { source: "tool".to_owned(), ..new_session() };
-    let tool = store.create_session(tool, at(200)).await.unwrap();
-    let delegate = child(&store, &made[0], Lineage::Delegate).await;
-    let branch = child(&store, &made[0], Lineage::Branch).await;
-    let parent = Some(Parent { session: made[1].clone(), lineage: Lineage::Continuation });
-    let next = store.create_session(NewSession { parent, ..new_session() }, at(50)).await.unwrap();
-    assert_eq!(store.find_session(&Viewer::Owner, made[1].as_str()).await.unwrap().id, made[1]);
-    assert_eq!(store.resolve_session(&Viewer::Owner, made[1].as_str()).await.unwrap().id, next);
-    let expected = [3, 2].map(|at| made[at].clone()).into_iter().chain([next.clone()]);
-    let expected: Vec<_> = expected.chain([5, 4].map(|at| made[at].clone())).collect();
+    let other = NewSession { source: "discord".to_owned(), ..new_session() };
+    let other = store.create_session(other, at(50)).await.unwrap();
+    let expected = [3, 2].map(|at| made[at].clone()).into_iter().chain([other.clone()]);
+    let expected: Vec<_> = expected.chain([6, 5, 4, 1, 0].map(|at| made[at].clone())).collect();
     let all = ids(&store, &Viewer::Owner, SessionQuery::default()).await;
-    assert_eq!(all[..5], expected);
-    assert_eq!(all[5..], [branch.clone(), made[0].clone()]);
+    assert_eq!(all, expected);
     let (mut paged, mut after) = (Vec::new(), None);
     loop {
         let listing = SessionQuery { after: after.clone(), limit: 2, ..SessionQuery::default() };
@@ -139,42 +118,26 @@ async fn lists_have_pages_and_exclude_internal_sessions() {
         paged.extend(page.into_iter().map(|session| session.id));
     }
     assert_eq!(paged, all);
-    let list = |filter| SessionQuery { filter, ..SessionQuery::default() };
-    assert_eq!(ids(&store, &Viewer::Owner, list(ListFilter::Archived)).await, [made[6].clone()]);
-    let everything = ids(&store, &Viewer::Owner, list(ListFilter::All)).await;
-    assert!([&tool, &delegate, &made[1], &made[6]].iter().all(|id| everything.contains(id)));
-    let of_tool = SessionQuery { source: Some("cli".to_owned()), ..SessionQuery::default() };
-    assert_eq!(ids(&store, &Viewer::Owner, of_tool).await, all);
-    store.end_session(&made[3], "reset", at(300)).await.unwrap();
+    let of_discord = SessionQuery { source: Some("discord".to_owned()), ..SessionQuery::default() };
+    assert_eq!(ids(&store, &Viewer::Owner, of_discord).await, std::slice::from_ref(&other));
+    store.end_session(&other, "reset", at(300)).await.unwrap();
     let current = store.current_session(&SessionKey::new("/work: any key\n")).await.unwrap().unwrap();
-    assert_eq!(current.id, next, "the newest open session that is not a delegate");
-    store.reopen_session(&made[3]).await.unwrap();
-    assert_eq!(store.session(&made[3]).await.unwrap().ended, None);
+    assert_eq!(current.id, made[6], "the newest open session");
+    store.reopen_session(&other).await.unwrap();
+    assert_eq!(store.session(&other).await.unwrap().ended, None);
 }
 
 #[tokio::test]
-async fn delegates_are_removed_with_their_parent_and_others_stay() {
+async fn a_session_with_a_live_turn_is_not_removed() {
     let home = Home::new();
     let store = home.store().await;
-    let parent = session(&store).await;
-    let delegate = child(&store, &parent, Lineage::Delegate).await;
-    let deeper = child(&store, &delegate, Lineage::Delegate).await;
-    let branch = child(&store, &delegate, Lineage::Branch).await;
-    let next = child(&store, &parent, Lineage::Continuation).await;
-    let turn = store.open_turn(&deeper, vec![], vec![], at(1)).await.unwrap();
-    assert!(
-        matches!(store.remove_session(&parent).await, Err(Error::TurnInProgress(_))),
-        "a delegate has an open turn"
-    );
-    assert!(store.session(&delegate).await.is_ok(), "nothing was removed");
+    let id = session(&store).await;
+    let turn = store.open_turn(&id, vec![], vec![], at(1)).await.unwrap();
+    assert!(matches!(store.remove_session(&id).await, Err(Error::TurnInProgress(_))));
+    assert!(store.session(&id).await.is_ok(), "nothing was removed");
     store.close_turn(turn, "text", vec![], at(1)).await.unwrap();
-    assert_eq!(store.remove_session(&parent).await.unwrap(), 3);
-    for gone in [&parent, &delegate, &deeper] {
-        assert!(matches!(store.session(gone).await, Err(Error::NoSession(_))));
-    }
-    for stays in [&branch, &next] {
-        assert_eq!(store.session(stays).await.unwrap().parent, None);
-    }
+    store.remove_session(&id).await.unwrap();
+    assert!(matches!(store.session(&id).await, Err(Error::NoSession(_))));
 }
 
 #[tokio::test]

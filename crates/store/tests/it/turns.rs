@@ -1,8 +1,6 @@
 //! Turns and their steps.
 
-use hermes_store::{
-    Cost, CostStatus, Error, ModelCall, NewMessage, SearchQuery, Seq, TurnOwner, TurnStep, Viewer,
-};
+use hermes_store::{CostStatus, Error, ModelCall, NewMessage, SearchQuery, Seq, TurnOwner, TurnStep, Viewer};
 use hermes_types::{Call, CallArguments, CallId, Message, Part, Usage};
 use serde_json::json;
 
@@ -108,21 +106,15 @@ async fn costs_are_summed_by_session_and_day() {
     (entry.usage, entry.finish) = (Some(usage), Some("stop".to_owned()));
     let step = TurnStep {
         messages: vec![entry.clone()],
-        model_calls: vec![spent(Cost::Actual(1_500))],
+        model_calls: vec![spent(Some(1_500))],
         ..TurnStep::default()
     };
     store.append_step(&id, step).await.unwrap();
-    store
-        .record_model_call(&id, ModelCall { purpose: "title".to_owned(), ..spent(Cost::Estimated(10)) })
-        .await
-        .unwrap();
+    store.record_model_call(&id, ModelCall { purpose: "title".to_owned(), ..spent(Some(10)) }).await.unwrap();
     let now = store.session(&id).await.unwrap();
-    assert_eq!((now.api_calls, now.cost, now.cost_status), (2, 1_510, CostStatus::Estimated));
+    assert_eq!((now.api_calls, now.cost, now.cost_status), (2, 1_510, CostStatus::Actual));
     assert_eq!(now.usage, usage.plus(usage));
-    store
-        .append_step(&id, TurnStep { model_calls: vec![spent(Cost::Unknown)], ..TurnStep::default() })
-        .await
-        .unwrap();
+    store.append_step(&id, TurnStep { model_calls: vec![spent(None)], ..TurnStep::default() }).await.unwrap();
     assert_eq!(store.session(&id).await.unwrap().cost_status, CostStatus::Unknown);
     let kept = store.history(&id).await.unwrap();
     assert_eq!((kept[0].usage, &kept[0].finish), (entry.usage, &entry.finish));
@@ -135,15 +127,12 @@ async fn costs_are_summed_by_session_and_day() {
     let rows: Vec<(String, u32, u32, String)> =
         statement.query_map([], read).unwrap().map(Result::unwrap).collect();
     let row = |purpose: &str, calls, cost, status: &str| (purpose.to_owned(), calls, cost, status.to_owned());
-    let expected = [row("turn", 2, 1_500, "unknown"), row("title", 1, 10, "estimated")];
+    let expected = [row("turn", 2, 1_500, "unknown"), row("title", 1, 10, "actual")];
     assert_eq!(rows, expected, "it outlives the session");
     let huge = Usage { input: u64::MAX, ..Usage::default() };
     let id = session(&store).await;
     for _ in 0..3 {
-        store
-            .record_model_call(&id, ModelCall { usage: huge, ..spent(Cost::Actual(u64::MAX)) })
-            .await
-            .unwrap();
+        store.record_model_call(&id, ModelCall { usage: huge, ..spent(Some(u64::MAX)) }).await.unwrap();
     }
     assert!(store.session(&id).await.unwrap().usage.input >= 3 << 50);
 }

@@ -31,7 +31,6 @@ fn new_session() -> NewSession {
         provider: "p".to_owned(),
         prompt: SessionPrompt::default(),
         cwd: None,
-        parent: None,
     }
 }
 
