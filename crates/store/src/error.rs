@@ -81,6 +81,8 @@ pub enum Error {
     Bug { path: PathBuf, detail: String },
 }
 
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 impl Error {
     /// How to fix the problem, as an imperative sentence.
     pub fn hint(&self) -> Option<String> {

@@ -19,7 +19,7 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use tempfile::TempPath;
 
-use crate::error::{Error, QueryResult};
+use crate::error::{Error, QueryResult, Result};
 
 /// The database file in the Hermes home. `state.db` in the same home belongs to the Python Hermes
 /// Agent, which adds its own columns and version numbers to it, so the two programs must not share
@@ -43,11 +43,11 @@ pub(crate) enum IfMissing {
 }
 
 /// Opens the database for writing; `None` if it does not exist and must not be created.
-pub(crate) fn open(path: &Path, if_missing: IfMissing) -> Result<Option<Connection>, Error> {
+pub(crate) fn open(path: &Path, if_missing: IfMissing) -> Result<Option<Connection>> {
     open_as(path, if_missing, MIGRATIONS)
 }
 
-fn open_as(path: &Path, if_missing: IfMissing, migrations: &[&str]) -> Result<Option<Connection>, Error> {
+fn open_as(path: &Path, if_missing: IfMissing, migrations: &[&str]) -> Result<Option<Connection>> {
     match fs::metadata(path) {
         Ok(meta) => check_file(path, &meta)?,
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -77,7 +77,7 @@ fn connect_to(path: &Path, access: OpenFlags) -> QueryResult<Connection> {
 
 /// Checks a file before SQLite opens it, and restricts its permissions to the owner; the WAL
 /// inherits them.
-fn check_file(path: &Path, meta: &fs::Metadata) -> Result<(), Error> {
+fn check_file(path: &Path, meta: &fs::Metadata) -> Result<()> {
     let path = path.to_path_buf();
     if !meta.is_file() {
         return Err(Error::Forbidden { path, error: io::Error::other("not a regular file") });
@@ -125,7 +125,7 @@ fn count(migrations: &[&str]) -> u32 {
 
 /// Creates a new database under a temporary name and renames it. Another thread or process may do
 /// the same at the same time.
-fn create_database(path: &Path, migrations: &[&str]) -> Result<(), Error> {
+fn create_database(path: &Path, migrations: &[&str]) -> Result<()> {
     let folder = parent_of(path);
     if !folder.is_dir() {
         return Err(Error::NoDirectory { path: folder.to_path_buf() });
@@ -179,7 +179,7 @@ fn migrate(connection: &mut Connection, path: &Path, migrations: &[&str]) -> Que
     Ok(())
 }
 
-fn back_up(path: &Path, version: u32) -> Result<(), Error> {
+fn back_up(path: &Path, version: u32) -> Result<()> {
     let finished = with_suffix(path, &format!(".v{version}.bak"));
     let copy = || -> Result<(), Box<dyn std::error::Error>> {
         let unfinished = create_private(&finished)?;

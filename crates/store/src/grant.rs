@@ -5,7 +5,7 @@ use rusqlite::{Row, params};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{Error, QueryError, QueryResult};
+use crate::error::{QueryError, QueryResult, Result};
 use crate::message::check_size;
 use crate::sql;
 use crate::store::Store;
@@ -25,7 +25,7 @@ pub struct GrantRow {
 
 impl Store {
     /// Stores grants. An existing grant stays unchanged.
-    pub async fn save_grants(&self, grants: Vec<GrantRow>) -> Result<(), Error> {
+    pub async fn save_grants(&self, grants: Vec<GrantRow>) -> Result<()> {
         self.write(move |transaction| {
             let sql = "INSERT INTO grants (id, key, json, given_by, given_at) VALUES (?1, ?2, ?3, ?4, ?5)
                        ON CONFLICT (id) DO NOTHING";
@@ -46,26 +46,21 @@ impl Store {
     }
 
     /// All active grants, oldest first.
-    pub async fn grants(&self) -> Result<Vec<GrantRow>, Error> {
+    pub async fn grants(&self) -> Result<Vec<GrantRow>> {
         let sql = "SELECT id, key, json, given_by, given_at FROM grants
                    WHERE revoked_at IS NULL ORDER BY given_at, id LIMIT ?1";
         self.rows(sql, (MAX_ROWS,), read_row).await
     }
 
     /// The active grants that apply to a session, oldest first.
-    pub async fn session_grants(&self, key: &SessionKey) -> Result<Vec<GrantRow>, Error> {
+    pub async fn session_grants(&self, key: &SessionKey) -> Result<Vec<GrantRow>> {
         let sql = "SELECT id, key, json, given_by, given_at FROM grants
                    WHERE revoked_at IS NULL AND (key IS NULL OR key = ?2) ORDER BY given_at, id LIMIT ?1";
         self.rows(sql, (MAX_ROWS, key.as_str().to_owned()), read_row).await
     }
 
     /// Revokes a grant and returns it, if it was active.
-    pub async fn revoke_grant(
-        &self,
-        id: &str,
-        by: &Person,
-        at: Timestamp,
-    ) -> Result<Option<GrantRow>, Error> {
+    pub async fn revoke_grant(&self, id: &str, by: &Person, at: Timestamp) -> Result<Option<GrantRow>> {
         let values = (id.to_owned(), by.as_str().to_owned(), at.seconds());
         self.write(move |transaction| {
             let sql =
@@ -77,15 +72,10 @@ impl Store {
     }
 
     /// Revokes all grants of one session and returns their number.
-    pub async fn revoke_session_grants(
-        &self,
-        key: &SessionKey,
-        by: &Person,
-        at: Timestamp,
-    ) -> Result<usize, Error> {
+    pub async fn revoke_session_grants(&self, key: &SessionKey, by: &Person, at: Timestamp) -> Result<usize> {
         let sql = "UPDATE grants SET revoked_by = ?2, revoked_at = ?3 WHERE key = ?1 AND revoked_at IS NULL";
         let values = (key.as_str().to_owned(), by.as_str().to_owned(), at.seconds());
-        self.execute(sql, values).await
+        self.write(move |transaction| sql::execute_counted(transaction, sql, values)).await
     }
 }
 

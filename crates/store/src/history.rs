@@ -5,7 +5,7 @@ use std::ops::Range;
 use hermes_types::{CallId, Message};
 use rusqlite::{Connection, params};
 
-use crate::error::{Error, QueryError, QueryResult};
+use crate::error::{Error, QueryError, QueryResult, Result};
 use crate::message::{self, COLUMNS, MessageColumns, MessageRow, NewMessage, SET_UNDONE, Seq};
 use crate::search;
 use crate::session::SessionId;
@@ -31,7 +31,7 @@ pub struct UndoResult {
 
 impl Store {
     /// All active messages of a session, as sent to the model.
-    pub async fn history(&self, session: &SessionId) -> Result<Vec<MessageRow>, Error> {
+    pub async fn history(&self, session: &SessionId) -> Result<Vec<MessageRow>> {
         self.read_session(session, |connection, n| {
             check_complete(connection, n)?;
             messages_since(connection, n, Seq::START)
@@ -47,14 +47,14 @@ impl Store {
         filter: MessageFilter,
         after: Seq,
         limit: usize,
-    ) -> Result<Vec<MessageRow>, Error> {
+    ) -> Result<Vec<MessageRow>> {
         self.read_session(session, move |connection, n| message_page(connection, n, filter, after, limit))
             .await
     }
 
     /// Undoes the last user messages and everything that followed them. `None` if there is no user
     /// message.
-    pub async fn undo(&self, session: &SessionId, exchanges: usize) -> Result<Option<UndoResult>, Error> {
+    pub async fn undo(&self, session: &SessionId, exchanges: usize) -> Result<Option<UndoResult>> {
         let id = session.clone();
         self.write_session(session, move |transaction, n| {
             let sql = "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ?1 AND ended IS NULL)";
@@ -180,6 +180,6 @@ fn undo(connection: &Connection, n: i64, exchanges: usize) -> QueryResult<Option
     let sql = "SELECT coalesce(max(undone), 0) + 1 FROM messages WHERE session = ?1";
     let round: i64 = sql::value(connection, sql, [n])?;
     let sql = format!("UPDATE messages SET {SET_UNDONE} WHERE session = ?1 AND seq >= ?2 AND undone IS NULL");
-    let messages = sql::execute(connection, &sql, params![n, from, round])?;
+    let messages = sql::execute_counted(connection, &sql, params![n, from, round])?;
     Ok(Some(UndoResult { messages, text }))
 }

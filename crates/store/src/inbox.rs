@@ -5,7 +5,7 @@ use hermes_types::{Person, SessionKey, Timestamp};
 use rusqlite::{Row, Transaction, params};
 use serde_json::Value;
 
-use crate::error::{Error, QueryResult};
+use crate::error::{QueryResult, Result};
 use crate::message::check_size;
 use crate::outbox::{self, NewOutboxRow, OutboxId};
 use crate::sql;
@@ -46,7 +46,7 @@ pub struct InboxRow {
 
 impl Store {
     /// Stores messages in one transaction. Returns `None` for each one that is already known.
-    pub async fn receive_messages(&self, messages: Vec<NewInboxRow>) -> Result<Vec<Option<InboxId>>, Error> {
+    pub async fn receive_messages(&self, messages: Vec<NewInboxRow>) -> Result<Vec<Option<InboxId>>> {
         self.write(move |transaction| {
             let sql = "INSERT INTO inbox (platform, chat, message, key, person, at, event)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING RETURNING n";
@@ -63,7 +63,7 @@ impl Store {
     }
 
     /// Whether a message is already stored.
-    pub async fn is_received(&self, platform: &str, chat: &str, message: &str) -> Result<bool, Error> {
+    pub async fn is_received(&self, platform: &str, chat: &str, message: &str) -> Result<bool> {
         let sql = "SELECT 1 FROM inbox WHERE platform = ?1 AND chat = ?2 AND message = ?3";
         self.exists(sql, (platform.to_owned(), chat.to_owned(), message.to_owned())).await
     }
@@ -75,7 +75,7 @@ impl Store {
         chat: &str,
         key: &SessionKey,
         messages: Vec<String>,
-    ) -> Result<Vec<String>, Error> {
+    ) -> Result<Vec<String>> {
         let sql = "SELECT message FROM inbox WHERE platform = ?1 AND chat = ?2 AND key = ?3
                    AND message IN (SELECT value FROM json_each(?4)) ORDER BY n";
         let (chat, key) = (chat.to_owned(), key.as_str().to_owned());
@@ -84,21 +84,20 @@ impl Store {
     }
 
     /// The last received message id of each chat of a platform.
-    pub async fn last_inbox_messages(&self, platform: &str) -> Result<Vec<(String, String)>, Error> {
+    pub async fn last_inbox_messages(&self, platform: &str) -> Result<Vec<(String, String)>> {
         let sql = "SELECT chat, message, max(n) FROM inbox WHERE platform = ?1 GROUP BY chat";
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         self.rows(sql, (platform.to_owned(),), read).await
     }
 
     /// Moves a message to another session.
-    pub async fn reassign(&self, id: InboxId, key: &SessionKey, event: Value) -> Result<(), Error> {
+    pub async fn reassign(&self, id: InboxId, key: &SessionKey, event: Value) -> Result<()> {
         let sql = "UPDATE inbox SET key = ?2, event = ?3 WHERE n = ?1 AND done IS NULL";
-        self.execute(sql, (id.0, key.as_str().to_owned(), event.to_string())).await?;
-        Ok(())
+        self.execute(sql, (id.0, key.as_str().to_owned(), event.to_string())).await
     }
 
     /// The messages of a platform without a reply, oldest first.
-    pub async fn pending_inbox(&self, platform: &str) -> Result<Vec<InboxRow>, Error> {
+    pub async fn pending_inbox(&self, platform: &str) -> Result<Vec<InboxRow>> {
         let sql = "SELECT n, key, at, turn, event FROM inbox WHERE platform = ?1 AND done IS NULL ORDER BY n";
         self.rows(sql, (platform.to_owned(),), read_row).await
     }
@@ -109,7 +108,7 @@ impl Store {
         answered: Vec<InboxId>,
         parts: Vec<NewOutboxRow>,
         at: Timestamp,
-    ) -> Result<Vec<OutboxId>, Error> {
+    ) -> Result<Vec<OutboxId>> {
         self.write(move |transaction| {
             for id in answered {
                 sql::execute(transaction, &format!("{MARK_DONE} n = ?1"), params![id.0, at.seconds()])?;
@@ -121,7 +120,7 @@ impl Store {
 
     /// Deletes answered and delivered messages older than `before`. The last message of each recent
     /// chat stays, because it records that the chat exists.
-    pub async fn prune_chat_messages(&self, before: Timestamp) -> Result<usize, Error> {
+    pub async fn prune_chat_messages(&self, before: Timestamp) -> Result<usize> {
         self.write(move |transaction| {
             let inbox = "DELETE FROM inbox WHERE done < ?1 AND n NOT IN (
                          SELECT max(n) FROM inbox GROUP BY platform, chat ORDER BY max(n) DESC LIMIT ?2)";
@@ -142,16 +141,13 @@ pub(crate) fn assign_to_turn(
     messages: &[InboxId],
     turn: TurnId,
 ) -> QueryResult {
-    for id in messages {
-        sql::execute(transaction, "UPDATE inbox SET turn = ?2 WHERE n = ?1", [id.0, turn.number()])?;
-    }
-    Ok(())
+    let sql = "UPDATE inbox SET turn = ?2 WHERE n = ?1";
+    messages.iter().try_for_each(|id| sql::execute(transaction, sql, [id.0, turn.number()]))
 }
 
 /// Marks the messages that a turn answers as done.
 pub(crate) fn finish_turn(transaction: &Transaction<'_>, turn: TurnId, at: Timestamp) -> QueryResult {
-    sql::execute(transaction, &format!("{MARK_DONE} turn = ?1"), params![turn.number(), at.seconds()])?;
-    Ok(())
+    sql::execute(transaction, &format!("{MARK_DONE} turn = ?1"), params![turn.number(), at.seconds()])
 }
 
 fn read_row(row: &Row<'_>) -> QueryResult<InboxRow> {

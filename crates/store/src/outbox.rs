@@ -5,7 +5,7 @@ use hermes_types::{SessionKey, Timestamp};
 use rusqlite::{Row, Transaction, params};
 use serde_json::Value;
 
-use crate::error::{Error, QueryResult};
+use crate::error::{QueryResult, Result};
 use crate::message::check_size;
 use crate::sql;
 use crate::store::Store;
@@ -71,11 +71,7 @@ pub enum DeliveryOutcome {
 impl Store {
     /// The messages of a platform that are not known to be delivered, oldest first, except those of
     /// some chats.
-    pub async fn pending_outbox(
-        &self,
-        platform: &str,
-        without: Vec<String>,
-    ) -> Result<Vec<OutboxRow>, Error> {
+    pub async fn pending_outbox(&self, platform: &str, without: Vec<String>) -> Result<Vec<OutboxRow>> {
         let sql = "SELECT n, chat, key, body, created, tries, state, at FROM outbox
                    WHERE platform = ?1 AND state IN ('waiting', 'trying')
                    AND chat NOT IN (SELECT value FROM json_each(?3)) ORDER BY n LIMIT ?2";
@@ -83,26 +79,20 @@ impl Store {
     }
 
     /// Whether an undelivered message contains `text`, such as the path of a file to send.
-    pub async fn references_file(&self, platform: &str, text: &str) -> Result<bool, Error> {
+    pub async fn references_file(&self, platform: &str, text: &str) -> Result<bool> {
         let sql = "SELECT 1 FROM outbox
                    WHERE platform = ?1 AND state IN ('waiting', 'trying') AND instr(body, ?2) > 0 LIMIT 1";
         self.exists(sql, (platform.to_owned(), text.to_owned())).await
     }
 
     /// Records the start of an attempt. Until [`Store::record_delivery`] its result is unknown.
-    pub async fn mark_sending(&self, id: OutboxId, at: Timestamp) -> Result<(), Error> {
+    pub async fn mark_sending(&self, id: OutboxId, at: Timestamp) -> Result<()> {
         let sql = "UPDATE outbox SET state = 'trying', tries = tries + 1, at = ?2 WHERE n = ?1";
-        self.execute(sql, (id.0, at.seconds())).await?;
-        Ok(())
+        self.execute(sql, (id.0, at.seconds())).await
     }
 
     /// Records the result of an attempt.
-    pub async fn record_delivery(
-        &self,
-        id: OutboxId,
-        outcome: DeliveryOutcome,
-        at: Timestamp,
-    ) -> Result<(), Error> {
+    pub async fn record_delivery(&self, id: OutboxId, outcome: DeliveryOutcome, at: Timestamp) -> Result<()> {
         let (state, message, error) = match outcome {
             DeliveryOutcome::Sent(message) => ("sent", Some(message), None),
             DeliveryOutcome::Retry(error) => ("waiting", None, Some(error)),
@@ -110,12 +100,11 @@ impl Store {
         };
         let sql = "UPDATE outbox SET state = ?2, message = ?3, error = ?4, at = ?5,
                    body = CASE ?2 WHEN 'sent' THEN '' ELSE body END WHERE n = ?1";
-        self.execute(sql, (id.0, state, message, error, at.seconds())).await?;
-        Ok(())
+        self.execute(sql, (id.0, state, message, error, at.seconds())).await
     }
 
     /// The delivery state of the message with a dedup key.
-    pub async fn delivery_state(&self, dedup_key: &str) -> Result<Option<DeliveryState>, Error> {
+    pub async fn delivery_state(&self, dedup_key: &str) -> Result<Option<DeliveryState>> {
         let sql = "SELECT state, message FROM outbox WHERE mark = ?1";
         let read = |row: &Row<'_>| {
             Ok(match (row.get::<_, String>(0)?.as_str(), row.get(1)?) {

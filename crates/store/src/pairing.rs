@@ -8,7 +8,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::error::{Error, QueryResult};
+use crate::error::{Error, QueryResult, Result};
 use crate::sql;
 use crate::store::Store;
 
@@ -91,29 +91,24 @@ impl Store {
         user: &str,
         name: &str,
         now: Timestamp,
-    ) -> Result<CodeResponse, Error> {
+    ) -> Result<CodeResponse> {
         let (platform, user) = (platform.to_owned(), user.to_owned());
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
         self.write(move |transaction| request_code(transaction, &platform, &user, &name, now.seconds())).await
     }
 
     /// Approves the user who got a code.
-    pub async fn approve_code(
-        &self,
-        platform: &str,
-        code: &str,
-        now: Timestamp,
-    ) -> Result<ApprovalResult, Error> {
+    pub async fn approve_code(&self, platform: &str, code: &str, now: Timestamp) -> Result<ApprovalResult> {
         let (platform, code) = (platform.to_owned(), normalize_code(code));
         self.write(move |transaction| approve(transaction, &platform, &code, now.seconds())).await
     }
 
-    pub async fn is_paired(&self, platform: &str, user: &str) -> Result<bool, Error> {
+    pub async fn is_paired(&self, platform: &str, user: &str) -> Result<bool> {
         self.exists(FIND_PAIRING, (platform.to_owned(), user.to_owned())).await
     }
 
     /// The approved users, by platform and time of approval.
-    pub async fn paired_users(&self) -> Result<Vec<PairedUser>, Error> {
+    pub async fn paired_users(&self) -> Result<Vec<PairedUser>> {
         let sql = "SELECT platform, person, name, approved FROM pairings ORDER BY platform, approved, person";
         let read = |row: &Row<'_>| {
             Ok(PairedUser {
@@ -126,7 +121,7 @@ impl Store {
         self.rows(sql, (), read).await
     }
 
-    pub async fn pending_users(&self, now: Timestamp) -> Result<Vec<PendingUser>, Error> {
+    pub async fn pending_users(&self, now: Timestamp) -> Result<Vec<PendingUser>> {
         let sql = "SELECT platform, person, name, asked, expires FROM pairing_codes WHERE expires > ?1
                    ORDER BY platform, expires, person";
         let read = |row: &Row<'_>| {
@@ -142,7 +137,7 @@ impl Store {
     }
 
     /// Revokes the access of a user. Returns whether the user had access.
-    pub async fn revoke_pairing(&self, platform: &str, user: &str) -> Result<bool, Error> {
+    pub async fn revoke_pairing(&self, platform: &str, user: &str) -> Result<bool> {
         let (platform, user) = (platform.to_owned(), user.to_owned());
         self.write(move |transaction| {
             let both = params![platform, user];
@@ -153,7 +148,7 @@ impl Store {
     }
 
     /// Removes the pending users of one platform or all, and returns their number.
-    pub async fn clear_pending(&self, platform: Option<&str>, now: Timestamp) -> Result<usize, Error> {
+    pub async fn clear_pending(&self, platform: Option<&str>, now: Timestamp) -> Result<usize> {
         let platform = platform.map(str::to_owned);
         self.write(move |transaction| {
             let sql =
@@ -270,7 +265,7 @@ fn locked_until(connection: &Connection, platform: &str, now: u64) -> QueryResul
 
 const FIND_PAIRING: &str = "SELECT 1 FROM pairings WHERE platform = ?1 AND person = ?2";
 
-fn new_code() -> Result<(String, Vec<u8>), Error> {
+fn new_code() -> Result<(String, Vec<u8>)> {
     let mut random = [0; CODE_LENGTH + 16];
     getrandom::fill(&mut random).map_err(|error| Error::NoRandom(error.to_string()))?;
     let (salt, digits) = random.split_at(16);

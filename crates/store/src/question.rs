@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{Error, QueryError, QueryResult};
+use crate::error::{Error, QueryError, QueryResult, Result};
 use crate::message::check_size;
 use crate::session::{self, SessionId};
 use crate::sql;
@@ -81,17 +81,17 @@ pub enum AnswerResult {
 
 impl Store {
     /// Stores a question. Call this before asking anyone.
-    pub async fn save_question(&self, question: NewQuestion) -> Result<(), Error> {
+    pub async fn save_question(&self, question: NewQuestion) -> Result<()> {
         self.write(move |transaction| insert(transaction, &question)).await
     }
 
-    pub async fn question(&self, id: &str) -> Result<Option<QuestionRow>, Error> {
+    pub async fn question(&self, id: &str) -> Result<Option<QuestionRow>> {
         let id = id.to_owned();
         self.read(move |connection| get(connection, &id)).await
     }
 
     /// The questions whose ids start with `prefix`, newest first.
-    pub async fn questions_by_prefix(&self, prefix: &str) -> Result<Vec<QuestionRow>, Error> {
+    pub async fn questions_by_prefix(&self, prefix: &str) -> Result<Vec<QuestionRow>> {
         if prefix.is_empty() {
             return Ok(Vec::new());
         }
@@ -102,7 +102,7 @@ impl Store {
     }
 
     /// The open questions, oldest first.
-    pub async fn open_questions(&self, now: Timestamp) -> Result<Vec<QuestionRow>, Error> {
+    pub async fn open_questions(&self, now: Timestamp) -> Result<Vec<QuestionRow>> {
         let sql = format!(
             "{SELECT} WHERE q.state = 'open' AND q.expires > ?1 ORDER BY q.created, q.id LIMIT {MAX_ROWS}"
         );
@@ -110,13 +110,13 @@ impl Store {
     }
 
     /// All questions of a session, oldest first. A resumed turn finds its answers here.
-    pub async fn session_questions(&self, session: &SessionId) -> Result<Vec<QuestionRow>, Error> {
+    pub async fn session_questions(&self, session: &SessionId) -> Result<Vec<QuestionRow>> {
         let sql = format!("{SELECT} WHERE q.session = ?1 ORDER BY q.created, q.id LIMIT {MAX_ROWS}");
         self.read_session(session, move |connection, n| sql::rows(connection, &sql, [n], read_row)).await
     }
 
     /// Records an answer, if the person is an approver and the question is open.
-    pub async fn answer_question(&self, id: &str, answer: Answer) -> Result<AnswerResult, Error> {
+    pub async fn answer_question(&self, id: &str, answer: Answer) -> Result<AnswerResult> {
         let id = id.to_owned();
         self.write(move |transaction| {
             let Some(question) = get(transaction, &id)? else { return Ok(AnswerResult::NoQuestion) };
@@ -148,19 +148,20 @@ impl Store {
     }
 
     /// Marks an answer as used. Only one caller succeeds, even across restarts.
-    pub async fn consume_answer(&self, id: &str, at: Timestamp) -> Result<bool, Error> {
+    pub async fn consume_answer(&self, id: &str, at: Timestamp) -> Result<bool> {
         let sql = "UPDATE questions SET used = ?2 WHERE id = ?1 AND state = 'answered' AND used IS NULL";
-        Ok(self.execute(sql, (id.to_owned(), at.seconds())).await? == 1)
+        let values = (id.to_owned(), at.seconds());
+        self.write(move |transaction| Ok(sql::execute_counted(transaction, sql, values)? == 1)).await
     }
 
     /// Withdraws a question. Returns its final state; an earlier answer stands. `None` if it does
     /// not exist.
-    pub async fn withdraw_question(&self, id: &str, at: Timestamp) -> Result<Option<QuestionState>, Error> {
+    pub async fn withdraw_question(&self, id: &str, at: Timestamp) -> Result<Option<QuestionState>> {
         self.close_question(id, "withdrawn", at).await
     }
 
     /// Expires a question. An earlier answer stands.
-    pub async fn expire_question(&self, id: &str, at: Timestamp) -> Result<Option<QuestionState>, Error> {
+    pub async fn expire_question(&self, id: &str, at: Timestamp) -> Result<Option<QuestionState>> {
         self.close_question(id, "expired", at).await
     }
 
@@ -169,7 +170,7 @@ impl Store {
         id: &str,
         state: &'static str,
         at: Timestamp,
-    ) -> Result<Option<QuestionState>, Error> {
+    ) -> Result<Option<QuestionState>> {
         let id = id.to_owned();
         self.write(move |transaction| {
             set_state(transaction, &id, state, at)?;
@@ -180,7 +181,7 @@ impl Store {
 
     /// Waits until a question is closed by any process. `None` if it does not exist. The caller
     /// must call [`Store::expire_question`] when its time is over.
-    pub async fn wait_for_decision(&self, id: &str) -> Result<Option<QuestionState>, Error> {
+    pub async fn wait_for_decision(&self, id: &str) -> Result<Option<QuestionState>> {
         let mut changes = self.notifier().subscribe();
         loop {
             changes.mark_unchanged();
@@ -218,7 +219,7 @@ fn insert(connection: &Connection, question: &NewQuestion) -> QueryResult {
         question.created.seconds(),
         question.expires.seconds(),
     ];
-    if sql::execute(connection, sql, values)? == 0 {
+    if sql::execute_counted(connection, sql, values)? == 0 {
         return Err(Error::DuplicateQuestion(question.id.clone()).into());
     }
     Ok(())
@@ -226,8 +227,7 @@ fn insert(connection: &Connection, question: &NewQuestion) -> QueryResult {
 
 fn set_state(connection: &Connection, id: &str, state: &str, at: Timestamp) -> QueryResult {
     let sql = "UPDATE questions SET state = ?2, decided = ?3 WHERE id = ?1 AND state = 'open'";
-    sql::execute(connection, sql, params![id, state, at.seconds()])?;
-    Ok(())
+    sql::execute(connection, sql, params![id, state, at.seconds()])
 }
 
 fn get(connection: &Connection, id: &str) -> QueryResult<Option<QuestionRow>> {

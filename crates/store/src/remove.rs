@@ -3,7 +3,7 @@
 use hermes_types::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::error::{Error, QueryResult};
+use crate::error::{Error, QueryResult, Result};
 use crate::session::{self, SessionId, SessionRow};
 use crate::sql;
 use crate::store::Store;
@@ -28,12 +28,12 @@ pub struct PruneResult {
 
 impl Store {
     /// Removes a session with its messages. A session with a live turn cannot be removed.
-    pub async fn remove_session(&self, id: &SessionId) -> Result<(), Error> {
+    pub async fn remove_session(&self, id: &SessionId) -> Result<()> {
         let lock = self.worker_lock();
         self.write_session(id, move |transaction, n| remove(transaction, &lock, n)).await
     }
 
-    pub async fn prunable(&self, before: Timestamp) -> Result<Vec<SessionId>, Error> {
+    pub async fn prunable(&self, before: Timestamp) -> Result<Vec<SessionId>> {
         self.rows(select_prunable("id"), (before.seconds(), i64::MAX), |row| {
             Ok(SessionId::new(row.get::<_, String>(0)?))
         })
@@ -42,32 +42,22 @@ impl Store {
 
     /// The sessions without activity since `before` that have not ended. Chat sessions end in no
     /// other way unless a user continues them.
-    pub async fn idle_sessions(&self, before: Timestamp) -> Result<Vec<SessionRow>, Error> {
-        self.rows(session::select_where(IDLE_CONDITION), (before.seconds(),), session::read_row).await
+    pub async fn idle_sessions(&self, before: Timestamp) -> Result<Vec<SessionRow>> {
+        let sql = format!("{} WHERE {IDLE_CONDITION}", session::SELECT);
+        self.rows(sql, (before.seconds(),), session::read_row).await
     }
 
     /// Ends a session without activity since `before`, so that it can be pruned.
-    pub async fn retire_session(
-        &self,
-        id: &SessionId,
-        before: Timestamp,
-        at: Timestamp,
-    ) -> Result<(), Error> {
-        let id = id.clone();
-        self.write(move |transaction| {
-            let sql = format!(
-                "UPDATE sessions SET ended = ?2, end_reason = 'old' WHERE {IDLE_CONDITION} AND id = ?3"
-            );
-            sql::execute(transaction, &sql, params![before.seconds(), at.seconds(), id.as_str()])?;
-            Ok(())
-        })
-        .await
+    pub async fn retire_session(&self, id: &SessionId, before: Timestamp, at: Timestamp) -> Result<()> {
+        let sql =
+            format!("UPDATE sessions SET ended = ?2, end_reason = 'old' WHERE {IDLE_CONDITION} AND id = ?3");
+        self.execute(sql, (before.seconds(), at.seconds(), id.as_str().to_owned())).await
     }
 
     /// Removes the ended sessions started before `before`, with questions and grants closed by
     /// then, and frees their disk space. It works in small transactions and can be interrupted
     /// between them.
-    pub async fn prune(&self, before: Timestamp) -> Result<PruneResult, Error> {
+    pub async fn prune(&self, before: Timestamp) -> Result<PruneResult> {
         let size = self.size();
         let mut pruned = PruneResult::default();
         loop {
@@ -94,7 +84,7 @@ impl Store {
     }
 
     /// Returns unused space of the file to the file system, in steps.
-    pub async fn shrink(&self) -> Result<(), Error> {
+    pub async fn shrink(&self) -> Result<()> {
         for index in ["words", "pairs"] {
             // A negative number makes SQLite start a merge that is not due yet; it is used for the
             // first step only.
@@ -138,10 +128,8 @@ fn merge_index(connection: &Connection, index: &str, amount: i64) -> QueryResult
 fn delete_settled(connection: &Connection, before: Timestamp) -> QueryResult {
     let questions = "DELETE FROM questions WHERE session IS NULL AND expires < ?1 AND created < ?1";
     let grants = "DELETE FROM grants WHERE revoked_at < ?1";
-    for sql in [questions, grants] {
-        sql::execute(connection, sql, [before.seconds()])?;
-    }
-    Ok(())
+    sql::execute(connection, questions, [before.seconds()])?;
+    sql::execute(connection, grants, [before.seconds()])
 }
 
 /// Selects a column of ended sessions started before `?1`, oldest first, at most `?2`.
@@ -163,6 +151,5 @@ fn remove(connection: &Connection, lock: &WorkerLock, n: i64) -> QueryResult {
         let sql = format!("DELETE FROM {index} WHERE rowid IN (SELECT id FROM messages WHERE session = ?1)");
         sql::execute(connection, &sql, [n])?;
     }
-    sql::execute(connection, "DELETE FROM sessions WHERE n = ?1", [n])?;
-    Ok(())
+    sql::execute(connection, "DELETE FROM sessions WHERE n = ?1", [n])
 }

@@ -12,7 +12,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 use serde::Serialize;
 
-use crate::error::{Error, QueryResult};
+use crate::error::{QueryResult, Result};
 use crate::message::Seq;
 use crate::session::{SessionId, Viewer};
 use crate::store::Store;
@@ -52,7 +52,7 @@ pub struct MessageHit {
 impl Store {
     /// Finds messages, best match first. Queries that are not made of words return the newest
     /// first.
-    pub async fn search(&self, reader: &Viewer, search: SearchQuery) -> Result<Vec<MessageHit>, Error> {
+    pub async fn search(&self, reader: &Viewer, search: SearchQuery) -> Result<Vec<MessageHit>> {
         let reader = reader.clone();
         self.read(move |connection| find(connection, &reader, &search)).await
     }

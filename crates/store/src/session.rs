@@ -8,7 +8,7 @@ use hermes_types::{Person, SessionKey, Timestamp, Usage};
 use rusqlite::{Connection, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, QueryError, QueryResult};
+use crate::error::{Error, QueryError, QueryResult, Result};
 use crate::message::{Checksum, check_size};
 use crate::spending::CostStatus;
 use crate::sql;
@@ -148,7 +148,7 @@ impl Store {
         &self,
         id: &SessionId,
         work: impl FnOnce(&Transaction<'_>, i64) -> QueryResult<T> + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T> {
         let id = id.clone();
         self.write(move |transaction| work(transaction, row_number(transaction, &id)?)).await
     }
@@ -158,86 +158,84 @@ impl Store {
         &self,
         id: &SessionId,
         work: impl FnOnce(&Connection, i64) -> QueryResult<T> + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T> {
         let id = id.clone();
         self.read(move |connection| work(connection, row_number(connection, &id)?)).await
     }
 
-    pub async fn create_session(&self, new: NewSession, at: Timestamp) -> Result<SessionId, Error> {
+    pub async fn create_session(&self, new: NewSession, at: Timestamp) -> Result<SessionId> {
         self.write(move |transaction| create(transaction, &new, at)).await
     }
 
-    pub async fn session(&self, id: &SessionId) -> Result<SessionRow, Error> {
+    pub async fn session(&self, id: &SessionId) -> Result<SessionRow> {
         self.read_session(id, by_row).await
     }
 
-    pub async fn session_prompt(&self, id: &SessionId) -> Result<SessionPrompt, Error> {
+    pub async fn session_prompt(&self, id: &SessionId) -> Result<SessionPrompt> {
         self.read_session(id, prompt).await
     }
 
     /// Replaces the prompt after the owner changed the model or the tools.
-    pub async fn set_prompt(&self, id: &SessionId, prompt: SessionPrompt) -> Result<(), Error> {
+    pub async fn set_prompt(&self, id: &SessionId, prompt: SessionPrompt) -> Result<()> {
         self.write_session(id, move |transaction, n| save_prompt(transaction, n, &prompt)).await
     }
 
-    pub async fn set_model(&self, id: &SessionId, provider: &str, model: &str) -> Result<(), Error> {
+    pub async fn set_model(&self, id: &SessionId, provider: &str, model: &str) -> Result<()> {
         let (provider, model) = (provider.to_owned(), model.to_owned());
         self.write_session(id, move |transaction, n| {
             let sql = "UPDATE sessions SET provider = ?2, model = ?3 WHERE n = ?1";
-            sql::execute(transaction, sql, params![n, provider, model])?;
-            Ok(())
+            sql::execute(transaction, sql, params![n, provider, model])
         })
         .await
     }
 
     /// Sets the title of a session and returns it as stored: `Title #2` if another session has it.
-    pub async fn set_title(&self, id: &SessionId, title: &str) -> Result<String, Error> {
+    pub async fn set_title(&self, id: &SessionId, title: &str) -> Result<String> {
         let title = title.to_owned();
         self.write_session(id, move |transaction, n| title::set(transaction, n, &title)).await
     }
 
     /// Ends a session. One that has ended stays unchanged.
-    pub async fn end_session(&self, id: &SessionId, reason: &str, at: Timestamp) -> Result<(), Error> {
+    pub async fn end_session(&self, id: &SessionId, reason: &str, at: Timestamp) -> Result<()> {
         let reason = reason.to_owned();
         self.write_session(id, move |transaction, n| {
             let sql = "UPDATE sessions SET ended = ?2, end_reason = ?3 WHERE n = ?1 AND ended IS NULL";
-            sql::execute(transaction, sql, params![n, at.seconds(), reason])?;
-            Ok(())
+            sql::execute(transaction, sql, params![n, at.seconds(), reason])
         })
         .await
     }
 
     /// Reopens an ended session.
-    pub async fn reopen_session(&self, id: &SessionId) -> Result<(), Error> {
+    pub async fn reopen_session(&self, id: &SessionId) -> Result<()> {
         self.write_session(id, |transaction, n| {
             let sql = "UPDATE sessions SET ended = NULL, end_reason = NULL WHERE n = ?1";
-            sql::execute(transaction, sql, [n])?;
-            Ok(())
+            sql::execute(transaction, sql, [n])
         })
         .await
     }
 
     /// A page of sessions, last used first.
-    pub async fn sessions(&self, viewer: &Viewer, query: SessionQuery) -> Result<Vec<SessionRow>, Error> {
+    pub async fn sessions(&self, viewer: &Viewer, query: SessionQuery) -> Result<Vec<SessionRow>> {
         let viewer = viewer.clone();
         self.read(move |connection| list(connection, &viewer, &query)).await
     }
 
     /// The newest session of a key that has not ended, where a chat resumes after a restart.
-    pub async fn current_session(&self, key: &SessionKey) -> Result<Option<SessionRow>, Error> {
+    pub async fn current_session(&self, key: &SessionKey) -> Result<Option<SessionRow>> {
         let sql = format!("{SELECT} WHERE key = ?1 AND ended IS NULL ORDER BY n DESC LIMIT 1");
         self.first(sql, (key.as_str().to_owned(),), read_row).await
     }
 
     /// Finds a session by id, id prefix, title, or `last`.
-    pub async fn find_session(&self, viewer: &Viewer, word: &str) -> Result<SessionRow, Error> {
+    pub async fn find_session(&self, viewer: &Viewer, word: &str) -> Result<SessionRow> {
         let (viewer, word) = (viewer.clone(), word.to_owned());
         self.read(move |connection| by_row(connection, find_row(connection, &viewer, &word)?)).await
     }
 }
 
 /// Selects all columns of a session; conditions follow.
-const SELECT: &str = "SELECT id, key, source, person, model, provider, title, cwd, started, touched, ended,
+pub(crate) const SELECT: &str =
+    "SELECT id, key, source, person, model, provider, title, cwd, started, touched, ended,
     end_reason, last_seq, api_calls, input, cache_read, cache_write, output, reasoning, cost, cost_status
     FROM sessions";
 
@@ -269,11 +267,6 @@ pub(crate) fn read_row(row: &Row<'_>) -> QueryResult<SessionRow> {
     })
 }
 
-/// The sessions that meet a condition.
-pub(crate) fn select_where(condition: &str) -> String {
-    format!("{SELECT} WHERE {condition}")
-}
-
 fn by_row(connection: &Connection, n: i64) -> QueryResult<SessionRow> {
     let sql = format!("{SELECT} WHERE n = ?1");
     Ok(sql::first(connection, &sql, [n], read_row)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
@@ -299,7 +292,7 @@ fn create(connection: &Connection, new: &NewSession, at: Timestamp) -> QueryResu
         new.cwd,
         at.seconds(),
     ];
-    if sql::execute(connection, sql, values)? == 0 {
+    if sql::execute_counted(connection, sql, values)? == 0 {
         // The id is taken: sixteen million ids per second. Try another one.
         return create(connection, new, at);
     }
@@ -322,8 +315,7 @@ fn save_prompt(connection: &Connection, n: i64, prompt: &SessionPrompt) -> Query
     check_size("a prompt", prompt.text.len() + prompt.tools.len())?;
     let sql = "INSERT INTO prompts (session, prompt, tools, sum) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (session) DO UPDATE SET prompt = ?2, tools = ?3, sum = ?4";
-    sql::execute(connection, sql, params![n, prompt.text, prompt.tools, prompt.sum()])?;
-    Ok(())
+    sql::execute(connection, sql, params![n, prompt.text, prompt.tools, prompt.sum()])
 }
 
 impl SessionPrompt {

@@ -5,7 +5,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, QueryResult};
+use crate::error::{QueryResult, Result};
 use crate::session::SessionId;
 use crate::sql;
 use crate::store::Store;
@@ -54,7 +54,7 @@ impl FromSql for CostStatus {
 
 impl Store {
     /// Records a call outside of a turn step, such as the one that makes a title.
-    pub async fn record_model_call(&self, session: &SessionId, call: ModelCall) -> Result<(), Error> {
+    pub async fn record_model_call(&self, session: &SessionId, call: ModelCall) -> Result<()> {
         self.write_session(session, move |transaction, n| add_call(transaction, n, &call)).await
     }
 }
@@ -66,7 +66,8 @@ pub(crate) fn add_call(connection: &Connection, n: i64, call: &ModelCall) -> Que
     let Usage { input, cache_read, cache_write, output, reasoning } = call.usage;
     let [input, cache_read, cache_write, output, reasoning, cost] =
         [input, cache_read, cache_write, output, reasoning, call.cost.unwrap_or_default()].map(bounded);
-    let status = if call.cost.is_some() { CostStatus::Actual } else { CostStatus::Unknown }.as_str();
+    let status = if call.cost.is_some() { CostStatus::Actual } else { CostStatus::Unknown };
+    let status = status.as_str();
     let sql = "UPDATE sessions SET api_calls = api_calls + 1, input = input + ?2, cache_read = cache_read + ?3,
                    cache_write = cache_write + ?4, output = output + ?5, reasoning = reasoning + ?6, cost = cost + ?7,
                    cost_status = CASE cost_status WHEN 'unknown' THEN 'unknown' ELSE ?8 END WHERE n = ?1";
@@ -82,6 +83,5 @@ pub(crate) fn add_call(connection: &Connection, n: i64, call: &ModelCall) -> Que
     let values = params![
         n, day, provider, model, purpose, input, cache_read, cache_write, output, reasoning, cost, status
     ];
-    sql::execute(connection, sql, values)?;
-    Ok(())
+    sql::execute(connection, sql, values)
 }

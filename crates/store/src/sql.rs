@@ -3,11 +3,16 @@
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Row};
 
-use crate::error::{Error, QueryResult};
+use crate::error::{QueryResult, Result};
 use crate::store::Store;
 
+/// Runs a statement.
+pub(crate) fn execute(connection: &Connection, sql: &str, values: impl Params) -> QueryResult {
+    execute_counted(connection, sql, values).map(drop)
+}
+
 /// Runs a statement. Returns the number of changed rows.
-pub(crate) fn execute(connection: &Connection, sql: &str, values: impl Params) -> QueryResult<usize> {
+pub(crate) fn execute_counted(connection: &Connection, sql: &str, values: impl Params) -> QueryResult<usize> {
     Ok(connection.prepare_cached(sql)?.execute(values)?)
 }
 
@@ -39,13 +44,13 @@ pub(crate) fn value<T: FromSql>(connection: &Connection, sql: &str, values: impl
 }
 
 impl Store {
-    /// Runs a statement in a transaction of its own. Returns the number of changed rows.
+    /// Runs a statement in a transaction of its own.
     pub(crate) async fn execute(
         &self,
-        sql: &'static str,
+        sql: impl AsRef<str> + Send + 'static,
         values: impl Params + Send + 'static,
-    ) -> Result<usize, Error> {
-        self.write(move |transaction| execute(transaction, sql, values)).await
+    ) -> Result<()> {
+        self.write(move |transaction| execute(transaction, sql.as_ref(), values)).await
     }
 
     /// Reads all rows of a query.
@@ -54,7 +59,7 @@ impl Store {
         sql: impl AsRef<str> + Send + 'static,
         values: impl Params + Send + 'static,
         read: impl FnMut(&Row<'_>) -> QueryResult<T> + Send + 'static,
-    ) -> Result<Vec<T>, Error> {
+    ) -> Result<Vec<T>> {
         self.read(move |connection| rows(connection, sql.as_ref(), values, read)).await
     }
 
@@ -64,7 +69,7 @@ impl Store {
         sql: impl AsRef<str> + Send + 'static,
         values: impl Params + Send + 'static,
         read: impl FnMut(&Row<'_>) -> QueryResult<T> + Send + 'static,
-    ) -> Result<Option<T>, Error> {
+    ) -> Result<Option<T>> {
         self.read(move |connection| first(connection, sql.as_ref(), values, read)).await
     }
 
@@ -73,7 +78,7 @@ impl Store {
         &self,
         sql: &'static str,
         values: impl Params + Send + 'static,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         self.read(move |connection| Ok(connection.prepare_cached(sql)?.exists(values)?)).await
     }
 }

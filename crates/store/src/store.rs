@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::changes::ChangeNotifier;
-use crate::error::{Error, QueryResult};
+use crate::error::{Error, QueryResult, Result};
 use crate::file::{self, IfMissing};
 use crate::worker_lock::WorkerLock;
 
@@ -48,17 +48,17 @@ impl fmt::Debug for Store {
 
 impl Store {
     /// Opens the database or creates it. Its directory must exist.
-    pub async fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
+    pub async fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         Self::start(path.clone(), IfMissing::Create).await?.ok_or(Error::NoDirectory { path })
     }
 
     /// Opens the database if it exists. Read-only commands use this, so they never create one.
-    pub async fn open_existing(path: impl Into<PathBuf>) -> Result<Option<Self>, Error> {
+    pub async fn open_existing(path: impl Into<PathBuf>) -> Result<Option<Self>> {
         Self::start(path.into(), IfMissing::Skip).await
     }
 
-    async fn start(path: PathBuf, if_missing: IfMissing) -> Result<Option<Self>, Error> {
+    async fn start(path: PathBuf, if_missing: IfMissing) -> Result<Option<Self>> {
         let (writer, commands) = mpsc::channel(WRITE_QUEUE_LEN);
         let (reply, opened) = oneshot::channel();
         let at = path.clone();
@@ -114,7 +114,7 @@ impl Store {
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> QueryResult<T> + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T> {
         let written = self
             .on_writer(move |connection| {
                 let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -133,7 +133,7 @@ impl Store {
     pub(crate) async fn on_writer<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> QueryResult<T> + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let command = WriterCommand::Run(Box::new(move |connection| drop(reply.send(work(connection)))));
         self.inner.writer.send(command).await.map_err(|_closed| Error::Closed)?;
@@ -144,7 +144,7 @@ impl Store {
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> QueryResult<T> + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T> {
         let inner = Arc::clone(&self.inner);
         let permits = Arc::clone(&inner.reader_permits);
         let permit = permits.acquire_owned().await.map_err(|_closed| Error::Closed)?;

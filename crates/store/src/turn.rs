@@ -7,7 +7,7 @@
 use hermes_types::{Call, CallId, Message, Timestamp};
 use rusqlite::{Connection, Row, params};
 
-use crate::error::{Error, QueryResult};
+use crate::error::{Error, QueryResult, Result};
 use crate::history;
 use crate::inbox::{self, InboxId};
 use crate::message::{MessageRow, NewMessage, Seq};
@@ -69,12 +69,12 @@ impl Store {
         opening: Vec<NewMessage>,
         inbox: Vec<InboxId>,
         at: Timestamp,
-    ) -> Result<TurnId, Error> {
+    ) -> Result<TurnId> {
         let (id, lock) = (session.clone(), self.worker_lock());
         self.write_session(session, move |transaction, n| {
             let sql = "INSERT INTO turns (session, started, first_seq, holder)
                        SELECT n, ?2, last_seq + 1, ?3 FROM sessions WHERE n = ?1 ON CONFLICT DO NOTHING";
-            if sql::execute(transaction, sql, params![n, at.seconds(), lock.worker_id()?])? == 0 {
+            if sql::execute_counted(transaction, sql, params![n, at.seconds(), lock.worker_id()?])? == 0 {
                 return Err(Error::TurnInProgress(id.as_str().to_owned()).into());
             }
             let turn = TurnId(transaction.last_insert_rowid());
@@ -87,11 +87,7 @@ impl Store {
 
     /// Stores a step, in the open turn of the session if there is one. Returns the sequence numbers
     /// of its messages.
-    pub async fn append_step(
-        &self,
-        session: &SessionId,
-        step: TurnStep,
-    ) -> Result<std::ops::Range<Seq>, Error> {
+    pub async fn append_step(&self, session: &SessionId, step: TurnStep) -> Result<std::ops::Range<Seq>> {
         let lock = self.worker_lock();
         self.write_session(session, move |transaction, n| {
             if let Some(turn) = find_open(transaction, &lock, n)? {
@@ -109,12 +105,7 @@ impl Store {
 
     /// Replaces the text of a tool result. Only in an open turn, before the model has seen the
     /// text.
-    pub async fn replace_tool_result(
-        &self,
-        session: &SessionId,
-        call: &CallId,
-        text: &str,
-    ) -> Result<(), Error> {
+    pub async fn replace_tool_result(&self, session: &SessionId, call: &CallId, text: &str) -> Result<()> {
         let (lock, call, text) = (self.worker_lock(), call.clone(), text.to_owned());
         self.write_session(session, move |transaction, n| {
             check_owner(&find_open(transaction, &lock, n)?.ok_or(Error::NoTurn)?)?;
@@ -131,11 +122,11 @@ impl Store {
         exit: &str,
         parts: Vec<NewOutboxRow>,
         at: Timestamp,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let exit = exit.to_owned();
         self.write(move |transaction| {
             let sql = "UPDATE turns SET ended = ?2, exit = ?3 WHERE n = ?1 AND ended IS NULL";
-            if sql::execute(transaction, sql, params![turn.0, at.seconds(), exit])? == 0 {
+            if sql::execute_counted(transaction, sql, params![turn.0, at.seconds(), exit])? == 0 {
                 return Err(Error::NoTurn.into());
             }
             inbox::finish_turn(transaction, turn, at)?;
@@ -146,13 +137,13 @@ impl Store {
     }
 
     /// The open turn of a session. One of [`TurnOwner::Exited`] can be taken over.
-    pub async fn current_turn(&self, session: &SessionId) -> Result<Option<OpenTurn>, Error> {
+    pub async fn current_turn(&self, session: &SessionId) -> Result<Option<OpenTurn>> {
         let lock = self.worker_lock();
         self.read_session(session, move |connection, n| find_open(connection, &lock, n)).await
     }
 
     /// Makes a turn this process's, if its owner has exited. Of several callers one succeeds.
-    pub async fn take_over_turn(&self, turn: TurnId) -> Result<OpenTurn, Error> {
+    pub async fn take_over_turn(&self, turn: TurnId) -> Result<OpenTurn> {
         let lock = self.worker_lock();
         self.write(move |transaction| {
             let sql = format!("{SELECT} WHERE t.n = ?1 AND t.ended IS NULL");
@@ -170,7 +161,7 @@ impl Store {
     }
 
     /// The tool calls of the last assistant message that have no result yet, in order.
-    pub async fn open_calls(&self, session: &SessionId) -> Result<Vec<Call>, Error> {
+    pub async fn open_calls(&self, session: &SessionId) -> Result<Vec<Call>> {
         self.read_session(session, |connection, n| {
             let sql =
                 "SELECT max(seq) FROM messages WHERE session = ?1 AND undone IS NULL AND role = 'assistant'";
@@ -210,7 +201,7 @@ pub(crate) fn find_open(connection: &Connection, lock: &WorkerLock, n: i64) -> Q
 }
 
 /// Refuses to change the turn of another owner, even of one that exited: take it over first.
-fn check_owner(turn: &OpenTurn) -> Result<(), Error> {
+fn check_owner(turn: &OpenTurn) -> Result<()> {
     let owner = match &turn.owner {
         TurnOwner::ThisStore => return Ok(()),
         TurnOwner::OtherProcess(owner) => owner.clone(),

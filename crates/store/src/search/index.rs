@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use rusqlite::{Connection, params};
 
 use crate::error::QueryResult;
+use crate::sql;
 
 /// Whether a character belongs to a script without spaces between words: Han, Kana, Hangul.
 pub(crate) fn is_unspaced(char: char) -> bool {
@@ -22,22 +23,18 @@ pub(crate) fn is_unspaced(char: char) -> bool {
 pub(crate) fn add(connection: &Connection, id: i64, text: &str) -> QueryResult {
     let words = spaced_text(text);
     if words.chars().any(char::is_alphanumeric) {
-        let sql = "INSERT INTO words (rowid, text) VALUES (?1, ?2)";
-        connection.prepare_cached(sql)?.execute(params![id, words])?;
+        sql::execute(connection, "INSERT INTO words (rowid, text) VALUES (?1, ?2)", params![id, words])?;
     }
     let pairs = bigrams(text);
     if !pairs.is_empty() {
-        let sql = "INSERT INTO pairs (rowid, text) VALUES (?1, ?2)";
-        connection.prepare_cached(sql)?.execute(params![id, pairs])?;
+        sql::execute(connection, "INSERT INTO pairs (rowid, text) VALUES (?1, ?2)", params![id, pairs])?;
     }
     Ok(())
 }
 
 pub(crate) fn remove(connection: &Connection, id: i64) -> QueryResult {
-    for index in ["words", "pairs"] {
-        connection.prepare_cached(&format!("DELETE FROM {index} WHERE rowid = ?1"))?.execute([id])?;
-    }
-    Ok(())
+    sql::execute(connection, "DELETE FROM words WHERE rowid = ?1", [id])?;
+    sql::execute(connection, "DELETE FROM pairs WHERE rowid = ?1", [id])
 }
 
 /// The text with unspaced scripts blanked out.

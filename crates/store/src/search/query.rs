@@ -19,31 +19,38 @@ pub(crate) struct Term {
     is_prefix: bool,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum QueryToken {
-    And,
-    Or,
-    Not,
-    Term(Term),
-}
-
 impl Query {
     pub(crate) fn parse(text: &str) -> Self {
+        let text: String = text
+            .chars()
+            .take(MAX_QUERY_CHARS)
+            .map(|char| if char.is_control() { ' ' } else { char })
+            .collect();
         let mut query = Self::default();
-        let (mut is_or, mut is_not) = (false, false);
-        for piece in tokenize(text) {
-            match piece {
-                QueryToken::And => (is_or, is_not) = (false, false),
-                QueryToken::Or => (is_or, is_not) = (true, false),
-                QueryToken::Not => (is_or, is_not) = (false, true),
-                QueryToken::Term(term) => {
-                    match (is_not, is_or, query.required.last_mut()) {
-                        (true, _, _) => query.excluded.push(term),
-                        (false, true, Some(group)) => group.push(term),
-                        (false, _, _) => query.required.push(vec![term]),
-                    }
-                    (is_or, is_not) = (false, false);
+        let mut operator = "AND";
+        let mut count = 0;
+        for (word, is_phrase) in split_words(&text) {
+            let term = match word {
+                _ if is_phrase => parse_term(word, false),
+                "AND" | "OR" | "NOT" => {
+                    operator = word;
+                    continue;
                 }
+                _ => match word.strip_suffix('*') {
+                    Some(beginning) if !beginning.is_empty() => parse_term(beginning, true),
+                    _ => parse_term(word, false),
+                },
+            };
+            let Some(term) = term else { continue };
+            match (operator, query.required.last_mut()) {
+                ("NOT", _) => query.excluded.push(term),
+                ("OR", Some(group)) => group.push(term),
+                _ => query.required.push(vec![term]),
+            }
+            operator = "AND";
+            count += 1;
+            if count == MAX_TERMS {
+                break;
             }
         }
         query
@@ -99,38 +106,14 @@ impl Term {
     }
 }
 
-fn tokenize(text: &str) -> Vec<QueryToken> {
-    let text: String =
-        text.chars().take(MAX_QUERY_CHARS).map(|char| if char.is_control() { ' ' } else { char }).collect();
-    let mut pieces = Vec::new();
-    let mut terms = 0;
-    // Odd-numbered parts are quoted phrases; a last unmatched quote is ignored.
-    let parts: Vec<&str> = text.split('"').collect();
-    let last = parts.len() - 1;
-    for (at, part) in parts.into_iter().enumerate() {
-        if at % 2 == 1 && at != last {
-            pieces.extend(parse_term(part, false).map(QueryToken::Term));
-            continue;
-        }
-        for word in part.split_whitespace() {
-            let piece = match word {
-                "AND" => Some(QueryToken::And),
-                "OR" => Some(QueryToken::Or),
-                "NOT" => Some(QueryToken::Not),
-                word => match word.strip_suffix('*') {
-                    Some(beginning) if !beginning.is_empty() => parse_term(beginning, true),
-                    _ => parse_term(word, false),
-                }
-                .map(QueryToken::Term),
-            };
-            pieces.extend(piece);
-        }
-    }
-    pieces.retain(|piece| {
-        terms += usize::from(matches!(piece, QueryToken::Term(_)));
-        terms <= MAX_TERMS
-    });
-    pieces
+/// The words and the quoted phrases of a text; an unmatched quote at the end is ignored.
+fn split_words(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let last = text.matches('"').count();
+    text.split('"').enumerate().flat_map(move |(at, part)| {
+        let is_phrase = at % 2 == 1 && at != last;
+        let words = if is_phrase { vec![part] } else { part.split_whitespace().collect() };
+        words.into_iter().map(move |word| (word, is_phrase))
+    })
 }
 
 /// Parses a term; `None` if no text could contain it.

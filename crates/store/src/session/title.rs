@@ -29,7 +29,7 @@ fn find_exact(connection: &Connection, title: &str) -> QueryResult<Option<i64>> 
 fn next_numbered(connection: &Connection, title: &str) -> QueryResult<String> {
     let (stem, _) = split_number(title);
     let highest = numbered(connection, stem, None)?.into_iter().map(|(number, _)| number).max().unwrap_or(1);
-    for number in highest.saturating_add(1).. {
+    for number in highest.saturating_add(1)..=u64::MAX {
         let ending = format!(" #{number}");
         let short: String = stem.chars().take(MAX_TITLE_CHARS - ending.len()).collect();
         let title = format!("{}{ending}", short.trim_end());
