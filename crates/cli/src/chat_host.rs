@@ -222,7 +222,7 @@ pub(crate) async fn close_session(
 /// The prompt that the owner set for a chat, or for the channel of a thread.
 fn channel_prompt<'a>(config: &'a Config, chat: &Chat) -> Option<&'a str> {
     let prompts = match chat.platform {
-        Platform::Discord => &config.discord.channel_prompts.0,
+        Platform::Discord => &config.discord.channel_prompts,
     };
     let find = |id: &str| prompts.iter().find(|(known, _)| known == id).map(|(_, prompt)| prompt.trim());
     find(&chat.id).or_else(|| chat.parent.as_deref().and_then(find)).filter(|prompt| !prompt.is_empty())

@@ -61,10 +61,7 @@ pub fn set(home: &Path, name: &str, text: &str) -> Result<KeyChange, ChangeError
         }
         ChangeTarget::File { key, path } => {
             let value = check_value(key, &path, text)?;
-            let file = config_path(home);
-            let lock = acquire_lock(home)?;
-            change_file(&lock, &file, FileMode::Preserve, |old| set_in(old, key, &path, &value))?;
-            Ok(KeyChange { name: edit::dotted_path(&path), file, value: Some(value) })
+            change_key(home, &path, Some(value.clone()), |old| set_in(old, key, &path, &value))
         }
     }
 }
@@ -74,16 +71,28 @@ pub fn unset(home: &Path, name: &str) -> Result<KeyChange, ChangeError> {
     match find_target(name)? {
         ChangeTarget::Secret { variable, key } => change_secret(home, variable, key, dotenv::unset),
         ChangeTarget::File { key, path } => {
-            let lock = acquire_lock(home)?;
-            let file = config_path(home);
-            if path.len() == path_steps(key.path).len() {
-                remove_from_file(&lock, home, key)?;
-            } else {
-                change_file(&lock, &file, FileMode::Preserve, |old| edit::unset(old, &path))?;
-            }
-            Ok(KeyChange { name: edit::dotted_path(&path), file, value: None })
+            let is_whole = path.len() == path_steps(key.path).len();
+            change_key(
+                home,
+                &path,
+                None,
+                |old| {
+                    if is_whole { unset_in(old, key) } else { edit::unset(old, &path) }
+                },
+            )
         }
     }
+}
+
+fn change_key(
+    home: &Path,
+    path: &[PathStep],
+    value: Option<Value>,
+    edit: impl FnOnce(&str) -> Result<String, EditError>,
+) -> Result<KeyChange, ChangeError> {
+    let file = config_path(home);
+    change_file(&acquire_lock(home)?, &file, FileMode::Preserve, edit)?;
+    Ok(KeyChange { name: edit::dotted_path(path), file, value })
 }
 
 /// Changes the secrets file, and removes the same secret from `config.yaml`, where it is in clear text.
@@ -97,7 +106,7 @@ fn change_secret(
     let lock = acquire_lock(home)?;
     change_file(&lock, &file, FileMode::Private, |old| Ok(edit(old, &variable)))?;
     if let Some(key) = key {
-        remove_from_file(&lock, home, key)?;
+        change_file(&lock, &config_path(home), FileMode::Preserve, |old| unset_in(old, key))?;
     }
     Ok(KeyChange { name: key.map_or(variable, |key| key.path.to_owned()), file, value: None })
 }
@@ -185,17 +194,14 @@ fn short_model(root: &Node) -> Option<&Node> {
     root.get("model").filter(|node| matches!(node.kind, NodeKind::Scalar { .. }))
 }
 
-fn remove_from_file(lock: &ConfigLock, home: &Path, key: &ConfigKey) -> Result<(), ChangeError> {
-    let file = config_path(home);
-    change_file(lock, &file, FileMode::Preserve, |old| {
-        let root = yaml::parse(old).map_err(EditError::Unreadable)?;
-        if key.path == "model.default" && short_model(&root).is_some() {
-            return edit::unset(old, &path_steps("model"));
-        }
-        std::iter::once(&key.path)
-            .chain(key.aliases)
-            .try_fold(old.to_owned(), |text, path| edit::unset(&text, &path_steps(path)))
-    })
+/// The text without a key, in any spelling.
+fn unset_in(old: &str, key: &ConfigKey) -> Result<String, EditError> {
+    let root = yaml::parse(old).map_err(EditError::Unreadable)?;
+    if key.path == "model.default" && short_model(&root).is_some() {
+        return edit::unset(old, &path_steps("model"));
+    }
+    let mut paths = std::iter::once(&key.path).chain(key.aliases);
+    paths.try_fold(old.to_owned(), |text, path| edit::unset(&text, &path_steps(path)))
 }
 
 fn acquire_lock(home: &Path) -> Result<ConfigLock, ChangeError> {

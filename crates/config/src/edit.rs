@@ -10,7 +10,7 @@ mod splice;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::yaml::{self, Document, EntryOrigin, Style, YamlError};
+use super::yaml::{self, Document, EntryOrigin, ScalarStyle, YamlError};
 use render::{ScalarContext, scalar};
 use splice::YamlEditor;
 
@@ -75,7 +75,7 @@ pub fn rename(text: &str, path: &[PathStep], to: &str) -> Result<String, EditErr
         let renamed = |(key, value)| (if key == *from { to.to_owned() } else { key }, value);
         *fields = std::mem::take(fields).into_iter().map(renamed).collect();
     }
-    let key = scalar(to, Style::Plain, ScalarContext::Flow);
+    let key = scalar(to, ScalarStyle::Plain, ScalarContext::Flow);
     verify_edit(text, &document, YamlEditor::new(text, &document).splice(entry.span.clone(), &key), &expected)
 }
 

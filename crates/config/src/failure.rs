@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The kind of a failure; each has its own exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FailureKind {
     /// The command or the turn failed.
     Failed,
@@ -29,16 +31,6 @@ impl FailureKind {
             Self::Refused => 4,
             Self::Unavailable => 5,
         })
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Usage => "usage",
-            Self::Configuration => "configuration",
-            Self::Refused => "refused",
-            Self::Unavailable => "unavailable",
-        }
     }
 }
 
@@ -85,7 +77,7 @@ impl Failure {
 
     /// The document that `--json` prints.
     pub fn json(&self) -> Value {
-        json!({"error": {"kind": self.kind.as_str(), "message": self.message, "hints": self.hints}})
+        json!({"error": {"kind": self.kind, "message": self.message, "hints": self.hints}})
     }
 }
 

@@ -65,12 +65,6 @@ impl ConfigContext {
         load(self.home.path(), self.loaded.layers.process.clone(), self.loaded.layers.flags.clone())
     }
 
-    /// The same home with its configuration read again.
-    #[must_use]
-    pub fn reloaded(&self) -> Self {
-        Self { home: self.home.clone(), loaded: self.reload(), warn: Arc::clone(&self.warn) }
-    }
-
     pub fn warn(&self, message: &str) {
         (self.warn)(message);
     }

@@ -19,9 +19,11 @@ pub struct MigrationResult {
     pub dotenv: String,
     /// One line per change.
     pub changes: Vec<String>,
+    /// The values of `config`.
+    root: Value,
 }
 
-type Migration = fn(&mut MigrationDraft) -> Result<(), EditError>;
+type Migration = fn(&mut MigrationResult) -> Result<(), EditError>;
 
 /// The steps, by the version that introduced them.
 const MIGRATIONS: &[(u64, Migration)] = &[
@@ -36,9 +38,9 @@ const MIGRATIONS: &[(u64, Migration)] = &[
     (14, speech_model),
     (16, tool_progress_overrides),
     (17, compression_summary),
-    (25, catalog_ttl),
+    (25, |draft| draft.replace_default("model_catalog.ttl_hours", &[json!(24)], json!(1))),
     (29, write_mode),
-    (32, verify_on_stop),
+    (32, |draft| draft.replace_default("agent.verify_on_stop", &[json!(true), json!("auto")], json!(false))),
     (33, async_children),
 ];
 
@@ -46,7 +48,7 @@ const MIGRATIONS: &[(u64, Migration)] = &[
 pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<MigrationResult, EditError> {
     let root = yaml::parse(config).map_err(EditError::Unreadable)?.to_json();
     let mut draft =
-        MigrationDraft { text: config.to_owned(), root, dotenv: dotenv.to_owned(), changes: Vec::new() };
+        MigrationResult { config: config.to_owned(), dotenv: dotenv.to_owned(), changes: Vec::new(), root };
     for (version, apply) in MIGRATIONS {
         if from < *version {
             apply(&mut draft)?;
@@ -60,18 +62,10 @@ pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<MigrationResult,
     if from != CONFIG_VERSION {
         draft.set("_config_version", json!(CONFIG_VERSION))?;
     }
-    Ok(MigrationResult { config: draft.text, dotenv: draft.dotenv, changes: draft.changes })
+    Ok(draft)
 }
 
-/// The files while they are migrated.
-struct MigrationDraft {
-    text: String,
-    root: Value,
-    dotenv: String,
-    changes: Vec<String>,
-}
-
-impl MigrationDraft {
+impl MigrationResult {
     fn get(&self, path: &str) -> Option<&Value> {
         path.split('.').try_fold(&self.root, |at, part| at.get(part)).filter(|value| !value.is_null())
     }
@@ -85,20 +79,26 @@ impl MigrationDraft {
     }
 
     fn set_at(&mut self, path: &[PathStep], value: Value) -> Result<(), EditError> {
-        self.text = edit::set(&self.text, path, &value)?;
-        self.changes.push(format!("set {}", edit::dotted_path(path)));
-        self.reread()
+        let config = edit::set(&self.config, path, &value)?;
+        self.replace_config(config, format!("set {}", edit::dotted_path(path)))
     }
 
     fn unset(&mut self, path: &str) -> Result<(), EditError> {
-        self.text = edit::unset(&self.text, &path_steps(path))?;
-        self.changes.push(format!("removed {path}"));
-        self.reread()
+        let config = edit::unset(&self.config, &path_steps(path))?;
+        self.replace_config(config, format!("removed {path}"))
     }
 
-    fn reread(&mut self) -> Result<(), EditError> {
-        self.root = yaml::parse(&self.text).map_err(EditError::Unreadable)?.to_json();
+    fn replace_config(&mut self, config: String, change: String) -> Result<(), EditError> {
+        self.root = yaml::parse(&config).map_err(EditError::Unreadable)?.to_json();
+        self.config = config;
+        self.changes.push(change);
         Ok(())
+    }
+
+    /// Replaces a former default that older versions wrote to the file.
+    fn replace_default(&mut self, path: &str, former: &[Value], new: Value) -> Result<(), EditError> {
+        let is_former = self.get(path).is_some_and(|value| former.contains(value));
+        if is_former { self.set(path, new) } else { Ok(()) }
     }
 
     /// Renames a key to its current name. If both exist, the older one has no effect and is removed.
@@ -110,9 +110,8 @@ impl MigrationDraft {
             return self.unset(from);
         }
         let name = to.rsplit('.').next().unwrap_or(to);
-        self.text = edit::rename(&self.text, &path_steps(from), name)?;
-        self.changes.push(format!("renamed {from} to {to}"));
-        self.reread()
+        let config = edit::rename(&self.config, &path_steps(from), name)?;
+        self.replace_config(config, format!("renamed {from} to {to}"))
     }
 
     fn variable(&self, name: &str) -> Option<String> {
@@ -128,7 +127,7 @@ impl MigrationDraft {
     }
 }
 
-fn tool_progress(draft: &mut MigrationDraft) -> Result<(), EditError> {
+fn tool_progress(draft: &mut MigrationResult) -> Result<(), EditError> {
     if draft.get("display.tool_progress").is_some() {
         return Ok(());
     }
@@ -141,7 +140,7 @@ fn tool_progress(draft: &mut MigrationDraft) -> Result<(), EditError> {
     }
 }
 
-fn timezone(draft: &mut MigrationDraft) -> Result<(), EditError> {
+fn timezone(draft: &mut MigrationResult) -> Result<(), EditError> {
     match draft.variable("HERMES_TIMEZONE") {
         Some(zone) if !zone.is_empty() && draft.get("timezone").is_none() => {
             draft.set("timezone", json!(zone))
@@ -157,7 +156,7 @@ const PROVIDER_FIELDS: [&str; 11] = [
 ];
 
 /// The list `custom_providers` becomes the map `providers`, keyed by a short form of each name.
-fn custom_providers(draft: &mut MigrationDraft) -> Result<(), EditError> {
+fn custom_providers(draft: &mut MigrationResult) -> Result<(), EditError> {
     let Some(Value::Array(entries)) = draft.get("custom_providers").cloned() else { return Ok(()) };
     let mut moved = false;
     for (index, entry) in entries.iter().enumerate() {
@@ -208,7 +207,7 @@ const WHISPER_MODELS: &[&str] = &[
 ];
 
 /// Moves `stt.model` to its provider. The name of a cloud model means nothing to a local provider.
-fn speech_model(draft: &mut MigrationDraft) -> Result<(), EditError> {
+fn speech_model(draft: &mut MigrationResult) -> Result<(), EditError> {
     let Some(model) = draft.text_of("stt.model") else { return Ok(()) };
     let provider = draft.text_of("stt.provider").unwrap_or_else(|| "local".to_owned());
     let local = provider == "local" || provider == "local_command";
@@ -219,7 +218,7 @@ fn speech_model(draft: &mut MigrationDraft) -> Result<(), EditError> {
     draft.unset("stt.model")
 }
 
-fn tool_progress_overrides(draft: &mut MigrationDraft) -> Result<(), EditError> {
+fn tool_progress_overrides(draft: &mut MigrationResult) -> Result<(), EditError> {
     let Some(Value::Object(overrides)) = draft.get("display.tool_progress_overrides").cloned() else {
         return Ok(());
     };
@@ -232,7 +231,7 @@ fn tool_progress_overrides(draft: &mut MigrationDraft) -> Result<(), EditError> 
     draft.unset("display.tool_progress_overrides")
 }
 
-fn compression_summary(draft: &mut MigrationDraft) -> Result<(), EditError> {
+fn compression_summary(draft: &mut MigrationResult) -> Result<(), EditError> {
     for field in ["model", "provider", "base_url"] {
         let old = format!("compression.summary_{field}");
         let new = format!("auxiliary.compression.{field}");
@@ -246,12 +245,7 @@ fn compression_summary(draft: &mut MigrationDraft) -> Result<(), EditError> {
     Ok(())
 }
 
-fn catalog_ttl(draft: &mut MigrationDraft) -> Result<(), EditError> {
-    let is_former_default = draft.get("model_catalog.ttl_hours").is_some_and(|hours| *hours == json!(24));
-    if is_former_default { draft.set("model_catalog.ttl_hours", json!(1)) } else { Ok(()) }
-}
-
-fn write_mode(draft: &mut MigrationDraft) -> Result<(), EditError> {
+fn write_mode(draft: &mut MigrationResult) -> Result<(), EditError> {
     for section in ["memory", "skills"] {
         let old = format!("{section}.write_mode");
         if let Some(mode) = draft.text_of(&old) {
@@ -263,15 +257,8 @@ fn write_mode(draft: &mut MigrationDraft) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Resets a former default that older versions wrote to the file.
-fn verify_on_stop(draft: &mut MigrationDraft) -> Result<(), EditError> {
-    let is_former_default =
-        draft.get("agent.verify_on_stop").is_some_and(|value| *value == json!(true) || value == "auto");
-    if is_former_default { draft.set("agent.verify_on_stop", json!(false)) } else { Ok(()) }
-}
-
 /// Merges two limits into the higher one.
-fn async_children(draft: &mut MigrationDraft) -> Result<(), EditError> {
+fn async_children(draft: &mut MigrationResult) -> Result<(), EditError> {
     let old = "delegation.max_async_children";
     let new = "delegation.max_concurrent_children";
     let Some(limit) = draft.get(old).map(|value| value.as_u64().unwrap_or_default()) else { return Ok(()) };

@@ -27,10 +27,9 @@ use hermes_types::{BackendName, Network, Place, PlaceId, Reach, SessionKey, Volu
 use crate::ConfigContext;
 use crate::failure::Failure;
 use crate::file::{ConfigLock, FileMode};
-use crate::keys::Config;
+use crate::keys::{Config, HomeMode};
 pub use docker::docker;
 use image::add_image_hints;
-use local::CommandHome;
 pub use local::current_dir;
 
 /// The gate with the rules of the configuration.
@@ -241,21 +240,21 @@ fn local_spec(context: &ConfigContext, config: &Config, owner_home: String) -> R
     let base_env = [("PATH".to_owned(), path)].into_iter().chain(variables).collect();
     let cwd = local::initial_cwd(&terminal.cwd, &owner_home)?;
     let init = local::init_files(terminal, &owner_home);
-    let home = local::command_home(context, terminal.home_mode);
+    let mut home = owner_home.clone();
     let mut env = Vec::new();
-    match &home {
-        CommandHome::Owner(_) => {}
-        CommandHome::Profile(_) => env.push(("HERMES_REAL_HOME".to_owned(), owner_home)),
-        CommandHome::Missing(_) => {
-            let missing = context.home.path().join("home");
-            context.warn(&format!(
-                "terminal.home_mode: {} does not exist; commands use your own HOME",
-                missing.display()
-            ));
+    match local::profile_home(context, terminal.home_mode) {
+        Some(profile) if profile.is_dir() => {
+            env.push(("HERMES_REAL_HOME".to_owned(), owner_home));
+            home = profile.display().to_string();
         }
+        Some(missing) if terminal.home_mode == HomeMode::Profile => context.warn(&format!(
+            "terminal.home_mode: {} does not exist; commands use your own HOME",
+            missing.display()
+        )),
+        _ => {}
     }
     let backend = Backend::Local(LocalBackend { base_env });
-    Ok(Spec { backend, cwd, home: home.path().to_owned(), env, init, lifetime: Duration::ZERO })
+    Ok(Spec { backend, cwd, home, env, init, lifetime: Duration::ZERO })
 }
 
 /// The variables of this process that have a value.

@@ -27,8 +27,8 @@ pub fn secrets(loaded: &LoadedConfig) -> Option<Vec<Secret>> {
         .collect();
     if let Some(config) = &loaded.config {
         let single = [&config.discord.bot_token, &config.discord.proxy, &config.model.api_key];
-        let servers = config.general.providers.0.values().map(|server| &server.api_key);
-        let fallbacks = config.general.fallback_providers.0.iter().map(|entry| &entry.api_key);
+        let servers = config.general.providers.values().map(|server| &server.api_key);
+        let fallbacks = config.general.fallback_providers.iter().map(|entry| &entry.api_key);
         secrets.extend(single.into_iter().chain(servers).chain(fallbacks).flatten().cloned());
     }
     // This version does not use the key, but a file written for the Python program may hold the password.

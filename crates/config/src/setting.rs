@@ -5,6 +5,7 @@ mod container;
 mod model;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use hermes_policy::ApprovalMode;
 use hermes_policy::secret_env;
@@ -13,7 +14,7 @@ use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use serde_json::{Map, Value, json};
 
 use super::define::Visibility;
-use super::yaml::{self, MapEntry, Node, NodeKind, Position, Style};
+use super::yaml::{self, MapEntry, Node, NodeKind, Position, ScalarStyle};
 pub use channels::ChannelMap;
 pub use container::{ByteSize, ExtraArgs, TmpfsMap};
 pub use model::{Fallbacks, Servers};
@@ -75,6 +76,12 @@ pub struct SettingNote {
     pub text: String,
 }
 
+impl SettingNote {
+    fn ignored(at: Position, reason: impl fmt::Display) -> Self {
+        Self { at, text: format!("{reason}; ignored") }
+    }
+}
+
 pub(crate) fn invalid<T: Setting>(node: &Node) -> InvalidValue {
     InvalidValue::new(node, T::accepted().description)
 }
@@ -96,7 +103,7 @@ fn parse_scalar<T: Setting, V>(
 /// The value itself. A variable holds a list or a map as JSON text.
 fn parse_json_text(node: &Node) -> Node {
     match &node.kind {
-        NodeKind::Scalar { text, style: Style::Plain } if text.trim_start().starts_with(['[', '{']) => {
+        NodeKind::Scalar { text, style: ScalarStyle::Plain } if text.trim_start().starts_with(['[', '{']) => {
             yaml::parse(text.trim()).unwrap_or_else(|_| node.clone())
         }
         _ => node.clone(),
@@ -175,11 +182,8 @@ impl Setting for f64 {
     }
 
     fn to_value(&self) -> Value {
-        if self.fract() == 0.0 && *self < 1e15 {
-            format!("{self:.0}").parse::<u64>().map_or(Value::from(*self), Value::from)
-        } else {
-            Value::from(*self)
-        }
+        // A whole number is displayed without a point.
+        self.to_string().parse().map_or(Value::Null, Value::Number)
     }
 
     fn accepted() -> Accepted {
@@ -191,7 +195,7 @@ impl Setting for String {
     /// Numbers are text as written, such as channel ids. A bare `true` in a file is probably a mistake.
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         match &node.kind {
-            NodeKind::Scalar { text, style: Style::Plain }
+            NodeKind::Scalar { text, style: ScalarStyle::Plain }
                 if node.at.line > 0 && yaml::plain_meaning(text).is_boolean() =>
             {
                 Err(invalid::<Self>(node))
@@ -353,19 +357,16 @@ fn read_names(
 ) -> Result<Vec<EnvName>, InvalidValue> {
     let mut names = Vec::new();
     for (index, item) in list_items::<Vec<EnvName>>(node)?.iter().enumerate() {
-        let reason = match scalar(item).map(str::parse::<EnvName>) {
-            Some(Ok(name)) if names.contains(&name) => continue,
-            Some(Ok(name)) => match rejection(&name) {
-                Some(reason) => reason,
-                None => {
-                    names.push(name);
-                    continue;
-                }
-            },
-            Some(Err(error)) => format!("entry {index}: {error}"),
-            None => format!("entry {index}: {} is not a variable name", item.describe()),
+        let name = match scalar(item).map(str::parse::<EnvName>) {
+            Some(Ok(name)) => rejection(&name).map_or(Ok(name), Err),
+            Some(Err(error)) => Err(format!("entry {index}: {error}")),
+            None => Err(format!("entry {index}: {} is not a variable name", item.describe())),
         };
-        notes.push(SettingNote { at: item.at, text: format!("{reason}; ignored") });
+        match name {
+            Ok(name) if names.contains(&name) => {}
+            Ok(name) => names.push(name),
+            Err(reason) => notes.push(SettingNote::ignored(item.at, reason)),
+        }
     }
     Ok(names)
 }
@@ -424,8 +425,7 @@ impl Setting for Vec<Volume> {
                 None => "not text".to_owned(),
             };
             let entry = scalar(item).map_or_else(|| item.describe().into(), |text| format!("`{text}`"));
-            let text = format!("entry {index} ({entry}): {reason}; ignored");
-            notes.push(SettingNote { at: item.at, text });
+            notes.push(SettingNote::ignored(item.at, format!("entry {index} ({entry}): {reason}")));
         }
         Ok(volumes)
     }
@@ -458,38 +458,43 @@ impl Setting for Vec<CommandPattern> {
     }
 }
 
+/// A JSON object without the fields that are null.
+fn without_nulls(mut fields: Value) -> Value {
+    if let Value::Object(map) = &mut fields {
+        map.retain(|_, value| !value.is_null());
+    }
+    fields
+}
+
 /// The schema of a map from names to texts.
 fn text_map_schema() -> Value {
     json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
 }
 
 /// Variables with literal values, sorted by name.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EnvMap(pub BTreeMap<EnvName, String>);
+pub type EnvMap = BTreeMap<EnvName, String>;
 
 impl Setting for EnvMap {
     /// Numbers and booleans are text as written; other values are dropped with a note.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let mut map = BTreeMap::new();
-        for entry in map_entries::<Self>(node)? {
-            match (entry.key.parse::<EnvName>(), scalar(&entry.value)) {
+        let mut map = Self::new();
+        for MapEntry { key, at, value, .. } in map_entries::<Self>(node)? {
+            match (key.parse::<EnvName>(), scalar(&value)) {
                 (Ok(name), Some(text)) => {
                     map.insert(name, text.to_owned());
                 }
-                (Ok(name), None) => notes.push(SettingNote {
-                    at: entry.value.at,
-                    text: format!("`{name}`: {} is not text; ignored", entry.value.describe()),
-                }),
-                (Err(error), _) => {
-                    notes.push(SettingNote { at: entry.at, text: format!("{error}; ignored") });
+                (Ok(name), None) => {
+                    let reason = format!("`{name}`: {} is not text", value.describe());
+                    notes.push(SettingNote::ignored(value.at, reason));
                 }
+                (Err(error), _) => notes.push(SettingNote::ignored(at, error)),
             }
         }
-        Ok(Self(map))
+        Ok(map)
     }
 
     fn to_value(&self) -> Value {
-        json!(self.0.iter().map(|(name, text)| (name.as_str(), text)).collect::<BTreeMap<_, _>>())
+        json!(self.iter().map(|(name, text)| (name.as_str(), text)).collect::<BTreeMap<_, _>>())
     }
 
     fn accepted() -> Accepted {
@@ -498,19 +503,18 @@ impl Setting for EnvMap {
 }
 
 /// Texts by name, in file order.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TextMap(pub Vec<(String, String)>);
+pub type TextMap = Vec<(String, String)>;
 
 impl Setting for TextMap {
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let text = |entry: MapEntry| {
             parse_scalar::<Self, _>(&entry.value, |text| Some((entry.key.clone(), text.to_owned())))
         };
-        map_entries::<Self>(node)?.into_iter().map(text).collect::<Result<_, _>>().map(Self)
+        map_entries::<Self>(node)?.into_iter().map(text).collect()
     }
 
     fn to_value(&self) -> Value {
-        let entries = self.0.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
+        let entries = self.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
         entries.collect::<Map<_, _>>().into()
     }
 

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput};
+pub use granit_parser::ScalarStyle;
+use granit_parser::{Event, Parser, Span, StrInput};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -31,16 +32,6 @@ pub struct Position {
 pub struct YamlError {
     pub at: Position,
     pub message: String,
-}
-
-/// The notation of a scalar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    Plain,
-    Single,
-    Double,
-    /// A block, with `|` or `>`.
-    Block,
 }
 
 /// A value of a document.
@@ -69,7 +60,7 @@ pub enum NodeKind {
     Scalar {
         /// Unquoted.
         text: String,
-        style: Style,
+        style: ScalarStyle,
     },
     List(Vec<Node>),
     /// In file order.
@@ -100,7 +91,7 @@ impl Node {
     /// A node from a variable or the command line, without a position.
     pub fn from_text(text: &str) -> Self {
         Self {
-            kind: NodeKind::Scalar { text: text.to_owned(), style: Style::Plain },
+            kind: NodeKind::Scalar { text: text.to_owned(), style: ScalarStyle::Plain },
             at: Position::default(),
             span: 0..0,
             origin: NodeOrigin::Shared,
@@ -131,7 +122,7 @@ impl Node {
             NodeKind::Null => "nothing",
             NodeKind::List(_) => "a list",
             NodeKind::Map(_) => "a map",
-            NodeKind::Scalar { style: Style::Plain, text } => match plain_meaning(text) {
+            NodeKind::Scalar { style: ScalarStyle::Plain, text } => match plain_meaning(text) {
                 Value::Bool(_) => "true or false",
                 Value::Number(_) => "a number",
                 _ => "text",
@@ -144,7 +135,7 @@ impl Node {
     pub fn to_json(&self) -> Value {
         match &self.kind {
             NodeKind::Null => Value::Null,
-            NodeKind::Scalar { text, style: Style::Plain } => plain_meaning(text),
+            NodeKind::Scalar { text, style: ScalarStyle::Plain } => plain_meaning(text),
             NodeKind::Scalar { text, .. } => Value::String(text.clone()),
             NodeKind::List(items) => Value::Array(items.iter().map(Node::to_json).collect()),
             NodeKind::Map(entries) => Value::Object(
@@ -282,14 +273,9 @@ impl<'a> YamlReader<'a> {
                 return Ok(Node { kind: target.kind, at, span: start..end, origin: NodeOrigin::Shared });
             }
             Event::Scalar(text, style, anchor, tag) => {
-                let style = match style {
-                    ScalarStyle::Plain => Style::Plain,
-                    ScalarStyle::SingleQuoted => Style::Single,
-                    ScalarStyle::DoubleQuoted => Style::Double,
-                    ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
-                };
                 let tagged = tag.is_some();
-                let end = if style == Style::Block { self.block_end(start, end) } else { end };
+                let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                let end = if is_block { self.block_end(start, end) } else { end };
                 (scalar_kind(&text, style, tag.map(Cow::into_owned).as_ref()), end, anchor, tagged)
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -379,12 +365,12 @@ impl<'a> YamlReader<'a> {
     }
 }
 
-fn scalar_kind(text: &str, style: Style, tag: Option<&granit_parser::Tag>) -> NodeKind {
+fn scalar_kind(text: &str, style: ScalarStyle, tag: Option<&granit_parser::Tag>) -> NodeKind {
     let is_string = tag.is_some_and(|tag| tag.suffix() == "str");
-    if style == Style::Plain && !is_string && plain_meaning(text).is_null() {
+    if style == ScalarStyle::Plain && !is_string && plain_meaning(text).is_null() {
         NodeKind::Null
     } else {
-        let style = if is_string { Style::Double } else { style };
+        let style = if is_string { ScalarStyle::DoubleQuoted } else { style };
         NodeKind::Scalar { text: text.to_owned(), style }
     }
 }

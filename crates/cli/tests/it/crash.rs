@@ -76,6 +76,6 @@ fn concurrent_sets_all_survive() {
     });
     let loaded = home.load(&[]);
     assert_eq!(loaded.layers.dotenv.entries.len(), 40);
-    assert_eq!(loaded.config.unwrap().terminal.docker_env.0.len(), 40);
+    assert_eq!(loaded.config.unwrap().terminal.docker_env.len(), 40);
     assert!(home.read("config.yaml").unwrap().starts_with("# shared\n"));
 }

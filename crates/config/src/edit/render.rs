@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::yaml::{self, Node, NodeKind, Style};
+use crate::yaml::{self, Node, NodeKind, ScalarStyle};
 
 /// Whether a scalar is inside brackets, where commas and colons end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -11,11 +11,11 @@ pub(super) enum ScalarContext {
     Flow,
 }
 
-pub(super) fn style_of(node: &Node) -> Style {
+pub(super) fn style_of(node: &Node) -> ScalarStyle {
     match node.kind {
-        NodeKind::Scalar { style: Style::Single, .. } => Style::Single,
-        NodeKind::Scalar { style: Style::Double, .. } => Style::Double,
-        _ => Style::Plain,
+        NodeKind::Scalar { style: ScalarStyle::SingleQuoted, .. } => ScalarStyle::SingleQuoted,
+        NodeKind::Scalar { style: ScalarStyle::DoubleQuoted, .. } => ScalarStyle::DoubleQuoted,
+        _ => ScalarStyle::Plain,
     }
 }
 
@@ -28,14 +28,14 @@ pub(super) fn is_empty(value: &Value) -> bool {
 }
 
 /// A value on one line.
-pub(super) fn flow(value: &Value, style: Style) -> String {
+pub(super) fn flow(value: &Value, style: ScalarStyle) -> String {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::String(text) => scalar(text, style, ScalarContext::Block),
         Value::Array(items) => format!("[{}]", items.iter().map(flow_inner).collect::<Vec<_>>().join(", ")),
         Value::Object(map) => {
             let pair = |(key, value): (&String, &Value)| {
-                format!("{}: {}", scalar(key, Style::Plain, ScalarContext::Flow), flow_inner(value))
+                format!("{}: {}", scalar(key, ScalarStyle::Plain, ScalarContext::Flow), flow_inner(value))
             };
             format!("{{{}}}", map.iter().map(pair).collect::<Vec<_>>().join(", "))
         }
@@ -44,8 +44,8 @@ pub(super) fn flow(value: &Value, style: Style) -> String {
 
 fn flow_inner(value: &Value) -> String {
     match value {
-        Value::String(text) => scalar(text, Style::Plain, ScalarContext::Flow),
-        value => flow(value, Style::Plain),
+        Value::String(text) => scalar(text, ScalarStyle::Plain, ScalarContext::Flow),
+        value => flow(value, ScalarStyle::Plain),
     }
 }
 
@@ -55,31 +55,31 @@ pub(super) fn block(value: &Value, indent: usize, nl: &str) -> String {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
-                let key = scalar(key, Style::Plain, ScalarContext::Block);
+                let key = scalar(key, ScalarStyle::Plain, ScalarContext::Block);
                 if is_nested(value) && !is_empty(value) {
                     lines.push_str(&format!("{:indent$}{key}:{nl}{}", "", block(value, indent + 2, nl)));
                 } else {
-                    lines.push_str(&format!("{:indent$}{key}: {}{nl}", "", flow(value, Style::Plain)));
+                    lines.push_str(&format!("{:indent$}{key}: {}{nl}", "", flow(value, ScalarStyle::Plain)));
                 }
             }
         }
         Value::Array(items) => {
             for item in items {
-                lines.push_str(&format!("{:indent$}- {}{nl}", "", flow(item, Style::Plain)));
+                lines.push_str(&format!("{:indent$}- {}{nl}", "", flow(item, ScalarStyle::Plain)));
             }
         }
-        value => lines.push_str(&format!("{:indent$}{}{nl}", "", flow(value, Style::Plain))),
+        value => lines.push_str(&format!("{:indent$}{}{nl}", "", flow(value, ScalarStyle::Plain))),
     }
     lines
 }
 
 /// Renders a text as a scalar: in the requested quotes if they can hold it, and without quotes only if it
 /// cannot be mistaken for another type.
-pub(super) fn scalar(text: &str, style: Style, context: ScalarContext) -> String {
+pub(super) fn scalar(text: &str, style: ScalarStyle, context: ScalarContext) -> String {
     let one_line = text.chars().all(|c| !needs_escape(c));
     match style {
-        Style::Single if one_line => format!("'{}'", text.replace('\'', "''")),
-        Style::Plain | Style::Block if is_plain(text, context) => text.to_owned(),
+        ScalarStyle::SingleQuoted if one_line => format!("'{}'", text.replace('\'', "''")),
+        ScalarStyle::Plain if is_plain(text, context) => text.to_owned(),
         _ => {
             let mut quoted = String::from("\"");
             for c in text.chars() {

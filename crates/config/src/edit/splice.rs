@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::render::{ScalarContext, block, flow, is_empty, is_nested, scalar, style_of};
 use super::{EditError, PathStep, dotted_path, set, unset};
-use crate::yaml::{Document, EntryOrigin, MapEntry, Node, NodeKind, NodeOrigin, Style};
+use crate::yaml::{Document, EntryOrigin, MapEntry, Node, NodeKind, NodeOrigin, ScalarStyle};
 
 /// The position of a value, after the `:` of a key or the `-` of an item.
 #[derive(Clone, Copy)]
@@ -265,8 +265,11 @@ impl<'a> YamlEditor<'a> {
     ) -> Result<String, EditError> {
         let own: Vec<&MapEntry> = entries.iter().filter(|entry| entry.from == EntryOrigin::Here).collect();
         if self.is_flow(map) {
-            let pair =
-                format!("{}: {}", scalar(key, Style::Plain, ScalarContext::Flow), flow(value, Style::Plain));
+            let pair = format!(
+                "{}: {}",
+                scalar(key, ScalarStyle::Plain, ScalarContext::Flow),
+                flow(value, ScalarStyle::Plain)
+            );
             return Ok(match own.last() {
                 Some(last) => {
                     let end = self.value_end(&last.value, last);
@@ -293,7 +296,9 @@ impl<'a> YamlEditor<'a> {
             return self.replace(slot, &json!([value]));
         };
         if self.is_flow(list) {
-            return Ok(self.splice(last.span.end..last.span.end, &format!(", {}", flow(value, Style::Plain))));
+            return Ok(
+                self.splice(last.span.end..last.span.end, &format!(", {}", flow(value, ScalarStyle::Plain)))
+            );
         }
         let dash = self.dash(last);
         let indent = dash - self.line_start(dash);

@@ -80,7 +80,7 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
         no_thread_channels: channels(&chosen.no_thread_channels),
         allowed_channels: channels(&chosen.allowed_channels),
         ignored_channels: channels(&chosen.ignored_channels),
-        overrides: chosen.channels.0.clone().into_iter().collect(),
+        overrides: chosen.channels.clone().into_iter().collect(),
         ignore_no_mention: chosen.ignore_no_mention,
         dm_role_guild: Some(chosen.dm_role_auth_guild.trim().to_owned())
             .filter(|guild| !guild.is_empty() && !chosen.allowed_roles.0.is_empty()),

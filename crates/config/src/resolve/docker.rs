@@ -61,7 +61,7 @@ pub fn docker(
 /// The variables of commands in a container: those with literal values, then those forwarded by name.
 pub(super) fn variables(context: &ConfigContext, config: &Config) -> Vec<(String, String)> {
     let terminal = &config.terminal;
-    let literal = terminal.docker_env.0.iter().map(|(name, value)| (name.as_str().to_owned(), value.clone()));
+    let literal = terminal.docker_env.iter().map(|(name, value)| (name.as_str().to_owned(), value.clone()));
     let forwarded = terminal.docker_forward_env.iter().filter_map(|name| {
         Some((name.as_str().to_owned(), context.loaded.layers.non_blank_variable(name.as_str())?))
     });

@@ -14,51 +14,22 @@ const DEFAULT_SEARCH_DIRS: [&str; 6] =
 /// Files that container engines create in containers.
 const CONTAINER_MARKER_FILES: [&str; 3] = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
 
-/// The home directory of commands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum CommandHome {
-    Owner(String),
-    /// The directory `home` in the Hermes home.
-    Profile(String),
-    /// The owner's, because the directory `home` does not exist.
-    Missing(String),
-}
-
-/// Whether Hermes itself runs in a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HostKind {
-    Host,
-    Container,
-}
-
 pub(super) fn owner_home(context: &ConfigContext) -> String {
     context.variable("HOME").unwrap_or("/root").to_owned()
 }
 
-/// The home directory of commands according to `terminal.home_mode`.
-pub(super) fn command_home(context: &ConfigContext, mode: HomeMode) -> CommandHome {
+/// The directory `home` in the Hermes home, if `terminal.home_mode` chooses it for commands.
+pub(super) fn profile_home(context: &ConfigContext, mode: HomeMode) -> Option<PathBuf> {
     let is_container = context.variable("KUBERNETES_SERVICE_HOST").is_some()
         || CONTAINER_MARKER_FILES.iter().any(|file| Path::new(file).exists());
-    let host = if is_container { HostKind::Container } else { HostKind::Host };
-    choose_home(mode, host, owner_home(context), &context.home.path().join("home"))
+    uses_profile(mode, is_container).then(|| context.home.path().join("home"))
 }
 
-fn choose_home(mode: HomeMode, host: HostKind, owner: String, profile: &Path) -> CommandHome {
-    match (mode, host) {
-        (HomeMode::Real, _) | (HomeMode::Auto, HostKind::Host) => CommandHome::Owner(owner),
-        (HomeMode::Profile, _) | (HomeMode::Auto, HostKind::Container) if profile.is_dir() => {
-            CommandHome::Profile(profile.display().to_string())
-        }
-        (HomeMode::Auto, HostKind::Container) => CommandHome::Owner(owner),
-        (HomeMode::Profile, _) => CommandHome::Missing(owner),
-    }
-}
-
-impl CommandHome {
-    pub(super) fn path(&self) -> &str {
-        match self {
-            Self::Owner(path) | Self::Profile(path) | Self::Missing(path) => path,
-        }
+fn uses_profile(mode: HomeMode, is_container: bool) -> bool {
+    match mode {
+        HomeMode::Real => false,
+        HomeMode::Auto => is_container,
+        HomeMode::Profile => true,
     }
 }
 
@@ -121,20 +92,14 @@ mod tests {
 
     #[test]
     fn the_home_of_commands_follows_the_mode() {
-        let profile = tempfile::tempdir().unwrap();
-        let missing = profile.path().join("missing");
-        let existing = || CommandHome::Profile(profile.path().display().to_string());
-        let owner = || CommandHome::Owner("/o".to_owned());
         let cases = [
-            (HomeMode::Real, HostKind::Container, profile.path(), owner()),
-            (HomeMode::Auto, HostKind::Host, profile.path(), owner()),
-            (HomeMode::Auto, HostKind::Container, profile.path(), existing()),
-            (HomeMode::Auto, HostKind::Container, &missing, owner()),
-            (HomeMode::Profile, HostKind::Host, profile.path(), existing()),
-            (HomeMode::Profile, HostKind::Host, &missing, CommandHome::Missing("/o".to_owned())),
+            (HomeMode::Real, true, false),
+            (HomeMode::Auto, false, false),
+            (HomeMode::Auto, true, true),
+            (HomeMode::Profile, false, true),
         ];
-        for (mode, host, directory, expected) in cases {
-            assert_eq!(choose_home(mode, host, "/o".to_owned(), directory), expected, "{mode:?} {host:?}");
+        for (mode, is_container, expected) in cases {
+            assert_eq!(uses_profile(mode, is_container), expected, "{mode:?} {is_container}");
         }
     }
 

@@ -54,7 +54,7 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
     let variable = |name: &str| context.loaded.layers.non_blank_variable(name);
     let claude_code = || claude_code_file(context);
     let providers = ProviderSettings {
-        servers: &config.general.providers.0,
+        servers: &config.general.providers,
         variable: &variable,
         claude_code: &claude_code,
         max_attempts: u32::try_from(config.agent.api_max_retries).unwrap_or(u32::MAX),
@@ -62,14 +62,14 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
     };
     let selected = providers.select(&choice).map_err(|error| model_failure(&error))?;
     let (mut first, key_source) = (selected.endpoint, selected.key_source);
-    let headers = settings.default_headers.0.iter().map(|(name, value)| (name.clone(), Secret::new(value)));
+    let headers = settings.default_headers.iter().map(|(name, value)| (name.clone(), Secret::new(value)));
     first.headers.extend(headers);
     first.context_window = settings.context_length.or(first.context_window);
     if let Some(num_ctx) = settings.ollama_num_ctx {
         first.extra_fields.insert("options".to_owned(), json!({"num_ctx": num_ctx}));
     }
     let mut chain = vec![first];
-    for choice in &config.general.fallback_providers.0 {
+    for choice in &config.general.fallback_providers {
         match providers.select(choice) {
             Ok(selected) => chain.push(selected.endpoint),
             Err(error) => tracing::warn!(%error, "skipping a fallback model"),

@@ -5,60 +5,52 @@ use std::collections::BTreeMap;
 use hermes_gateway::discord::ChannelOverride;
 use serde_json::{Map, Value, json};
 
-use super::{Accepted, InvalidValue, Setting, SettingNote, invalid, map_entries};
-use crate::yaml::{Node, NodeKind};
+use super::{Accepted, InvalidValue, Setting, SettingNote, invalid, map_entries, without_nulls};
+use crate::yaml::{MapEntry, Node, NodeKind};
 
 /// Overrides by channel id.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChannelMap(pub BTreeMap<String, ChannelOverride>);
-
-const RULES: [&str; 3] = ["require_mention", "auto_thread", "thread_require_mention"];
-
-fn rule<'o>(channel: &'o mut ChannelOverride, name: &str) -> Option<&'o mut Option<bool>> {
-    match name {
-        "require_mention" => Some(&mut channel.require_mention),
-        "auto_thread" => Some(&mut channel.auto_thread),
-        "thread_require_mention" => Some(&mut channel.thread_require_mention),
-        _ => None,
-    }
-}
+pub type ChannelMap = BTreeMap<String, ChannelOverride>;
 
 impl Setting for ChannelMap {
     /// An unknown rule is an error: the owner relies on it.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let mut map = BTreeMap::new();
+        let mut map = Self::new();
         for channel in map_entries::<Self>(node)? {
             let NodeKind::Map(entries) = &channel.value.kind else {
                 return Err(invalid::<Self>(&channel.value));
             };
             let mut rules = ChannelOverride::default();
-            for entry in entries {
-                let unknown = || InvalidValue {
-                    found: format!("`{}`", entry.key),
-                    at: entry.at,
-                    ..invalid::<Self>(node)
+            for MapEntry { key, at, value, .. } in entries {
+                let rule = match key.as_str() {
+                    "require_mention" => &mut rules.require_mention,
+                    "auto_thread" => &mut rules.auto_thread,
+                    "thread_require_mention" => &mut rules.thread_require_mention,
+                    _ => {
+                        let found = format!("`{key}`");
+                        return Err(InvalidValue { found, at: *at, ..invalid::<Self>(node) });
+                    }
                 };
-                *rule(&mut rules, &entry.key).ok_or_else(unknown)? = Some(bool::read(&entry.value, notes)?);
+                *rule = Some(bool::read(value, notes)?);
             }
             map.insert(channel.key, rules);
         }
-        Ok(Self(map))
+        Ok(map)
     }
 
     fn to_value(&self) -> Value {
-        let rules = |mut channel: ChannelOverride| {
-            let set = RULES.iter().filter_map(|name| {
-                let value = (*rule(&mut channel, name)?)?;
-                Some(((*name).to_owned(), Value::from(value)))
-            });
-            Value::from(set.collect::<Map<_, _>>())
+        let rules = |channel: &ChannelOverride| {
+            without_nulls(json!({
+                "require_mention": channel.require_mention,
+                "auto_thread": channel.auto_thread,
+                "thread_require_mention": channel.thread_require_mention,
+            }))
         };
-        self.0.iter().map(|(id, channel)| (id.clone(), rules(*channel))).collect::<Map<_, _>>().into()
+        self.iter().map(|(id, channel)| (id.clone(), rules(channel))).collect::<Map<_, _>>().into()
     }
 
     fn accepted() -> Accepted {
-        let rules: Map<_, _> =
-            RULES.iter().map(|name| ((*name).to_owned(), json!({"type": "boolean"}))).collect();
+        let rule = bool::accepted().schema;
+        let rules = json!({"require_mention": rule, "auto_thread": rule, "thread_require_mention": rule});
         let channel = json!({"type": "object", "properties": rules, "additionalProperties": false});
         let example = |rule: &str, value: bool| json!({"123456789012345678": {rule: value}});
         let examples = [
@@ -93,7 +85,7 @@ mod tests {
         };
         let expected =
             [("100".to_owned(), first), ("200".to_owned(), ChannelOverride::default())].into_iter().collect();
-        assert_eq!(map, ChannelMap(expected));
+        assert_eq!(map, expected);
         let value = json!({"100": {"require_mention": false, "auto_thread": true}, "200": {}});
         assert_eq!(map.to_value(), value);
     }

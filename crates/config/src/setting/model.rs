@@ -6,16 +6,16 @@ use hermes_model::provider::{ModelChoice, ServerModelSettings, ServerSettings};
 use hermes_types::Secret;
 use serde_json::{Map, Value, json};
 
-use super::{Accepted, InvalidValue, Setting, SettingNote, invalid, list_items, map_entries, scalar};
+use super::{
+    Accepted, InvalidValue, Setting, SettingNote, invalid, list_items, map_entries, scalar, without_nulls,
+};
 use crate::yaml::{Node, NodeKind};
 
 /// The owner's own servers, by name.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Servers(pub BTreeMap<String, ServerSettings>);
+pub type Servers = BTreeMap<String, ServerSettings>;
 
 /// The models to try, in order, when the first one fails.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Fallbacks(pub Vec<ModelChoice>);
+pub type Fallbacks = Vec<ModelChoice>;
 
 /// The field `key`, unless it is missing or null.
 fn field<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
@@ -42,24 +42,19 @@ fn number(node: &Node, key: &str) -> Result<Option<u64>, InvalidValue> {
 fn note_unknown_fields(node: &Node, known: &[&str], notes: &mut Vec<SettingNote>) {
     let NodeKind::Map(entries) = &node.kind else { return };
     for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
-        notes.push(SettingNote {
-            at: entry.at,
-            text: format!("`{}` is not used by this version; ignored", entry.key),
-        });
+        let reason = format!("`{}` is not used by this version", entry.key);
+        notes.push(SettingNote::ignored(entry.at, reason));
     }
 }
 
 impl Setting for Servers {
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let mut servers = BTreeMap::new();
-        for entry in map_entries::<Self>(node)? {
-            servers.insert(entry.key, read_server(&entry.value, notes)?);
-        }
-        Ok(Self(servers))
+        let entries = map_entries::<Self>(node)?.into_iter();
+        entries.map(|entry| Ok((entry.key, read_server(&entry.value, notes)?))).collect()
     }
 
     fn to_value(&self) -> Value {
-        self.0.iter().map(|(name, server)| (name.clone(), server_value(server))).collect::<Map<_, _>>().into()
+        self.iter().map(|(name, server)| (name.clone(), server_value(server))).collect::<Map<_, _>>().into()
     }
 
     fn accepted() -> Accepted {
@@ -111,13 +106,6 @@ fn read_server(node: &Node, notes: &mut Vec<SettingNote>) -> Result<ServerSettin
     })
 }
 
-fn without_nulls(mut fields: Value) -> Value {
-    if let Value::Object(map) = &mut fields {
-        map.retain(|_, value| !value.is_null());
-    }
-    fields
-}
-
 fn server_value(server: &ServerSettings) -> Value {
     let model = |(name, model): (&String, &ServerModelSettings)| {
         let fields = json!({
@@ -158,7 +146,7 @@ impl Setting for Fallbacks {
                 key_env: text(&item, "key_env")?,
             });
         }
-        Ok(Self(list))
+        Ok(list)
     }
 
     fn to_value(&self) -> Value {
@@ -171,7 +159,7 @@ impl Setting for Fallbacks {
                 "key_env": entry.key_env,
             }))
         };
-        self.0.iter().map(entry).collect()
+        self.iter().map(entry).collect()
     }
 
     fn accepted() -> Accepted {

@@ -95,7 +95,7 @@ fn variables_of_the_python_program_are_read() {
     assert_eq!(config.terminal.backend.as_str(), "docker");
     let names: Vec<_> = config.terminal.docker_forward_env.iter().map(|name| name.as_str()).collect();
     assert_eq!(names, ["GITHUB_TOKEN", "NPM_TOKEN"]);
-    let values: Vec<_> = config.terminal.docker_env.0.values().map(String::as_str).collect();
+    let values: Vec<_> = config.terminal.docker_env.values().map(String::as_str).collect();
     assert_eq!(values, ["true", "5", "x"]);
     assert_eq!(config.terminal.docker_volumes[0].to_string(), "/a b:/c:ro");
     assert!(config.terminal.docker_mount_cwd_to_workspace);
@@ -167,7 +167,7 @@ fn bad_entries_are_dropped_one_by_one_with_a_warning_each() {
     );
     let config = loaded.config.unwrap();
     assert_eq!(config.terminal.docker_forward_env.len(), 1);
-    let env: Vec<_> = config.terminal.docker_env.0.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    let env: Vec<_> = config.terminal.docker_env.iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(env, ["A=1", "B=yes"]);
     let volumes: Vec<_> = config.terminal.docker_volumes.iter().map(ToString::to_string).collect();
     assert_eq!(volumes, ["/a:/x", "~/c d:/y:ro"]);
