@@ -202,7 +202,8 @@ impl<'a> LayerReader<'a> {
     /// Replaces `${NAME}` by the value of the variable; an unset name is a problem and stays.
     fn expand_variables(&mut self, key: &'static ConfigKey, node: &Node) -> Node {
         let mut unset = Vec::new();
-        let expanded = expand(node, &|name| self.layers.variable(name), &mut unset);
+        let mut expanded = node.clone();
+        expand(&mut expanded, &|name| self.layers.variable(name), &mut unset);
         for (at, name) in unset {
             let source = Source::File { key: key.path.into(), line: at.line, column: at.column };
             let message = format!("`${{{name}}}` is not set and stays as it is");
@@ -268,12 +269,7 @@ pub(crate) fn lookup<'n>(root: &'n Node, path: &str) -> Option<&'n Node> {
     (node.kind != NodeKind::Null).then_some(node)
 }
 
-fn expand(
-    node: &Node,
-    variable: &dyn Fn(&str) -> Option<String>,
-    unset: &mut Vec<(Position, String)>,
-) -> Node {
-    let mut node = node.clone();
+fn expand(node: &mut Node, variable: &dyn Fn(&str) -> Option<String>, unset: &mut Vec<(Position, String)>) {
     match &mut node.kind {
         NodeKind::Scalar { text, .. } => {
             let mut result = String::new();
@@ -294,10 +290,9 @@ fn expand(
             *text = result;
         }
         NodeKind::Null => {}
-        NodeKind::List(items) => items.iter_mut().for_each(|item| *item = expand(item, variable, unset)),
+        NodeKind::List(items) => items.iter_mut().for_each(|item| expand(item, variable, unset)),
         NodeKind::Map(entries) => {
-            entries.iter_mut().for_each(|entry| entry.value = expand(&entry.value, variable, unset));
+            entries.iter_mut().for_each(|entry| expand(&mut entry.value, variable, unset));
         }
     }
-    node
 }

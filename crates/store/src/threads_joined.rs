@@ -2,7 +2,7 @@
 //! processed.
 
 use hermes_types::{Person, Timestamp};
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 use crate::error::Result;
 use crate::sql;
@@ -52,10 +52,9 @@ impl Store {
         self.execute(sql, (platform.to_owned(), position.to_owned(), at.seconds())).await
     }
 
-    /// The last recorded position, and when it was recorded.
-    pub async fn bookmark(&self, platform: &str) -> Result<Option<(String, Timestamp)>> {
-        let sql = "SELECT place, at FROM bookmarks WHERE platform = ?1";
-        let read = |row: &Row<'_>| Ok((row.get(0)?, Timestamp::from_seconds(row.get(1)?)));
-        self.first(sql, (platform.to_owned(),), read).await
+    /// The last recorded position.
+    pub async fn bookmark(&self, platform: &str) -> Result<Option<String>> {
+        let sql = "SELECT place FROM bookmarks WHERE platform = ?1";
+        self.first(sql, (platform.to_owned(),), |row| Ok(row.get(0)?)).await
     }
 }

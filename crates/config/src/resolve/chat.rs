@@ -152,7 +152,7 @@ impl ChatAccount {
         let resume = ResumeState {
             threads: store.joined_threads(word).await?,
             last_messages: store.last_inbox_messages(word).await?,
-            bookmark: store.bookmark(word).await?.map(|(bookmark, _)| bookmark),
+            bookmark: store.bookmark(word).await?,
         };
         match self {
             Self::Discord(settings) => Ok(Arc::new(Discord::new(*settings, resume))),

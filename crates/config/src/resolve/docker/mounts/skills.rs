@@ -1,10 +1,11 @@
 //! The credential files that skills declare in the front matter of their `SKILL.md`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use hermes_exec::backend::docker::mount_policy::DeclaredFile;
+use walkdir::{DirEntry, WalkDir};
 
 use crate::yaml::{self, Node, NodeKind};
 
@@ -19,22 +20,10 @@ const MAX_FILES: usize = 256;
 
 /// The files that the skills in these directories declare, sorted. An unreadable skill declares none.
 pub(super) fn declared(trees: &[PathBuf]) -> Vec<DeclaredFile> {
-    let mut directories: Vec<(PathBuf, usize)> = trees.iter().map(|tree| (tree.clone(), 0)).collect();
-    let (mut skills, mut seen) = (Vec::new(), 0);
-    while let Some((directory, depth)) = directories.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            seen += 1;
-            if seen > MAX_ENTRIES {
-                break;
-            }
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && depth < MAX_DEPTH {
-                directories.push((entry.path(), depth + 1));
-            } else if kind.is_file() && entry.file_name() == SKILL_FILE {
-                skills.push(entry.path());
-            }
-        }
-    }
+    let entries = trees.iter().flat_map(|tree| WalkDir::new(tree).min_depth(1).max_depth(MAX_DEPTH + 1));
+    let is_skill = |entry: &DirEntry| entry.file_type().is_file() && entry.file_name() == SKILL_FILE;
+    let found = entries.take(MAX_ENTRIES).flatten().filter(is_skill);
+    let mut skills: Vec<PathBuf> = found.map(DirEntry::into_path).collect();
     skills.sort();
     let all = skills.into_iter().flat_map(|skill| {
         let names = names(&front_matter(&skill).unwrap_or_default());
@@ -73,6 +62,8 @@ fn names(front_matter: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
