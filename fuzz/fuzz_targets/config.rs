@@ -1,4 +1,5 @@
-//! Any text as a configuration file or as a secrets file: read or refused, and edited rightly or not at all.
+//! Any text as a configuration or secrets file is read or refused, and an edit is correct or
+//! refused.
 #![no_main]
 
 use hermes_config::dotenv::{self, DotEnv};

@@ -1,5 +1,5 @@
-//! Arbitrary bytes on the stream of a guest, in both directions, are decoded or rejected, and a decoded message
-//! can be encoded again.
+//! Arbitrary bytes on the stream of a guest, in both directions, are decoded or rejected, and a
+//! decoded message can be encoded again.
 //!
 //! `cargo +nightly fuzz run protocol -- -max_len=65536 -timeout=2 -rss_limit_mb=512`
 
