@@ -1,5 +1,6 @@
 //! Repairs tool names that a model misspelled.
 
+use heck::ToSnakeCase;
 use hermes_types::ToolSpec;
 
 /// With a lower value, `edit_file` would match `write_file`.
@@ -9,7 +10,6 @@ const MIN_SIMILARITY: f64 = 0.75;
 /// then tries case, separators, `CamelCase`, a `tool` suffix, and finally the one name that is
 /// nearly the same.
 pub fn repair_tool_name(name: &str, tools: &[ToolSpec]) -> Option<String> {
-    let known = |candidate: &str| tools.iter().any(|tool| tool.name == candidate);
     let cut = name.split(['"', '\'', '<', '>', '`']).next().unwrap_or_default().trim();
     let cut = cut.strip_prefix("functions.").unwrap_or(cut);
     let cut = match cut.rsplit_once(':') {
@@ -17,39 +17,15 @@ pub fn repair_tool_name(name: &str, tools: &[ToolSpec]) -> Option<String> {
         _ => cut,
     };
     let lower = cut.to_lowercase();
-    let joined = lower.replace(['-', ' '], "_");
-    let snake = to_snake_case(cut);
-    let candidates = [name, cut, &lower, &joined, &snake];
-    if let Some(found) = candidates.into_iter().find(|candidate| known(candidate)) {
-        return Some(found.to_owned());
+    let snake = cut.to_snake_case();
+    let mut without_suffix = snake.as_str();
+    let mut candidates = vec![name, cut, &lower, &snake];
+    for _ in 0..2 {
+        without_suffix = without_suffix.strip_suffix("tool").unwrap_or_default().trim_end_matches('_');
+        candidates.push(without_suffix);
     }
-    for start in [&joined, &snake] {
-        let mut rest = start.as_str();
-        for _ in 0..2 {
-            let Some(shorter) = rest.strip_suffix("tool") else { break };
-            rest = shorter.trim_end_matches('_');
-            if known(rest) {
-                return Some(rest.to_owned());
-            }
-        }
-    }
-    most_similar(&snake, tools)
-}
-
-fn to_snake_case(name: &str) -> String {
-    let mut out = String::with_capacity(name.len() + 4);
-    let mut after_lower = false;
-    for c in name.chars() {
-        if c.is_uppercase() && after_lower {
-            out.push('_');
-        }
-        after_lower = c.is_lowercase() || c.is_ascii_digit();
-        match c {
-            '-' | ' ' | '.' => out.push('_'),
-            c => out.extend(c.to_lowercase()),
-        }
-    }
-    out
+    let found = candidates.into_iter().find(|candidate| tools.iter().any(|tool| tool.name == *candidate));
+    found.map(str::to_owned).or_else(|| most_similar(&snake, tools))
 }
 
 /// The most similar name, or none if two are equally similar.
@@ -58,17 +34,11 @@ fn most_similar(name: &str, tools: &[ToolSpec]) -> Option<String> {
     if name.chars().count() > 128 {
         return None;
     }
-    let mut similar: Vec<_> = tools
-        .iter()
-        .map(|tool| (strsim::normalized_damerau_levenshtein(name, &tool.name), &tool.name))
-        .filter(|(score, _)| *score >= MIN_SIMILARITY)
-        .collect();
-    similar.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    match similar.as_slice() {
-        [(first, _), (second, _), ..] if (first - second).abs() < f64::EPSILON => None,
-        [(_, best), ..] => Some((*best).clone()),
-        [] => None,
-    }
+    let score = |tool: &ToolSpec| strsim::normalized_damerau_levenshtein(name, &tool.name);
+    let scores: Vec<f64> = tools.iter().map(score).collect();
+    let best = scores.iter().copied().max_by(f64::total_cmp).filter(|best| *best >= MIN_SIMILARITY)?;
+    let mut similar = tools.iter().zip(scores).filter(|(_, score)| best - score < f64::EPSILON);
+    similar.next().filter(|_| similar.next().is_none()).map(|(tool, _)| tool.name.clone())
 }
 
 #[cfg(test)]
