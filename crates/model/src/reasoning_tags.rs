@@ -38,12 +38,8 @@ impl ReasoningSplitter {
 
     /// Returns the held text at the end of the reply.
     pub(crate) fn finish(&mut self) -> Vec<TextSegment> {
-        let rest = std::mem::take(&mut self.held);
         let mut out = Vec::new();
-        match self.open_tag {
-            Some(_) => push_reasoning(&mut out, rest),
-            None => self.push_text(&mut out, rest),
-        }
+        self.release(&mut out, self.held.len());
         out
     }
 
@@ -52,8 +48,7 @@ impl ReasoningSplitter {
         if let Some(tag) = self.open_tag {
             let close = format!("</{tag}>");
             let (end, is_closed) = find_tag(&self.held, &close);
-            let rest = self.held.split_off(end);
-            push_reasoning(out, std::mem::replace(&mut self.held, rest));
+            self.release(out, end);
             if is_closed {
                 self.held.drain(..close.len());
                 self.open_tag = None;
@@ -62,9 +57,7 @@ impl ReasoningSplitter {
             }
             return is_closed;
         }
-        let rest = self.held.split_off(self.held.find('<').unwrap_or(self.held.len()));
-        let before = std::mem::replace(&mut self.held, rest);
-        self.push_text(out, before);
+        self.release(out, self.held.find('<').unwrap_or(self.held.len()));
         if self.held.is_empty() {
             return false;
         }
@@ -81,12 +74,18 @@ impl ReasoningSplitter {
                 return false;
             }
         }
-        self.held.remove(0);
-        self.push_text(out, "<".to_owned());
+        self.release(out, "<".len());
         true
     }
 
-    fn push_text(&mut self, out: &mut Vec<TextSegment>, text: String) {
+    /// Moves the start of the held text to the segments.
+    fn release(&mut self, out: &mut Vec<TextSegment>, length: usize) {
+        let rest = self.held.split_off(length);
+        let text = std::mem::replace(&mut self.held, rest);
+        if self.open_tag.is_some() {
+            out.extend((!text.is_empty()).then_some(TextSegment::Reasoning(text)));
+            return;
+        }
         let text = if self.after_reasoning { text.trim_start().to_owned() } else { text };
         let Some(line) = text.rsplit('\n').next().filter(|_| !text.is_empty()) else { return };
         self.after_reasoning = false;
@@ -109,12 +108,6 @@ pub(crate) fn split_at_unopened_tag(text: &str) -> Option<(&str, &str)> {
     });
     let (at, length) = first.min()?;
     Some((text.get(..at)?, text.get(at + length..)?.trim_start()))
-}
-
-fn push_reasoning(out: &mut Vec<TextSegment>, text: String) {
-    if !text.is_empty() {
-        out.push(TextSegment::Reasoning(text));
-    }
 }
 
 /// Where a tag begins, and whether all of it is there. The text may end with its start.

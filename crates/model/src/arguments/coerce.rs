@@ -36,9 +36,8 @@ fn coerce_value(mut value: Value, schema: &Value, depth: u8) -> Value {
             return value;
         }
         Value::Array(items) if allows("array") => {
-            if let Some(expected) = schema.get("items") {
-                items.iter_mut().for_each(|item| *item = coerce_value(item.take(), expected, depth + 1));
-            }
+            let expected = &schema["items"];
+            items.iter_mut().for_each(|item| *item = coerce_value(item.take(), expected, depth + 1));
             return value;
         }
         Value::String(_) if allows("string") => return value,
@@ -56,37 +55,29 @@ fn coerce_value(mut value: Value, schema: &Value, depth: u8) -> Value {
         return coerce_value(better, schema, depth + 1);
     }
     if allows("array") {
-        let item = schema.get("items").map(|expected| coerce_value(value.clone(), expected, depth + 1));
-        return Value::Array(vec![item.unwrap_or(value)]);
+        return Value::Array(vec![coerce_value(value, &schema["items"], depth + 1)]);
     }
     value
 }
 
 /// The types that a schema allows, also in `anyOf` and `oneOf`.
 fn allowed_types(schema: &Value) -> Vec<&str> {
-    let own = match schema.get("type") {
-        Some(Value::String(one)) => vec![one.as_str()],
-        Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
+    let own = match &schema["type"] {
+        Value::Array(several) => several.as_slice(),
+        one => std::slice::from_ref(one),
     };
-    let alternatives = ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
-    let of_alternatives = alternatives.filter_map(|one| one.get("type")?.as_str());
-    own.into_iter().chain(of_alternatives).collect()
+    let alternatives = ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten();
+    own.iter().chain(alternatives.map(|one| &one["type"])).filter_map(Value::as_str).collect()
 }
 
 fn parse_as(text: &str, expected: &str) -> Option<Value> {
     let text = text.trim();
+    let integer = || text.parse::<i64>().ok().map(Value::from);
+    let float = || text.parse::<f64>().ok();
     match expected {
-        "integer" => match text.parse::<i64>() {
-            Ok(number) => Some(number.into()),
-            Err(_) => text.parse::<f64>().ok().and_then(to_integer),
-        },
-        "number" => match text.parse::<i64>() {
-            Ok(number) => Some(number.into()),
-            Err(_) => text.parse::<f64>().ok().and_then(Number::from_f64).map(Value::Number),
-        },
-        "boolean" if text.eq_ignore_ascii_case("true") => Some(true.into()),
-        "boolean" if text.eq_ignore_ascii_case("false") => Some(false.into()),
+        "integer" => integer().or_else(|| to_integer(float()?)),
+        "number" => integer().or_else(|| Number::from_f64(float()?).map(Value::Number)),
+        "boolean" => text.to_lowercase().parse::<bool>().ok().map(Value::from),
         "null" if text == "null" => Some(Value::Null),
         "array" => json::parse(text).ok().filter(Value::is_array),
         "object" => json::parse(text).ok().filter(Value::is_object),
@@ -96,5 +87,5 @@ fn parse_as(text: &str, expected: &str) -> Option<Value> {
 
 /// A number without a fraction as an integer.
 fn to_integer(number: f64) -> Option<Value> {
-    (number.fract() == 0.0).then(|| format!("{number:.0}").parse::<i64>().ok()).flatten().map(Value::from)
+    format!("{number:.0}").parse::<i64>().ok().filter(|_| number.fract() == 0.0).map(Value::from)
 }

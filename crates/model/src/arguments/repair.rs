@@ -39,13 +39,10 @@ pub(super) fn repair(text: &str) -> Option<String> {
             '[' => open.push(']'),
             '}' | ']' => {
                 drop_comma(&mut repaired);
-                match open.last() {
-                    Some(expected) if *expected == c => {
-                        open.pop();
-                    }
-                    // A surplus bracket is ignored.
-                    None => continue,
-                    Some(_) => return None,
+                // A surplus bracket is ignored.
+                let Some(expected) = open.pop() else { continue };
+                if expected != c {
+                    return None;
                 }
             }
             _ => {}
