@@ -9,7 +9,7 @@ use super::state::now_ms;
 #[derive(Debug, Default)]
 pub(super) struct FakeRateLimiter {
     by_key: BTreeMap<String, RateBucket>,
-    /// FakeRateLimiter that a test blocks until a time; without a key, all of them.
+    /// Buckets that a test blocks until a time; without a key, all of them.
     blocked: BTreeMap<Option<String>, Instant>,
     /// Without limits; responses still have the headers.
     pub(super) is_unlimited: bool,

@@ -107,7 +107,7 @@ fn items(reply: &ScriptedReply) -> Vec<Value> {
             "encrypted_content": format!("sealed {}", text.len()),
         }),
         ReplyItem::Call { id, name, arguments } => {
-            // A call that the token limit is_done is incomplete.
+            // A call that the token limit ended is incomplete.
             let is_cut = reply.finish_reason() == "length" && at + 1 == reply.items.len();
             json!({
                 "id": format!("fc_{at}"), "type": "function_call", "call_id": id, "name": name,

@@ -123,7 +123,7 @@ fn add(world: &mut World, guild: Option<Snowflake>, command: &Value, known: Opti
             json[key] = value.clone();
         }
     }
-    // It comes as a text or a number and goes as a text.
+    // Clients send a string or a number; Discord returns a string.
     if let Some(number) = json["default_member_permissions"].as_u64() {
         json["default_member_permissions"] = number.to_string().into();
     }
@@ -134,7 +134,7 @@ fn add(world: &mut World, guild: Option<Snowflake>, command: &Value, known: Opti
     id
 }
 
-/// What Discord would not take as a command.
+/// Why Discord would reject a command.
 fn check(command: &Value) -> Result<(), FakeApiError> {
     check_fields(command, "_", FIELDS)?;
     let name = text(command, "name", 1, 32)?;

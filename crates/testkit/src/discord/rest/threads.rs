@@ -136,7 +136,7 @@ fn start_from_message(world: &mut World, call: &ApiCall<'_>, channel_id: &str, i
     channel_response(world, thread, 201)
 }
 
-/// A thread of its check_application, or a post of a forum with its first message.
+/// A thread without a message that starts it, or a post of a forum with its first message.
 fn start(world: &mut World, call: &ApiCall<'_>, channel_id: &str) -> ApiResult {
     let parent = check_thread_parent(world, channel_id)?;
     let body = &call.body;
