@@ -1,7 +1,7 @@
 //! `cargo xtask bench NAME`: measurements against other programs.
 //!
-//! Times are medians of many runs taken in turns, so that a busy machine slows all programs alike. The ratio
-//! counts.
+//! Times are medians of many runs taken in turns, so that a busy machine slows all programs alike.
+//! The ratio counts.
 
 mod agent;
 mod comparison;

@@ -26,7 +26,7 @@ Tasks:
   tidy     Check names, layout and dependencies (also runs as a test)
   docs     Write the pages and message files that are generated from the code
   lines    Count the product code of each crate
-  bench    Measure against the Python program: bench startup, exec, docker
+  bench    Measure against other programs: bench startup, exec, docker, agent, gateway
 ";
 
 fn main() -> ExitCode {

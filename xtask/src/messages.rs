@@ -1,6 +1,7 @@
 //! Every text of the product in one reviewable file per crate: `crates/NAME/messages.txt`.
 //!
-//! `cargo xtask docs` writes the files; a test compares them, so that a changed message shows in the diff of a change.
+//! `cargo xtask docs` writes the files; a test compares them, so that a changed message shows in
+//! the diff of a change.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

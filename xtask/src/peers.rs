@@ -1,7 +1,7 @@
 //! The real peers that tests talk to: `cargo xtask peers up|down|status`.
 //!
-//! Each peer is installed from Debian's packages, started on private paths and ports in a [`cell`] of its own, and
-//! counts as up after it answered a request. [`report`] describes it for the tests.
+//! Each peer is installed from Debian's packages, started on private paths and ports in a [`cell`]
+//! of its own, and counts as up after it answered a request. [`report`] describes it for the tests.
 
 mod apptainer;
 mod apt;
@@ -287,8 +287,8 @@ fn start(dirs: &Dirs, peers: &[Peer]) -> Result<BTreeMap<Peer, Condition>> {
     Ok(outcomes)
 }
 
-/// Installs the packages of all peers and the programs of the tests at once, or each peer's if that fails: one
-/// unavailable package must not keep the other peers from starting.
+/// Installs the packages of all peers and the programs of the tests at once, or each peer's if that
+/// fails: one unavailable package must not keep the other peers from starting.
 fn install(dirs: &Dirs, peers: &[Peer]) -> BTreeMap<Peer, Condition> {
     let programs = apt::unmet(&[apt::PROGRAMS]);
     let unmet: Vec<Need> = peers.iter().flat_map(|peer| peer.unmet()).chain(programs.clone()).collect();
@@ -448,7 +448,8 @@ fn save(dirs: &Dirs, report: &Report) -> Result<()> {
     dirs::write(&dirs.state("peers.json"), &format!("{}\n", serde_json::to_string_pretty(report)?), 0o644)
 }
 
-/// Keeps two tasks from working on the same state. The kernel releases the lock when its holder ends.
+/// Keeps two tasks from working on the same state. The kernel releases the lock when its holder
+/// ends.
 fn lock(dirs: &Dirs) -> Result<File> {
     dirs.create()?;
     let file = File::create(dirs.state("lock"))?;

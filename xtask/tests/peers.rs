@@ -1,6 +1,7 @@
 //! Each peer is used for real, by what `peers.json` says about it.
 //!
-//! A missing peer fails its test when `CI=true` is set. Elsewhere the test says so in one line and passes.
+//! A missing peer fails its test when `CI=true` is set. Elsewhere the test says so in one line and
+//! passes.
 #![expect(clippy::disallowed_methods, reason = "the tests start clients and read the environment")]
 
 #[path = "../src/peers/http.rs"]

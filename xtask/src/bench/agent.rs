@@ -1,4 +1,5 @@
-//! `cargo xtask bench agent`: a turn of the whole program, compared with the Python program, on the same model server.
+//! `cargo xtask bench agent`: a turn of the whole program, compared with the Python program, on the
+//! same model server.
 
 mod relay;
 
@@ -19,7 +20,7 @@ use relay::Relay;
 
 const OUR_ROUNDS: usize = 30;
 const THEIR_ROUNDS: usize = 5;
-/// How long anything may take that is not measured.
+/// The limit of each step that is not measured.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 type Group = fn(&AgentBench) -> Result<Vec<Row>>;
@@ -54,7 +55,7 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
     Ok(if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Both programs, each with a home of its own.
+/// Both programs, each with its own home.
 struct AgentBench {
     ours: PathBuf,
     theirs: PathBuf,
@@ -62,7 +63,7 @@ struct AgentBench {
     folder: PathBuf,
 }
 
-/// Who is measured.
+/// The measured program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AgentSubject {
     Ours,
@@ -113,7 +114,7 @@ impl AgentBench {
             words.extend(command.get_args().map(|word| word.display().to_string()));
             peaks.push(peak_memory(&words.iter().map(String::as_str).collect::<Vec<_>>())?);
         }
-        let [ours, theirs] = peaks[..] else { bail!("two were measured") };
+        let [ours, theirs] = peaks[..] else { bail!("expected two measurements") };
         Ok(vec![Row::share("peak memory of a turn", "MB", ours, ("hermes 0.19", theirs), 0.25)])
     }
 
@@ -137,7 +138,7 @@ impl AgentBench {
             kill_process(Pid::from_child(&child), Signal::INT)?;
             let status = child.wait()?;
             taken.push(began.elapsed().as_secs_f64());
-            ensure!(!status.success(), "it was not interrupted");
+            ensure!(!status.success(), "the turn was not interrupted");
         }
         Ok(vec![Row::figures("interrupt during two tools of 20 s", "s", &taken, Bar::AtMost(0.5))])
     }
@@ -150,10 +151,10 @@ impl AgentBench {
         ensure!(output.status.success(), "{command:?} ended with {}", output.status);
         let mut rows = Vec::new();
         for line in String::from_utf8(output.stdout)?.lines() {
-            let said: Value = serde_json::from_str(line)?;
-            let backend = said["backend"].as_str().context("no backend")?.to_owned();
+            let report: Value = serde_json::from_str(line)?;
+            let backend = report["backend"].as_str().context("no backend")?.to_owned();
             let figures = |name: &str| -> Result<Vec<f64>> {
-                said[name]
+                report[name]
                     .as_array()
                     .context("no figures")?
                     .iter()
@@ -170,7 +171,7 @@ impl AgentBench {
         Ok(rows)
     }
 
-    /// One after the other, each with a server that has said nothing yet.
+    /// Runs both programs in turns, each with a new server, and returns the figures of each.
     fn run_in_turns(
         &self,
         script: &Value,
@@ -185,7 +186,7 @@ impl AgentBench {
             for (who, figures) in runs {
                 let run = self.run(who, script)?;
                 let figure = figure(&run).with_context(|| format!("{who:?} did not ask the model"))?;
-                // The first round finds caches cold and compiled files not yet written.
+                // The first round has cold caches and writes compiled files.
                 if round > 0 {
                     figures.push(figure.as_secs_f64());
                 }
@@ -254,13 +255,13 @@ impl AgentSubject {
     }
 }
 
-/// One run, and when the model was asked.
+/// One run, with the times of the model requests.
 struct Run {
     began: Instant,
     requests: Vec<Instant>,
 }
 
-/// The model, behind a relay that looks at the clock.
+/// The scripted model, behind a relay that records times.
 struct Server {
     relay: Relay,
     child: Child,

@@ -1,7 +1,7 @@
 //! Comparison of several programs.
 //!
-//! Each is a process that answers requests with figures, see [`subject`]. They run in turns, and the ratio of the
-//! medians counts.
+//! Each is a process that answers requests with figures, see [`subject`]. They run in turns, and
+//! the ratio of the medians counts.
 
 mod subject;
 pub(super) mod table;

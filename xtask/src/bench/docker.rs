@@ -1,4 +1,5 @@
-//! `cargo xtask bench docker`: the cost of containers, compared with bash, the `docker` command and the Python program.
+//! `cargo xtask bench docker`: the cost of containers, compared with bash, the `docker` command and
+//! the Python program.
 //!
 //! All of them use the engine of the peer `docker`.
 

@@ -1,4 +1,5 @@
-//! `cargo xtask bench exec`: the cost of running commands, compared with bash, bubblewrap and the Python program.
+//! `cargo xtask bench exec`: the cost of running commands, compared with bash, bubblewrap and the
+//! Python program.
 
 mod bars;
 mod leftovers;

@@ -34,7 +34,7 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
         Row::figures("launch to connected", "ms", &ready, Bar::AtMost(200.0)),
         Row::figures("idle and connected", "MB", &[idle], Bar::AtMost(25.0)),
         Row::figures("each of 1,000 active sessions", "KiB", &[session], Bar::AtMost(100.0)),
-        Row::figures("messages kept per second", "", &[figure("kept_per_second")?], Bar::AtLeast(2_000.0)),
+        Row::figures("messages stored per second", "", &[figure("kept_per_second")?], Bar::AtLeast(2_000.0)),
         Row::share("idle, compared with one without a platform", "MB", idle, ("hermes 0.19", theirs), 1.0),
     ];
     print(&rows, format)?;
@@ -49,7 +49,7 @@ fn measure(ours: &std::path::Path, folder: &std::path::Path) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// MB of the Python program's gateway when it has nothing to do.
+/// Memory of the idle gateway of the Python program, in MB.
 fn theirs(folder: &std::path::Path) -> Result<f64> {
     let home = folder.join("theirs");
     fs::create_dir_all(&home)?;

@@ -1,4 +1,5 @@
-//! `cargo xtask bench startup`: the duration of `hermes --version`, compared with the Python program.
+//! `cargo xtask bench startup`: the duration of `hermes --version`, compared with the Python
+//! program.
 
 use std::process::{Command, ExitCode};
 

@@ -6,12 +6,13 @@
 //! | private | its root file system; `/tmp` and the shared directory are the machine's, with the same paths |
 //! | cleans up | its cgroup is killed, with every instance in it, and its cell ends; root and images stay |
 //!
-//! Debian 12 and 13 have no Apptainer, and unstable's needs a newer C library, so it gets a root of its own. That
-//! has to be entered by pivot_root: Apptainer refuses to set up mounts in a plain chroot. It runs as an ordinary
-//! user, as on the machines it is made for.
+//! Debian 12 and 13 have no Apptainer, and unstable's needs a newer C library, so it gets a root of
+//! its own. That has to be entered by pivot_root: Apptainer refuses to set up mounts in a plain
+//! chroot. It runs as an ordinary user, as on the machines it is made for.
 //!
-//! The cell shares the machine's process numbers so that the launch script can turn into Apptainer itself: a
-//! signal to the one is a signal to the other. What instances leave running is found by its cgroup.
+//! The cell shares the machine's process numbers so that the launch script can turn into Apptainer
+//! itself: a signal to the one is a signal to the other. What instances leave running is found by
+//! its cgroup.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -129,7 +130,8 @@ pub(crate) fn probe(dirs: &Dirs) -> Result<Access> {
     Ok(Access::Apptainer { launch: vec![launch], version, images })
 }
 
-/// Checks that a directory is the one that was mounted into the cell, and was not deleted and created again since.
+/// Checks that a directory is the one that was mounted into the cell, and was not deleted and
+/// created again since.
 fn still_mounted(dir: &Path, inside: &Process) -> Result<()> {
     let mounted = PathBuf::from(format!("/proc/{}/root{}", inside.pid, dir.display()));
     let identity = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
@@ -200,8 +202,8 @@ fn write_launcher(dirs: &Dirs, user: &User, inside: &Process) -> Result<()> {
     dirs::write(&launcher(dirs), &text, 0o755)
 }
 
-/// Gives an image the two forms that Apptainer runs. It is unpacked outside, because the root has no view of the
-/// archive, and built inside.
+/// Gives an image the two forms that Apptainer runs. It is unpacked outside, because the root has
+/// no view of the archive, and built inside.
 fn convert(dirs: &Dirs, builder: &Builder, image: Image) -> Result<()> {
     let ApptainerImage { sandbox, sif, .. } = describe(dirs, image);
     if sandbox.exists() && sif.exists() {
@@ -238,7 +240,8 @@ fn convert(dirs: &Dirs, builder: &Builder, image: Image) -> Result<()> {
     dirs::remove(&partial)
 }
 
-/// Starts build steps in a cgroup of their own, which tells them from anything else and ends them for sure.
+/// Starts build steps in a cgroup of their own, which tells them from anything else and ends them
+/// for sure.
 struct Builder {
     inside: String,
     procs: PathBuf,

@@ -17,7 +17,7 @@ pub(crate) struct Need {
     pub(crate) package: &'static str,
 }
 
-/// What every cell needs.
+/// Programs that every cell needs.
 pub(crate) const CELL: &[Need] = &[
     Need { program: "tini", package: "tini" },
     Need { program: "unshare", package: "util-linux" },
@@ -40,8 +40,8 @@ pub(crate) const PROGRAMS: &[Need] = &[
     Need { program: "wget", package: "wget" },
 ];
 
-/// The needs that this machine does not meet. A program counts wherever it came from: a machine with Docker's
-/// own packages needs none of Debian's.
+/// The needs that this machine does not meet. A program counts wherever it came from: a machine
+/// with Docker's own packages needs none of Debian's.
 pub(crate) fn unmet(needs: &[&[Need]]) -> Vec<Need> {
     let there = |need: &Need| run::PATH.split(':').any(|dir| Path::new(dir).join(need.program).exists());
     needs.iter().flat_map(|list| list.iter()).copied().filter(|need| !there(need)).collect()
@@ -52,8 +52,8 @@ pub(crate) fn install_command(needs: &[Need]) -> String {
     format!("apt-get install -y --no-install-recommends {}", packages(needs).join(" "))
 }
 
-/// Installs packages without starting their services. The package lists are fetched only if they are too old
-/// or too empty to install from.
+/// Installs packages without starting their services. The package lists are fetched only if they
+/// are too old or too empty to install from.
 pub(crate) fn install(dirs: &Dirs, needs: &[Need]) -> Result<()> {
     let packages = packages(needs);
     if packages.is_empty() {
@@ -66,8 +66,8 @@ pub(crate) fn install(dirs: &Dirs, needs: &[Need]) -> Result<()> {
         return Ok(());
     }
     eprintln!("peers: fetching the package lists");
-    // A source that does not answer fails the update but not what the other sources offer, so the second
-    // attempt is what decides. It begins by finishing what a killed dpkg left half done.
+    // A source that does not answer fails the update but not what the other sources offer, so the
+    // second attempt is what decides. It begins by finishing what a killed dpkg left half done.
     if let Err(error) = apt_get(dirs, &["update", "-q"]) {
         eprintln!("peers: apt-get update: {error:#}");
     }
@@ -102,8 +102,9 @@ const NO_SERVICES: &str = "#!/bin/sh\n# Made by `cargo xtask peers`, which remov
 
 /// Runs apt or dpkg while Debian's policy hook forbids to start services.
 ///
-/// A hook that is already there is covered, not replaced, in a mount namespace. The child gets a session of its
-/// own so that Ctrl-C does not break dpkg in the middle; it then finishes, and the next run waits for its lock.
+/// A hook that is already there is covered, not replaced, in a mount namespace. The child gets a
+/// session of its own so that Ctrl-C does not break dpkg in the middle; it then finishes, and the
+/// next run waits for its lock.
 fn guarded(dirs: &Dirs, program: &str, arguments: &[&str]) -> Result<()> {
     let ours = dirs.state("policy-rc.d");
     dirs::write(&ours, NO_SERVICES, 0o755)?;

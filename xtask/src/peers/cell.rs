@@ -6,10 +6,11 @@
 //! | promises | the daemon's mounts, and where asked its processes and network, exist in the cell alone |
 //! | cleans up | when the first process of the cell ends, the kernel ends the others, the mounts and the bridges |
 //!
-//! That is why a peer can be killed at any moment and leave nothing, and why a private dockerd does not meet a
-//! system one: each has its own `docker0`, its own packet filter and its own `/run`.
+//! That is why a peer can be killed at any moment and leave nothing, and why a private dockerd does
+//! not meet a system one: each has its own `docker0`, its own packet filter and its own `/run`.
 //!
-//! A cell is known by its supervisor, the `unshare` process outside; the first process inside is the supervisor's child.
+//! A cell is known by its supervisor, the `unshare` process outside; the first process inside is
+//! the supervisor's child.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -43,7 +44,8 @@ pub(crate) struct Spec {
     pub(crate) network: Isolation,
     /// Its process numbers.
     pub(crate) processes: Isolation,
-    /// A shell script that ends by becoming the daemon. It can call the functions of `cell/prelude.sh`.
+    /// A shell script that ends by becoming the daemon. It can call the functions of
+    /// `cell/prelude.sh`.
     pub(crate) script: &'static str,
     /// The arguments of the script.
     pub(crate) args: Vec<OsString>,
@@ -91,7 +93,7 @@ impl<'a> Cell<'a> {
         child_of(supervisor.pid)
     }
 
-    /// Ends the cell: first a polite signal to the daemon, then the kernel's hard one to everything inside.
+    /// Ends the cell: SIGTERM to the first process inside, then SIGKILL, which ends all others too.
     pub(crate) fn stop(&self) -> Result<()> {
         if let Some((supervisor, _)) = self.supervisor()? {
             eprintln!("peers: {}: stopping", self.name);
@@ -99,7 +101,8 @@ impl<'a> Cell<'a> {
             if let Some(inside) = &inside {
                 inside.signal(Signal::TERM)?;
             }
-            // dockerd would wait ten seconds for each container that does not listen; none is worth it.
+            // dockerd would wait ten seconds for each container that does not listen; none is worth
+            // it.
             if !supervisor.gone_within(Duration::from_secs(4))? {
                 inside.as_ref().unwrap_or(&supervisor).signal(Signal::KILL)?;
                 if !supervisor.gone_within(Duration::from_secs(15))? {
@@ -189,8 +192,8 @@ impl Process {
         stat(self.pid).is_some_and(|now| now.start == self.start && !now.dead)
     }
 
-    /// Sends a signal. The process is held by a descriptor first and looked at after that, so a process that
-    /// got the same number in between is never hit.
+    /// Sends a signal. The process is held by a descriptor first and looked at after that, so a
+    /// process that got the same number in between is never hit.
     fn signal(&self, signal: Signal) -> Result<()> {
         let pid = Pid::from_raw(self.pid).context("not a process number")?;
         let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(()) };

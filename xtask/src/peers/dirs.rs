@@ -11,11 +11,11 @@ use anyhow::{Context, Result};
 /// The two directories that everything lives in.
 #[derive(Debug, Clone)]
 pub(crate) struct Dirs {
-    /// What is worth keeping: images, storage of the engines, logs, `peers.json`.
+    /// Files that are kept: images, storage of the engines, logs, `peers.json`.
     state: PathBuf,
-    /// What ends with the machine: sockets and records of processes. It is short because the path of a Unix
-    /// socket has room for about 100 bytes, and named after the state directory so that it is found again even
-    /// if that was deleted while peers were up.
+    /// Files that end with the machine: sockets and records of processes. It is short because the path
+    /// of a Unix socket has room for about 100 bytes, and named after the state directory so that
+    /// it is found again even if that was deleted while peers were up.
     run: PathBuf,
     id: String,
 }
@@ -59,7 +59,7 @@ impl Dirs {
         self.state.join("logs").join(format!("{name}.log"))
     }
 
-    /// Creates what every task needs.
+    /// Creates the directories that every task needs.
     pub(crate) fn create(&self) -> Result<()> {
         make(&self.state, 0o755)?;
         make(&self.state("logs"), 0o755)?;
@@ -97,7 +97,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes everything in a directory but these entries: what earlier recipes made.
+/// Removes everything in a directory except these entries: files of earlier recipes.
 pub(crate) fn keep_only(dir: &Path, names: &[String]) -> Result<()> {
     for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
         let entry = entry?;

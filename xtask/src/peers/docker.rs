@@ -6,8 +6,9 @@
 //! | private | network namespace with its own `docker0` and packet filter, `/run`, data, socket, configuration |
 //! | cleans up | its cell ends; images and layers stay in the state directory, stopped containers go at the next start |
 //!
-//! Containers reach each other and their bridge but not the machine's network. A bridge in the machine's own
-//! network would need forwarding and packet filter rules there, and two dockerds rewrite each other's.
+//! Containers reach each other and their bridge but not the machine's network. A bridge in the
+//! machine's own network would need forwarding and packet filter rules there, and two dockerds
+//! rewrite each other's.
 
 use std::path::PathBuf;
 

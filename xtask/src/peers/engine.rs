@@ -15,7 +15,7 @@ use super::report::Access;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Asks the engine for a sign of life.
+/// Pings the engine.
 fn ping(socket: &Path) -> Result<()> {
     let answer = http::request(socket, "GET", "/_ping", None, LIMIT)?;
     if answer.trim_ascii() != b"OK" {
@@ -35,8 +35,8 @@ pub(crate) fn probe(socket: &Path) -> Result<Access> {
 
 /// Starts an engine if it does not answer, and gives it the images.
 ///
-/// An engine that was killed may have left storage that it cannot use any more. All that is worth keeping there
-/// can be imported again, so the second attempt begins with nothing.
+/// An engine that was killed may have left storage that it cannot use any more. All that is worth
+/// keeping there can be imported again, so the second attempt begins with nothing.
 pub(crate) fn up(dirs: &Dirs, name: &'static str, spec: &Spec, socket: &Path, storage: &Path) -> Result<()> {
     let cell = Cell::new(dirs, name);
     let attempt = || {

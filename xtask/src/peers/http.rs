@@ -1,7 +1,8 @@
 //! One HTTP request over a Unix socket.
 //!
-//! The engines' command-line clients may be missing or of another age than the daemon, so the socket is spoken
-//! to directly. The request says HTTP/1.0: the answer then comes unchunked and ends with the connection.
+//! The engines' command-line clients may be missing or of another version than the daemon, so the
+//! socket is spoken to directly. The request says HTTP/1.0: the answer then comes unchunked and
+//! ends with the connection.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

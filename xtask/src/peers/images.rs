@@ -5,8 +5,8 @@
 //! | `bash` | Debian's essential packages and python3, without documentation | mmdebstrap |
 //! | `busybox` | one static busybox and its links, no bash | tar |
 //!
-//! A tar archive is kept in the state directory under a name that changes with the recipe. It gets that name only
-//! when it is complete, so a killed build leaves nothing that looks like an image.
+//! A tar archive is kept in the state directory under a name that changes with the recipe. It gets
+//! that name only when it is complete, so a killed build leaves nothing that looks like an image.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;

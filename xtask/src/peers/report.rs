@@ -1,16 +1,13 @@
 //! `peers.json`: what a test needs to know to use the peers.
 //!
-//! `cargo xtask peers up` and `down` write it into the state directory (`target/peers`, or the directory
-//! named by `HERMES_PEERS_DIR`). It tells what was true then; a test that finds a peer gone fails, and
-//! `cargo xtask peers status` tells why.
+//! `cargo xtask peers up` and `down` write it into the state directory (`target/peers`, or the
+//! directory named by `HERMES_PEERS_DIR`). It tells what was true then; a test that finds a peer
+//! gone fails, and `cargo xtask peers status` tells why.
 //!
 //! ```json
-//! {
-//!   "schema": 1,
-//!   "shared_dir": "/…/target/peers/shared",
-//!   "user": { "name": "hermes-peer", "uid": 1001, "gid": 1001, "home": "/home/hermes-peer" },
-//!   "images": [{ "name": "bash", "reference": "localhost/hermes-test:bash", "tarball": "/…/bash-….tar" }],
-//!   "peers": [
+//! {   "schema": 1,   "shared_dir": "/…/target/peers/shared",   "user": { "name": "hermes-peer",
+//! "uid": 1001, "gid": 1001, "home": "/home/hermes-peer" },   "images": [{ "name": "bash",
+//! "reference": "localhost/hermes-test:bash", "tarball": "/…/bash-….tar" }],   "peers": [
 //!     { "name": "docker", "state": "up", "access": { "kind": "engine", "socket": "/run/…/docker.sock", … } },
 //!     { "name": "sshd", "state": "missing", "reason": "no sshd", "install": "apt-get install openssh-server" }
 //!   ]
@@ -29,10 +26,11 @@ pub(crate) const SCHEMA: u32 = 1;
 pub(crate) struct Report {
     /// Always [`SCHEMA`] when written by this version.
     pub(crate) schema: u32,
-    /// A directory that anyone may write to. It has the same path here and inside Apptainer's private root,
-    /// so a test can put files there and bind them into a container.
+    /// A directory that anyone may write to. It has the same path here and inside Apptainer's
+    /// private root, so a test can put files there and bind them into a container.
     pub(crate) shared_dir: PathBuf,
-    /// The unprivileged user of rootless Podman, Apptainer and the second ssh login; absent before the first `up`.
+    /// The unprivileged user of rootless Podman, Apptainer and the second ssh login; absent before
+    /// the first `up`.
     pub(crate) user: Option<User>,
     /// The images that every container engine holds.
     pub(crate) images: Vec<Image>,
@@ -129,8 +127,9 @@ pub(crate) enum Access {
     },
     /// Apptainer, run as the unprivileged user in a private root.
     Apptainer {
-        /// Put this before Apptainer's own arguments. The process becomes Apptainer, so its standard streams,
-        /// environment, signals and exit code are Apptainer's; its working directory is the user's home.
+        /// Put this before Apptainer's own arguments. The process becomes Apptainer, so its
+        /// standard streams, environment, signals and exit code are Apptainer's; its working
+        /// directory is the user's home.
         launch: Vec<String>,
         /// Apptainer's version.
         version: String,

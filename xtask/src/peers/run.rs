@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How often a child or a daemon is looked at while waiting for it.
+/// The interval at which a child or a daemon is polled.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The search path of every child: a developer's own may lack the `sbin` directories.
@@ -23,7 +23,8 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Lets a command that fetches packages use the machine's proxy and certificates, if it has its own.
+/// Lets a command that fetches packages use the machine's proxy and certificates, if it has its
+/// own.
 pub(crate) fn online(command: &mut Command) -> &mut Command {
     for name in ["http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"] {
         if let Some(value) = std::env::var_os(name) {
@@ -35,8 +36,9 @@ pub(crate) fn online(command: &mut Command) -> &mut Command {
 
 /// A command that dies with this process and whose mounts and processes die with it.
 ///
-/// Image builds mount `/proc` and `/dev` into the tree they fill. In a mount namespace of their own, a killed
-/// build leaves no mount behind that a later removal of the tree would follow into the machine's real `/dev`.
+/// Image builds mount `/proc` and `/dev` into the tree they fill. In a mount namespace of their
+/// own, a killed build leaves no mount behind that a later removal of the tree would follow into
+/// the machine's real `/dev`.
 pub(crate) fn contained(program: &str) -> Command {
     let mut command = command("setpriv");
     command

@@ -6,7 +6,7 @@
 //! | private | a virtual environment, port, `/run`, process numbers; the network is the machine's, on loopback |
 //! | cleans up | its cell ends; the environment with the model stays in the state directory |
 //!
-//! It is optional: 130 MB are fetched for it, and what it says takes many seconds.
+//! It is optional: 130 MB are fetched for it, and a reply takes many seconds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
         script: include_str!("smollm.sh"),
         args: vec![dirs.run_root().into(), python(dirs).into(), server.into(), port.into()],
     };
-    cell.ensure(&spec, || speak(dirs).map(drop)).map(drop)
+    cell.ensure(&spec, || request_token(dirs).map(drop)).map(drop)
 }
 
 /// Stops the server.
@@ -67,13 +67,13 @@ pub(crate) fn down(dirs: &Dirs) -> Result<()> {
     Cell::new(dirs, NAME).stop()
 }
 
-/// Has the model say a word.
+/// Checks that the model replies.
 pub(crate) fn probe(dirs: &Dirs) -> Result<Access> {
-    Ok(Access::Model { url: speak(dirs)?, model: MODEL.to_owned() })
+    Ok(Access::Model { url: request_token(dirs)?, model: MODEL.to_owned() })
 }
 
-/// The same. Gives the address of the server.
-fn speak(dirs: &Dirs) -> Result<String> {
+/// Requests one token and returns the address of the server.
+fn request_token(dirs: &Dirs) -> Result<String> {
     let port = fs::read_to_string(dirs.state(PORT)).context("never started")?;
     let url = format!("http://{HOST}:{}/v1", port.trim());
     let mut curl = run::command("curl");

@@ -34,13 +34,13 @@ pub(crate) fn find() -> Result<Option<User>> {
     }))
 }
 
-/// The user, made if need be, with ranges of subordinate ids.
+/// The user, created if missing, with ranges of subordinate ids.
 pub(crate) fn ensure() -> Result<User> {
     let limit = Duration::from_secs(30);
     if find()?.is_none() {
         eprintln!("peers: adding the user {NAME}");
-        // The password `*` matches nothing. useradd's own choice, `!`, would mark the account as locked, and
-        // sshd refuses locked accounts even with a key.
+        // The password `*` matches nothing. useradd's own choice, `!`, would mark the account as
+        // locked, and sshd refuses locked accounts even with a key.
         let mut useradd = run::command("useradd");
         useradd.args(["--create-home", "--user-group", "--shell", "/bin/bash", "--password", "*", NAME]);
         run::output(&mut useradd, limit)?;

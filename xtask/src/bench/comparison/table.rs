@@ -27,7 +27,8 @@ pub(in crate::bench) struct Row {
     pub(in crate::bench) p99: f64,
     /// Name and median of the baseline.
     pub(in crate::bench) baseline: Option<(String, f64)>,
-    /// The value that the bar applies to: the ratio of the medians, or the figure itself without a baseline.
+    /// The value that the bar applies to: the ratio of the medians, or the figure itself without a
+    /// baseline.
     pub(in crate::bench) ratio: f64,
     pub(in crate::bench) bar: Bar,
 }

@@ -1,4 +1,4 @@
-//! The measurements, and what each must come to.
+//! The measurements and their bars.
 
 use anyhow::{Context, Result};
 
@@ -7,7 +7,7 @@ use crate::bench::comparison::table::{Bar, Row};
 use crate::bench::comparison::{Bench, Subject};
 
 const ROUNDS: usize = 100;
-/// For what takes most of a second.
+/// For commands that take most of a second.
 const FEW_ROUNDS: usize = 50;
 
 const BASH: (Subject, &[&str]) = (Subject::Ours, &["spawn", "bash", "-c", "true"]);
@@ -48,7 +48,7 @@ pub(super) fn new_container(bench: &mut Bench) -> Result<Vec<Row>> {
         let exec = seconds(Subject::Ours, &["spawn", "docker", "exec", &name, "bash", "-c", "true"]);
         seconds(Subject::Ours, &[&REMOVE[..], &[&name]].concat())?;
         let other = seconds(Subject::Theirs, &["new-place"])?;
-        // The first round finds caches cold.
+        // The first round has cold caches.
         if round > 0 {
             ours.push(one);
             ready.push(pooled);

@@ -1,4 +1,5 @@
-//! What containers are left when hermes is killed, at any moment, and one idle time has passed: those in use.
+//! Kills `hermes` at random moments and counts the containers that are left after one idle
+//! lifetime.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -17,11 +18,11 @@ use crate::bench::random_fraction;
 
 const KILLS: u32 = 100;
 const LIFETIME: Duration = Duration::from_secs(2);
-/// What runs in the background takes this long.
+/// The background command.
 const BACKGROUND: &str = "sleep 1";
-/// What the engine may take on top, busy as it is, and how long two sweeps may be apart.
+/// Extra time for a busy engine and for the interval between two cleanups.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Sessions in which something runs when all is counted.
+/// Sessions with a running command while the containers are counted.
 const LIVE: [&str; 3] = ["live 1", "live 2", "live 3"];
 
 pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -44,7 +45,7 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
             1 => (session, &["--", "sleep 60"], 2 * usual),
             2 => (session, &["--background", "--", BACKGROUND], usual),
             3 => {
-                registry.forget()?;
+                registry.remove_image()?;
                 (format!("pulled {number}"), &pulled, pulling)
             }
             _ => {
@@ -65,9 +66,9 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
         seen = seen.max(hermes.containers()?.len());
     }
     eprintln!(
-        "{running} of {KILLS} were still running when killed, and a pull takes {pulling:?}; up to {seen} containers were there at once"
+        "{running} of {KILLS} were still running when killed; a pull takes {pulling:?}; up to {seen} containers existed at once"
     );
-    ensure!(running > 0 && seen > 0, "nothing was killed, so nothing is proved");
+    ensure!(running > 0 && seen > 0, "no running command was killed, so the result proves nothing");
     for session in LIVE {
         hermes
             .run(&["exec", "--backend", "docker", "--session", session, "--background", "--", "sleep 600"])?;
@@ -89,7 +90,7 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// An installation of its own.
+/// A separate installation.
 struct Hermes {
     program: PathBuf,
     home: PathBuf,
@@ -111,12 +112,12 @@ impl Hermes {
 
     fn run(&self, words: &[&str]) -> Result<()> {
         let output = self.command(words).stderr(Stdio::piped()).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "hermes {words:?} ended with {}: {said}", output.status);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "hermes {words:?} ended with {}: {stderr}", output.status);
         Ok(())
     }
 
-    /// The names of the places whose containers the engine has, running or not.
+    /// The names and states of all containers of this installation, running or not.
     fn containers(&self) -> Result<BTreeSet<String>> {
         let install = fs::read_to_string(self.home.join(".install-id"))?;
         let label = format!("label=hermes-install={}", install.trim());
@@ -134,8 +135,8 @@ impl Hermes {
         Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
     }
 
-    /// Waits one idle lifetime, then until the containers match the live sessions. Returns orphaned containers and the
-    /// number of sessions without one.
+    /// Waits one idle lifetime, then until the containers match the live sessions. Returns orphaned
+    /// containers and the number of sessions without one.
     fn wait_for_cleanup(&self) -> Result<(BTreeSet<String>, usize)> {
         // The engine may still be working on the last request.
         std::thread::sleep(LIFETIME);
@@ -155,7 +156,7 @@ impl Hermes {
             if (left.is_empty() && missing == 0) || Instant::now() > deadline {
                 return Ok((left, missing));
             }
-            // Whoever goes on using hermes gives it the occasion to sweep.
+            // The next use of hermes removes leftovers.
             self.run(&["exec", "--backend", "docker", "--session", "live 1", "--", "true"])?;
             std::thread::sleep(LIFETIME / 2);
         }

@@ -1,4 +1,4 @@
-//! The measurements, and what each must come to.
+//! The measurements and their bars.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::bench::comparison::table::{Bar, Row};
 use crate::bench::comparison::{Bench, Subject, path_text};
 
 const ROUNDS: usize = 300;
-/// For what takes a second or more.
+/// For commands that take a second or more.
 const FEW_ROUNDS: usize = 20;
 
 /// 200 MB of output.
@@ -88,7 +88,7 @@ pub(super) fn output(bench: &mut Bench) -> Result<Vec<Row>> {
             for _ in 0..FEW_ROUNDS {
                 bash.push(bench.ask(Subject::Ours, &plain)?["seconds"].as_f64().context("no time")?);
                 let answer = bench.ask(Subject::Ours, &flood)?;
-                ensure!(answer["total"] == 200_000_000, "{} bytes came", answer["total"]);
+                ensure!(answer["total"] == 200_000_000, "received {} bytes", answer["total"]);
                 let figure = |name: &str| answer[name].as_f64().context("no figure");
                 ours.push(figure("seconds")?);
                 guest.push(figure("guest_kib")? / 1024.0);
@@ -96,7 +96,7 @@ pub(super) fn output(bench: &mut Bench) -> Result<Vec<Row>> {
             }
             let name = format!("200 MB {attention}, {backend}");
             rows.push(Row::at_least_faster(&name, &ours, ("bash | cat", &bash), 1.0 / 3.0));
-            // Memory is judged by the worst, not by the middle.
+            // Memory is judged by the maximum, not by the median.
             for (what, figures) in [("guest", guest), ("host", host)] {
                 let most = figures.iter().copied().fold(0.0, f64::max);
                 rows.push(Row::figures(
@@ -125,10 +125,15 @@ pub(super) fn crowd(bench: &mut Bench) -> Result<Vec<Row>> {
     }
     let gone = began.elapsed().as_secs_f64();
     Ok(vec![
-        Row::figures("1000 idle places: memory of each", "MiB", &[kib / 1024.0], Bar::AtMost(1.5)),
-        Row::figures("1000 idle places: made in a second", "", &[COUNT / seconds], Bar::AtLeast(50.0)),
+        Row::figures("1000 idle environments: memory of each", "MiB", &[kib / 1024.0], Bar::AtMost(1.5)),
         Row::figures(
-            "1000 idle places: gone after",
+            "1000 idle environments: created per second",
+            "",
+            &[COUNT / seconds],
+            Bar::AtLeast(50.0),
+        ),
+        Row::figures(
+            "1000 idle environments: removed after",
             "s",
             &[gone],
             Bar::AtMost(REMOVAL_TIMEOUT.as_secs_f64()),
@@ -143,7 +148,7 @@ pub(super) fn tree(bench: &mut Bench) -> Result<Vec<Row>> {
         // On a busy machine a tree may not have grown before its deadline; then it proves nothing.
         for _ in 0..5 * FEW_ROUNDS {
             let answer = bench.ask(Subject::Ours, &["tree", backend])?;
-            ensure!(answer["left"] == 0, "{} processes of a tree live on", answer["left"]);
+            ensure!(answer["left"] == 0, "{} processes of a tree are still alive", answer["left"]);
             if answer["grown"] == 200 {
                 late.push(answer["seconds"].as_f64().context("no time")? * 1000.0);
             }

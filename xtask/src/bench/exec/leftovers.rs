@@ -85,7 +85,7 @@ pub(in crate::bench) fn inside(args: &[String]) -> Result<ExitCode> {
         child.wait()?;
     }
     let there = list_resources()?.difference(&before).filter(|one| one.starts_with("process")).count();
-    ensure!(there > 0, "nothing was running after the last kill, so nothing is proved");
+    ensure!(there > 0, "nothing was running after the last kill, so the result proves nothing");
     // Run directories of ended environments are empty and removed by the next hermes.
     let is_swept = |one: &String| one.starts_with(&format!("file {RUN}/"));
     let mut lifetime = wait_for_leftovers(&before, |left| left.iter().all(is_swept))?;

@@ -1,31 +1,31 @@
-//! What bubblewrap is asked for to be compared with a new place.
+//! The bubblewrap commands that a new sandbox is compared with.
 
 use std::path::Path;
 
-/// What is still missing, to be said wherever the figures are.
-pub(super) const NOTE: &str = "bwrap, alike: the same paths hidden, the same namespaces, no capabilities; it lacks the \
-    filter of system calls, Landlock, the limits, covered sockets, and a guest that stays. bwrap, plain: nothing hidden";
+/// How the two bubblewrap commands differ from the sandbox; printed with the figures.
+pub(super) const NOTE: &str = "bwrap, alike: the same hidden paths and namespaces, no capabilities; without \
+    seccomp filter, Landlock, limits, covered sockets, and guest. bwrap, plain: nothing hidden";
 
-/// The namespaces and mounts that everybody asks for.
+/// The namespaces and mounts of both commands.
 const BASE: [&str; 15] = [
     "spawn", "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--dev",
     "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind",
 ];
 
-/// What a jail hides in its `/proc`.
+/// The files of `/proc` that a jail hides.
 const PROC_MASKS: [&str; 8] =
     ["acpi", "kcore", "keys", "latency_stats", "timer_list", "sched_debug", "scsi", "kmsg"];
 
-/// What is run.
 const COMMAND: [&str; 3] = ["bash", "-c", "true"];
 
-/// Everything can be read.
+/// A command that can read everything.
 pub(super) fn plain(workspace: &str) -> Vec<&str> {
     let inside = ["/tmp/workspace", "--chdir", "/tmp/workspace"];
     [&BASE[..], &[workspace], &inside, &COMMAND].concat()
 }
 
-/// As near to a place of ours as it can get: what a jail hides is hidden, as far as it is on this machine.
+/// A command as close to the sandbox as bubblewrap allows: it hides the paths of this machine that
+/// a jail hides.
 pub(super) fn alike(workspace: &str, masked: &[String]) -> Vec<String> {
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let mut words = owned(&BASE);
