@@ -13,6 +13,7 @@ mod repair;
 
 use hermes_types::CallArguments;
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 pub use coerce::coerce;
 
@@ -21,21 +22,29 @@ use crate::json;
 /// How deep strings may be nested around the object.
 const MAX_NESTING: u8 = 3;
 
-/// Whether a call arrived completely.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Completeness {
-    /// Missing brackets were omitted by the model.
-    Complete,
-    /// The token limit or a lost connection ended the call, so the rest is unknown.
+/// Why arguments are not an object.
+#[derive(Debug, Error)]
+pub(crate) enum ArgumentsError {
+    #[error("the arguments are truncated")]
     Truncated,
+    #[error("the same argument has two different values")]
+    Contradiction,
+    #[error("the arguments came twice with different values")]
+    DifferentCopies,
+    #[error("there are several different objects")]
+    SeveralObjects,
+    #[error("{0}, not an object")]
+    NotAnObject(&'static str),
+    #[error("not JSON: {0}")]
+    NotJson(serde_json::Error),
 }
 
-/// Decodes arguments from their text.
-pub fn decode(text: &str, completeness: Completeness) -> CallArguments {
-    match parse_text(text, completeness, MAX_NESTING) {
-        Ok(object) => CallArguments::Object(object),
-        Err(reason) => CallArguments::Broken { text: text.to_owned(), why: reason },
-    }
+type ArgumentsResult = Result<Map<String, Value>, ArgumentsError>;
+
+/// Decodes arguments from their text. If the token limit or a lost connection truncated the call,
+/// missing brackets are not added: the rest is unknown.
+pub(crate) fn decode(text: &str, is_truncated: bool) -> ArgumentsResult {
+    parse_text(text, is_truncated, MAX_NESTING)
 }
 
 /// Arguments that arrive as text, as values, or as both.
@@ -53,12 +62,8 @@ impl ArgumentsBuilder {
             Value::Null => {}
             Value::String(text) => self.text.push_str(text),
             Value::Object(object) => object.iter().for_each(|(key, value)| self.merge_entry(key, value)),
-            Value::Array(items) => match items.as_slice() {
-                [] => {}
-                [one] => self.push(one),
-                _ => self.text.push_str(&piece.to_string()),
-            },
-            scalar => self.text.push_str(&scalar.to_string()),
+            Value::Array(items) if items.len() < 2 => items.iter().for_each(|item| self.push(item)),
+            other => self.text.push_str(&other.to_string()),
         }
     }
 
@@ -76,31 +81,29 @@ impl ArgumentsBuilder {
         }
     }
 
-    pub(crate) fn finish(self, completeness: Completeness) -> CallArguments {
+    pub(crate) fn finish(self, is_truncated: bool) -> CallArguments {
         let received = match (self.text.is_empty(), self.object.is_empty()) {
             (true, false) => Value::Object(self.object.clone()).to_string(),
             _ => self.text.clone(),
         };
-        let broken = |reason: &str| CallArguments::Broken { text: received.clone(), why: reason.to_owned() };
+        match self.decode(is_truncated) {
+            Ok(object) => CallArguments::Object(object),
+            Err(error) => CallArguments::Broken { text: received, why: error.to_string() },
+        }
+    }
+
+    fn decode(self, is_truncated: bool) -> ArgumentsResult {
         if self.has_contradiction {
-            return broken("the same argument has two different values");
+            return Err(ArgumentsError::Contradiction);
         }
-        if completeness == Completeness::Truncated && self.is_empty() {
-            return broken(TRUNCATED);
-        }
-        match decode(&self.text, completeness) {
+        let object = decode(&self.text, is_truncated)?;
+        match (object.is_empty(), self.object.is_empty()) {
             // Some servers send an empty object before the arguments.
-            CallArguments::Object(object)
-                if completeness == Completeness::Truncated && object.is_empty() && self.object.is_empty() =>
-            {
-                broken(TRUNCATED)
-            }
-            CallArguments::Object(object) if self.object.is_empty() => CallArguments::Object(object),
-            CallArguments::Object(object) if object.is_empty() || object == self.object => {
-                CallArguments::Object(self.object)
-            }
-            CallArguments::Object(_) => broken("the arguments came twice with different values"),
-            broken @ CallArguments::Broken { .. } => broken,
+            (true, true) if is_truncated => Err(ArgumentsError::Truncated),
+            (_, true) => Ok(object),
+            (true, false) => Ok(self.object),
+            (false, false) if object == self.object => Ok(object),
+            (false, false) => Err(ArgumentsError::DifferentCopies),
         }
     }
 
@@ -116,71 +119,52 @@ impl ArgumentsBuilder {
     }
 }
 
-const TRUNCATED: &str = "the arguments are truncated";
-
-fn parse_text(text: &str, completeness: Completeness, depth: u8) -> Result<Map<String, Value>, String> {
+fn parse_text(text: &str, is_truncated: bool, depth: u8) -> ArgumentsResult {
     let trimmed = text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}' || c == '\0');
-    if trimmed.is_empty() {
-        return Ok(Map::new());
-    }
-    match parse_values(trimmed) {
-        Ok(values) => merge_values(values, completeness, depth),
-        Err(_) if completeness == Completeness::Truncated => Err(TRUNCATED.to_owned()),
-        Err(error) => {
-            let repaired = repair::repair(trimmed).and_then(|repaired| parse_values(&repaired).ok());
-            match repaired {
-                Some(values) => merge_values(values, completeness, depth),
-                None => Err(format!("not JSON: {error}")),
-            }
+    let values = parse_values(trimmed).or_else(|error| {
+        if is_truncated {
+            return Err(ArgumentsError::Truncated);
         }
-    }
+        let repaired = repair::repair(trimmed).and_then(|repaired| parse_values(&repaired).ok());
+        repaired.ok_or(ArgumentsError::NotJson(error))
+    })?;
+    merge_values(values, is_truncated, depth)
 }
 
 /// Parses a sequence of values.
-fn parse_values(text: &str) -> Result<Vec<Value>, serde_json::Error> {
-    fn all(text: &str) -> Result<Vec<Value>, serde_json::Error> {
-        serde_json::Deserializer::from_str(text).into_iter().collect()
-    }
-    all(text).or_else(|error| match json::replace_lone_surrogates(text) {
-        Some(clean) => all(&clean),
-        None => Err(error),
-    })
+fn parse_values(text: &str) -> serde_json::Result<Vec<Value>> {
+    let parse = |text: &str| serde_json::Deserializer::from_str(text).into_iter().collect();
+    json::tolerate_lone_surrogates(text, parse)
 }
 
 /// The one object that the values represent.
-fn merge_values(
-    values: Vec<Value>,
-    completeness: Completeness,
-    depth: u8,
-) -> Result<Map<String, Value>, String> {
-    let mut found: Option<Map<String, Value>> = None;
+fn merge_values(values: Vec<Value>, is_truncated: bool, depth: u8) -> ArgumentsResult {
+    let mut found = Map::new();
     for value in values {
-        let object = into_object(value, completeness, depth)?;
-        match &found {
-            Some(known) if object.is_empty() || *known == object => {}
-            Some(known) if !known.is_empty() => {
-                return Err("there are several different objects".to_owned());
-            }
-            _ => found = Some(object),
+        let object = into_object(value, is_truncated, depth)?;
+        if found.is_empty() {
+            found = object;
+        } else if !object.is_empty() && found != object {
+            return Err(ArgumentsError::SeveralObjects);
         }
     }
-    Ok(found.unwrap_or_default())
+    Ok(found)
 }
 
-fn into_object(value: Value, completeness: Completeness, depth: u8) -> Result<Map<String, Value>, String> {
+fn into_object(value: Value, is_truncated: bool, depth: u8) -> ArgumentsResult {
     let kind = match value {
         Value::Object(object) => return Ok(object),
         Value::Null => return Ok(Map::new()),
-        Value::String(text) if depth > 0 => return parse_text(&text, completeness, depth - 1),
+        Value::String(text) if depth > 0 => return parse_text(&text, is_truncated, depth - 1),
         Value::Array(mut items) if items.len() < 2 && depth > 0 => {
-            return items.pop().map_or(Ok(Map::new()), |item| into_object(item, completeness, depth - 1));
+            return into_object(items.pop().unwrap_or_default(), is_truncated, depth - 1);
         }
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Number(_) => "a number",
         Value::Bool(_) => "a boolean",
     };
-    Err(format!("{kind}, not an object"))
+    Err(ArgumentsError::NotAnObject(kind))
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use reqwest::Response;
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
 };
-use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use crate::claude_code;
@@ -18,10 +17,9 @@ use crate::error::{self, FailureClass, RequestFailure};
 use crate::json;
 use crate::reply::{Finish, Prompt, Reply, ReplyEvent};
 use crate::reply_builder::{EventSink, ReplyBuilder, TextEvents};
-use crate::stream::{self, StreamError};
+use crate::stream;
 use crate::transport::{self, Transport};
-use crate::vision::LoadedImages;
-use crate::wire::{self, Decoder, ModelRequest, ServerQuirks, StreamStep};
+use crate::wire::{self, Decoder, ModelRequest};
 
 const MAX_ERROR_BODY_BYTES: usize = 256 << 10;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,25 +28,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(20);
 /// How long to wait for the usage that follows a finished reply.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One request to one endpoint.
-pub(crate) struct ModelAttempt<'a> {
-    pub(crate) transport: &'a Transport,
-    pub(crate) endpoint: &'a Endpoint,
-    pub(crate) prompt: &'a Prompt<'a>,
-    pub(crate) quirks: &'a ServerQuirks,
-    pub(crate) text_events: TextEvents,
-}
-
 pub(crate) struct FailedAttempt {
     pub(crate) failure: RequestFailure,
-    /// The reply up to the failure, if text of it was shown.
-    pub(crate) partial: Option<Box<InterruptedReply>>,
-}
-
-pub(crate) struct InterruptedReply {
-    pub(crate) reply: Reply,
-    /// A tool call was incomplete when the connection broke.
-    pub(crate) has_open_call: bool,
+    /// The reply up to the failure, if text of it was shown and a tool call is incomplete.
+    pub(crate) partial: Option<Box<Reply>>,
 }
 
 impl From<RequestFailure> for FailedAttempt {
@@ -79,41 +62,39 @@ impl ReadTimeouts {
     }
 }
 
-impl ModelAttempt<'_> {
-    pub(crate) async fn run(
-        self,
-        images: LoadedImages<'_>,
-        events: EventSink<'_>,
-    ) -> Result<Reply, FailedAttempt> {
-        let Self { transport, endpoint, prompt, quirks, text_events } = self;
-        let request = ModelRequest { endpoint, prompt, quirks, images: &images };
-        let url = endpoint.url(request.path());
-        let timeouts = ReadTimeouts {
-            deadline: Instant::now() + endpoint.timeouts.total,
-            idle: endpoint.timeouts.idle_limit(endpoint, prompt.estimated_tokens(), !quirks.no_streaming),
-        };
-        let headers = headers(endpoint).await?;
-        let response = transport.client(&url)?.post(url).headers(headers).body(request.body()).send();
-        drop(images);
-        let response = timeout(timeouts.next(), response).await.map_err(|_| timeouts.failure())?;
-        let response = response.map_err(transport::failure)?;
-        if !response.status().is_success() {
-            return Err(read_refusal(response).await.into());
-        }
-        let mut builder = ReplyBuilder::new(endpoint, prompt, text_events, events);
-        let mut decoder = wire::decoder(endpoint.api);
-        // A server may ignore that a stream was asked for.
-        let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let is_json =
-            content_type.is_some_and(|kind| kind.contains("json") && !kind.contains("event-stream"));
-        let read = if is_json || quirks.no_streaming {
-            read_body(response, timeouts, &mut *decoder, &mut builder).await
-        } else {
-            let bytes = response.bytes_stream().map(|chunk| chunk.map_err(transport::failure));
-            read_stream(Box::pin(bytes), timeouts, &mut *decoder, &mut builder).await
-        };
-        conclude(read, decoder, builder, endpoint)
+/// Sends the request and reads the reply.
+pub(crate) async fn request_reply(
+    transport: &Transport,
+    request: ModelRequest<'_>,
+    text_events: TextEvents,
+    events: EventSink<'_>,
+) -> Result<Reply, FailedAttempt> {
+    let ModelRequest { endpoint, prompt, quirks, .. } = request;
+    let url = endpoint.url(request.path());
+    let timeouts = ReadTimeouts {
+        deadline: Instant::now() + endpoint.timeouts.total,
+        idle: endpoint.idle_limit(prompt.estimated_tokens(), !quirks.no_streaming),
+    };
+    let headers = headers(endpoint).await?;
+    let response = transport.client(&url)?.post(url).headers(headers).body(request.body()).send();
+    drop(request);
+    let response = timeout(timeouts.next(), response).await.map_err(|_| timeouts.failure())?;
+    let response = response.map_err(transport::failure)?;
+    if !response.status().is_success() {
+        return Err(read_refusal(response).await.into());
     }
+    let mut builder = ReplyBuilder::new(endpoint, prompt, text_events, events);
+    let mut decoder = wire::decoder(endpoint.api);
+    // A server may ignore that a stream was asked for.
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_json = content_type.is_some_and(|kind| kind.contains("json") && !kind.contains("event-stream"));
+    let read = if is_json || quirks.no_streaming {
+        read_body(response, timeouts, &mut *decoder, &mut builder).await
+    } else {
+        let bytes = response.bytes_stream().map(|chunk| chunk.map_err(transport::failure));
+        read_stream(Box::pin(bytes), timeouts, &mut *decoder, &mut builder).await
+    };
+    conclude(read, decoder, builder, endpoint)
 }
 
 fn conclude(
@@ -122,14 +103,14 @@ fn conclude(
     mut builder: ReplyBuilder<'_>,
     endpoint: &Endpoint,
 ) -> Result<Reply, FailedAttempt> {
-    let finish = decoder.finish(&mut builder);
-    let failure = match (read, finish) {
-        (Ok(()), Some(finish)) => return Ok(builder.finish(endpoint, finish)),
+    decoder.finish(&mut builder);
+    let failure = match (read, builder.finish.clone()) {
         // A reply that the provider called finished is finished, even if the connection breaks
         // after it.
-        (Err(RequestFailure { class: FailureClass::Dropped | FailureClass::Timeout, .. }), Some(finish)) => {
-            return Ok(builder.finish(endpoint, finish));
-        }
+        (
+            Ok(()) | Err(RequestFailure { class: FailureClass::Dropped | FailureClass::Timeout, .. }),
+            Some(finish),
+        ) => return Ok(builder.finish(endpoint, finish)),
         (Ok(()), None) if builder.is_empty() => {
             RequestFailure::malformed("the reply is empty and has no finish reason")
         }
@@ -138,12 +119,17 @@ fn conclude(
         }
         (Err(failure), _) => failure,
     };
-    let partial = builder.has_shown_text.then(|| {
-        let has_open_call = builder.has_open_call();
-        let reply = builder.finish(endpoint, Finish::Dropped(failure.message.clone()));
-        Box::new(InterruptedReply { reply, has_open_call })
-    });
-    Err(FailedAttempt { failure, partial })
+    if !builder.has_shown_text {
+        return Err(failure.into());
+    }
+    let has_open_call = builder.has_open_call();
+    let partial = builder.finish(endpoint, Finish::Dropped(failure.message.clone()));
+    // Text that was shown is kept, and the caller asks the model to continue. Asking for the whole
+    // reply again, without showing the text twice, is worth it only if a call is incomplete.
+    if has_open_call {
+        return Err(FailedAttempt { failure, partial: Some(Box::new(partial)) });
+    }
+    Ok(partial)
 }
 
 /// Decodes a recorded stream as [`crate::Client::complete`] does in one attempt. For tests and the
@@ -160,11 +146,8 @@ pub async fn decode_recording(
     let timeouts = ReadTimeouts { deadline: Instant::now() + total, idle: total };
     let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok));
     let read = read_stream(bytes, timeouts, &mut *decoder, &mut builder).await;
-    match conclude(read, decoder, builder, endpoint) {
-        Ok(reply) => Ok(reply),
-        Err(FailedAttempt { partial: Some(partial), .. }) => Ok(partial.reply),
-        Err(FailedAttempt { failure, .. }) => Err(failure),
-    }
+    conclude(read, decoder, builder, endpoint)
+        .or_else(|failed| failed.partial.map(|reply| *reply).ok_or(failed.failure))
 }
 
 /// The headers of a request, credentials included.
@@ -176,33 +159,30 @@ pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, RequestFai
     }
     let secret = |text: &str| {
         let mut value = HeaderValue::from_str(text).map_err(|_| {
-            let message = format!("the API key for {} has characters that no key has", endpoint.provider);
+            let message =
+                format!("the API key for {} has characters that are not allowed", endpoint.provider);
             RequestFailure::new(FailureClass::Auth, message)
         })?;
         value.set_sensitive(true);
         Ok::<_, RequestFailure>(value)
     };
-    match &endpoint.credentials {
-        ApiCredentials::None => {}
-        ApiCredentials::Key(key) => {
-            let key = key.expose().trim();
-            let is_oauth = key.starts_with(claude_code::TOKEN_PREFIX);
-            let is_messages = endpoint.api == Api::AnthropicMessages;
-            if is_messages && !is_oauth {
-                headers.insert("x-api-key", secret(key)?);
-            }
-            // Other servers that speak this protocol accept either header.
-            if !is_messages || is_oauth || !endpoint.is_hosted_by("anthropic.com") {
-                headers.insert(AUTHORIZATION, secret(&format!("Bearer {key}"))?);
-            }
-            if is_messages && is_oauth {
-                headers.insert("anthropic-beta", HeaderValue::from_static(claude_code::OAUTH_BETA));
-            }
-        }
-        ApiCredentials::ClaudeCode(path) => {
-            let token = claude_code::read_token(path).await?;
-            headers.insert(AUTHORIZATION, secret(&format!("Bearer {}", token.expose()))?);
+    if let Some(credentials) = &endpoint.credentials {
+        let token = match credentials {
+            ApiCredentials::Key(key) => key.clone(),
+            ApiCredentials::ClaudeCode(path) => claude_code::read_token(path).await?,
+        };
+        let token = token.expose().trim();
+        let is_messages = endpoint.api == Api::AnthropicMessages;
+        let is_oauth = matches!(credentials, ApiCredentials::ClaudeCode(_))
+            || (is_messages && token.starts_with(claude_code::TOKEN_PREFIX));
+        if is_oauth {
             headers.insert("anthropic-beta", HeaderValue::from_static(claude_code::OAUTH_BETA));
+        } else if is_messages {
+            headers.insert("x-api-key", secret(token)?);
+        }
+        // Other servers that speak this protocol accept either header.
+        if is_oauth || !is_messages || !endpoint.is_hosted_by("anthropic.com") {
+            headers.insert(AUTHORIZATION, secret(&format!("Bearer {token}"))?);
         }
     }
     for (name, value) in &endpoint.headers {
@@ -217,7 +197,7 @@ async fn read_refusal(response: Response) -> RequestFailure {
     let status = response.status().as_u16();
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     if let (300..=399, Some(location)) = (status, header(LOCATION)) {
-        let message = format!("the server redirects to {location}, which is not followed; correct base_url");
+        let message = format!("cannot follow a redirect to {location}; correct base_url");
         return RequestFailure::new(FailureClass::Format, message);
     }
     let retry_after = header(RETRY_AFTER);
@@ -248,8 +228,9 @@ async fn read_body(
 ) -> Result<(), RequestFailure> {
     let text = timeout(timeouts.next(), read_text(response, stream::MAX_REPLY_BYTES)).await;
     let text = text.map_err(|_| timeouts.failure())??;
-    let value: Value = json::parse(&text)
+    let value = json::parse(&text)
         .map_err(|error| RequestFailure::malformed(format!("the response is not JSON: {error}")))?;
+    builder.has_ended = true;
     decoder.decode_body(builder, &value)
 }
 
@@ -273,24 +254,20 @@ async fn read_stream(
             }
             Err(_) => return Err(timeouts.failure()),
         };
-        let data = match event {
-            None => return Ok(()),
-            Some(Ok(data)) => data,
-            Some(Err(error @ StreamError::ConnectionLost(_))) => {
-                return Err(RequestFailure::new(FailureClass::Dropped, error.to_string()));
-            }
-            Some(Err(error)) => return Err(RequestFailure::malformed(error.to_string())),
-        };
+        let Some(data) = event.transpose()? else { return Ok(()) };
         known_bytes = received.load(Ordering::Relaxed);
-        match decoder.decode_event(builder, &data)? {
-            StreamStep::Continue if builder.finish.is_some() => {
-                timeouts.idle = timeouts.idle.min(USAGE_TIMEOUT);
-            }
-            StreamStep::Continue => {}
-            StreamStep::Done => {
-                while let Ok(Some(Ok(_))) = timeout(DRAIN_TIMEOUT, events.next()).await {}
-                return Ok(());
-            }
+        if data.trim() == "[DONE]" {
+            builder.has_ended = true;
+        } else if let Ok(event) = json::parse(&data) {
+            // Data that is not JSON is ignored; a reply without any readable data fails at its end.
+            decoder.decode_event(builder, &event)?;
+        }
+        if builder.has_ended {
+            while let Ok(Some(Ok(_))) = timeout(DRAIN_TIMEOUT, events.next()).await {}
+            return Ok(());
+        }
+        if builder.finish.is_some() {
+            timeouts.idle = timeouts.idle.min(USAGE_TIMEOUT);
         }
     }
 }

@@ -5,20 +5,19 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hermes_net::EnvProxies;
+use hermes_net::{EnvProxies, Url};
 use hermes_types::Image;
 
-use crate::attempt::{FailedAttempt, ModelAttempt};
-use crate::context_window::ContextWindow;
-use crate::endpoint::{Endpoint, Retries};
+use crate::attempt::{self, FailedAttempt};
+use crate::endpoint::{Api, Endpoint, Retries};
 use crate::error::{Error, FailureClass, RequestFailure};
 use crate::reply::{Prompt, Reply, ReplyEvent};
 use crate::reply_builder::{EventSink, TextEvents};
 use crate::transport::Transport;
 use crate::vision::{ImageLoader, ImageMode, ImageSelection, VisionState};
-use crate::wire::ServerQuirks;
+use crate::wire::{ModelRequest, ServerQuirks};
 
-/// How often a lost connection is made again without a delay.
+/// How often a lost connection is opened again without a delay.
 const MAX_RECONNECTS: u32 = 2;
 /// Servers and sessions that are remembered.
 const MAX_REMEMBERED: usize = 256;
@@ -41,8 +40,8 @@ impl fmt::Debug for Client {
 pub(crate) struct ClientState {
     pub(crate) transport: Transport,
     load_image: ImageLoader,
-    /// By model and server. When too many are known, all are forgotten.
-    facts: Mutex<HashMap<String, EndpointFacts>>,
+    /// By protocol, server and model. When too many are known, all are forgotten.
+    facts: Mutex<HashMap<(Api, Url, String), EndpointFacts>>,
     /// Sessions whose earlier reasoning a server rejected; it would reject it again.
     reasoning_rejected: Mutex<Vec<String>>,
 }
@@ -51,7 +50,7 @@ pub(crate) struct ClientState {
 #[derive(Default)]
 pub(crate) struct EndpointFacts {
     pub(crate) quirks: ServerQuirks,
-    pub(crate) window: Option<ContextWindow>,
+    pub(crate) window: Option<u64>,
     vision: VisionState,
 }
 
@@ -61,7 +60,7 @@ impl ClientState {
         endpoint: &Endpoint,
         access: impl FnOnce(&mut EndpointFacts) -> T,
     ) -> T {
-        let key = format!("{} {} {}", endpoint.api.as_str(), endpoint.base_url, endpoint.model);
+        let key = (endpoint.api, endpoint.base_url.clone(), endpoint.model.clone());
         let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REMEMBERED && !known.contains_key(&key) {
             known.clear();
@@ -95,14 +94,12 @@ impl Client {
         prompt: &Prompt<'_>,
         events: &mut (dyn FnMut(ReplyEvent) + Send),
     ) -> Result<Reply, Error> {
-        let Some(mut endpoint) = chain.first() else { return Err(Error::NoModel) };
-        let mut rest = chain.get(1..).unwrap_or_default();
+        let mut rest = chain.iter().peekable();
+        let Some(mut endpoint) = rest.next() else { return Err(Error::NoModel) };
         loop {
             // The same model again is no fallback.
-            while let Some((_, after)) = rest.split_first().filter(|(next, _)| next.is_same_model(endpoint)) {
-                rest = after;
-            }
-            let call = EndpointCall::new(self, endpoint, prompt, rest.is_empty());
+            while rest.next_if(|next| next.is_same_model(endpoint)).is_some() {}
+            let call = EndpointCall::new(self, endpoint, prompt, rest.peek().is_none());
             let failure = match call.run(events).await {
                 Ok(reply) => return Ok(reply),
                 Err(failure) => failure,
@@ -114,17 +111,12 @@ impl Client {
                 %failure,
                 "model request failed"
             );
-            match rest.split_first() {
-                Some((next, after)) if failure.class.falls_back() => {
-                    events(ReplyEvent::Fallback { from: display_name(endpoint), to: display_name(next) });
-                    endpoint = next;
-                    rest = after;
-                }
-                _ => {
-                    let (provider, model) = (endpoint.provider.clone(), endpoint.model.clone());
-                    return Err(Error::Failed { provider, model, failure: Box::new(failure) });
-                }
-            }
+            let Some(next) = rest.next().filter(|_| failure.class.falls_back()) else {
+                let (provider, model) = (endpoint.provider.clone(), endpoint.model.clone());
+                return Err(Error::Failed { provider, model, failure: Box::new(failure) });
+            };
+            events(ReplyEvent::Fallback { from: display_name(endpoint), to: display_name(next) });
+            endpoint = next;
         }
     }
 
@@ -159,27 +151,22 @@ struct EndpointCall<'a> {
     images: ImageSelection<'a>,
     failures: u32,
     reconnects: u32,
-    /// The reply of an attempt that lost its connection after text had been shown.
-    partial: Option<Reply>,
-}
-
-enum RetryDecision {
-    RetryNow,
-    RetryAfter { delay: Duration, reason: String },
-    Finish(Result<Reply, RequestFailure>),
+    /// The reply of an attempt that lost its connection in a tool call, after its text was shown.
+    partial: Option<Box<Reply>>,
 }
 
 impl<'a> EndpointCall<'a> {
     fn new(client: &'a Client, endpoint: &'a Endpoint, prompt: &'a Prompt<'a>, is_last: bool) -> Self {
-        let select =
-            |facts: &mut EndpointFacts| ImageSelection::new(endpoint, prompt.messages, &facts.vision);
+        let state = &client.state;
+        let images =
+            state.with_facts(endpoint, |facts| ImageSelection::new(endpoint, prompt.messages, &facts.vision));
         Self {
             client,
             endpoint,
             prompt,
             is_last,
             quirks: client.quirks(endpoint, prompt.session),
-            images: client.state.with_facts(endpoint, select),
+            images,
             failures: 0,
             reconnects: 0,
             partial: None,
@@ -190,74 +177,68 @@ impl<'a> EndpointCall<'a> {
     async fn run(mut self, events: EventSink<'_>) -> Result<Reply, RequestFailure> {
         loop {
             let images = self.images.load(self.prompt.image_mode, &self.client.state.load_image).await;
-            let attempt = ModelAttempt {
-                transport: &self.client.state.transport,
-                endpoint: self.endpoint,
-                prompt: self.prompt,
-                quirks: &self.quirks,
-                text_events: if self.partial.is_some() { TextEvents::Mute } else { TextEvents::Emit },
-            };
-            let FailedAttempt { failure, partial } = match attempt.run(images, events).await {
+            let request =
+                ModelRequest { endpoint: self.endpoint, prompt: self.prompt, quirks: &self.quirks, images };
+            let text_events = if self.partial.is_some() { TextEvents::Mute } else { TextEvents::Emit };
+            match attempt::request_reply(&self.client.state.transport, request, text_events, events).await {
                 Ok(reply) => {
                     self.client.state.with_facts(self.endpoint, |facts| facts.vision.record(&self.images));
                     return Ok(reply);
                 }
-                Err(failed) => failed,
-            };
-            // Text that was shown is kept, and the caller asks the model to continue. Asking for
-            // the whole reply again, without showing the text twice, is worth it only if a call was
-            // incomplete.
-            if let Some(partial) = partial {
-                if !partial.has_open_call {
-                    return Ok(partial.reply);
+                Err(FailedAttempt { failure, partial }) => {
+                    self.partial = self.partial.or(partial);
+                    if let Err(failure) = self.prepare_retry(failure, events).await {
+                        return self.partial.map(|reply| *reply).ok_or(failure);
+                    }
                 }
-                self.partial.get_or_insert(partial.reply);
-            }
-            match self.decide_retry(failure) {
-                RetryDecision::RetryNow => {}
-                RetryDecision::RetryAfter { delay, reason } => {
-                    events(ReplyEvent::Retrying { reason, delay, attempt: self.failures });
-                    tokio::time::sleep(delay).await;
-                }
-                RetryDecision::Finish(result) => return result,
             }
         }
     }
 
-    fn decide_retry(&mut self, failure: RequestFailure) -> RetryDecision {
+    /// Changes the request or waits, so that asking again may help. Fails if nothing helps.
+    async fn prepare_retry(
+        &mut self,
+        mut failure: RequestFailure,
+        events: EventSink<'_>,
+    ) -> Result<(), RequestFailure> {
         let provider = &self.endpoint.provider;
         if let Some(quirks) = recover(&self.quirks, &failure) {
             tracing::info!(provider, class = ?failure.class, %failure, "adapting the request to the server");
             self.client.remember_quirks(self.endpoint, self.prompt.session, &quirks);
             self.quirks = quirks;
-            return RetryDecision::RetryNow;
+            return Ok(());
         }
         let may_drop_images = self.prompt.image_mode == ImageMode::Auto;
         if may_drop_images && failure.may_be_about_images() && self.images.drop_some(failure.class) {
             tracing::info!(provider, %failure, "retrying with fewer images");
-            return RetryDecision::RetryNow;
+            return Ok(());
         }
         if failure.class == FailureClass::Dropped && self.reconnects < MAX_RECONNECTS {
             self.reconnects += 1;
-            return RetryDecision::RetryNow;
+            return Ok(());
         }
-        if let Some(reply) = self.partial.take() {
-            return RetryDecision::Finish(Ok(reply));
+        if self.partial.is_some() {
+            return Err(failure);
         }
         self.failures += 1;
         let may_retry = failure.class.is_transient() && self.failures < self.endpoint.retries.max_attempts;
         if may_retry && (self.is_last || !failure.class.falls_back_immediately()) {
             let delay = retry_delay(&self.endpoint.retries, &failure, self.failures);
-            return RetryDecision::RetryAfter { delay, reason: failure.message };
+            events(ReplyEvent::Retrying { reason: failure.message, delay, attempt: self.failures });
+            tokio::time::sleep(delay).await;
+            return Ok(());
         }
-        let failure = into_final(failure);
+        // If there is no space for a reply, the conversation is too long.
+        if failure.class == FailureClass::OutputCap {
+            failure.class = FailureClass::ContextOverflow;
+        }
         // A fallback model may accept the images.
         let is_final = self.is_last || !failure.class.falls_back();
         if may_drop_images && is_final && failure.may_pass_without_images() && self.images.drop_all() {
             tracing::info!(provider, %failure, "retrying without images");
-            return RetryDecision::RetryNow;
+            return Ok(());
         }
-        RetryDecision::Finish(Err(failure))
+        Err(failure)
     }
 }
 
@@ -293,14 +274,6 @@ const OPTIONAL_FIELDS: &[&str] = &[
     "prompt_cache_key", "reasoning", "reasoning_effort", "stream_options", "thinking", "usage",
 ];
 
-/// If there is no space for a reply, the conversation is too long.
-fn into_final(mut failure: RequestFailure) -> RequestFailure {
-    if failure.class == FailureClass::OutputCap {
-        failure.class = FailureClass::ContextOverflow;
-    }
-    failure
-}
-
 /// The delay before the next attempt: as the provider asked, or doubled with each failure, plus up
 /// to half of it at random so that clients do not retry in step.
 fn retry_delay(retries: &Retries, failure: &RequestFailure, failures: u32) -> Duration {
@@ -321,7 +294,6 @@ mod tests {
     use hermes_types::{Digest, Image, ImageKind, Message};
 
     use super::*;
-    use crate::endpoint::Api;
 
     #[test]
     fn delays_double_up_to_the_maximum_with_random_jitter() {

@@ -25,132 +25,93 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_PROBE_BYTES: usize = 32 << 20;
 const MIN_WINDOW_TOKENS: u64 = 256;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ContextWindow {
-    /// None if the size is unknown.
-    pub tokens: Option<u64>,
-    pub source: WindowSource,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WindowSource {
-    Config,
-    Server,
-    /// The published size for models of this name.
-    Name,
-    Unknown,
-}
-
 impl Client {
-    /// The window of a model. Asks its server once, for at most a few seconds.
-    pub async fn context_window(&self, endpoint: &Endpoint) -> ContextWindow {
+    /// The window of a model in tokens, if it is known. Asks its server once, for at most a few
+    /// seconds.
+    pub async fn context_window(&self, endpoint: &Endpoint) -> Option<u64> {
         if let Some(known) = self.state.with_facts(endpoint, |facts| facts.window) {
-            return known;
+            return Some(known);
         }
         let probed = timeout(PROBE_TIMEOUT, self.probe_window(endpoint)).await.unwrap_or_default();
-        let sources = [
-            (endpoint.context_window, WindowSource::Config),
-            (probed, WindowSource::Server),
-            (window_by_name(&endpoint.model), WindowSource::Name),
-        ];
-        let known = sources.into_iter().find(|(tokens, _)| tokens.is_some());
-        let (tokens, source) = known.unwrap_or((None, WindowSource::Unknown));
-        let window = ContextWindow { tokens, source };
+        let window = endpoint.context_window.or(probed);
         // A server that did not respond may do so later.
-        if matches!(window.source, WindowSource::Config | WindowSource::Server) {
-            self.state.with_facts(endpoint, |facts| facts.window = Some(window));
-        }
-        window
+        self.state.with_facts(endpoint, |facts| facts.window = window);
+        window.or_else(|| window_by_name(&endpoint.model))
     }
 
     /// Asks the server. A local server may be of any kind, so all questions are asked at once.
     async fn probe_window(&self, endpoint: &Endpoint) -> Option<u64> {
-        let (list, one) = match endpoint.api {
-            Api::AnthropicMessages => ("/v1/models", format!("/v1/models/{}", endpoint.model)),
-            Api::ChatCompletions | Api::Responses => ("/models", format!("/models/{}", endpoint.model)),
-        };
-        let list = self.probe_json(endpoint, endpoint.url(list), None);
-        let one = async {
-            let info = self.probe_json(endpoint, endpoint.url(&one), None).await?;
-            info.get("max_input_tokens").and_then(Value::as_u64)
-        };
-        if !endpoint.is_local() {
-            return match endpoint.api {
-                Api::AnthropicMessages => one.await,
-                Api::ChatCompletions | Api::Responses => window_from_list(&list.await?, &endpoint.model),
-            };
+        let get = |url| self.probe_json(endpoint, url, None);
+        let is_messages = endpoint.api == Api::AnthropicMessages;
+        let list_path = if is_messages { "/v1/models" } else { "/models" };
+        let list = get(endpoint.url(list_path));
+        let one = get(endpoint.url(&format!("{list_path}/{}", endpoint.model)));
+        if !endpoint.is_local() && is_messages {
+            return one.await["max_input_tokens"].as_u64();
+        } else if !endpoint.is_local() {
+            return window_from_list(&list.await, &endpoint.model);
         }
         let named = json!({"model": endpoint.model});
         let (list, one, props, studio, show, loaded) = tokio::join!(
             list,
             one,
-            self.probe_json(endpoint, endpoint.root_url("/props"), None),
-            self.probe_json(endpoint, endpoint.root_url("/api/v1/models"), None),
+            get(endpoint.root_url("/props")),
+            get(endpoint.root_url("/api/v1/models")),
             self.probe_json(endpoint, endpoint.root_url("/api/show"), Some(&named)),
-            self.probe_json(endpoint, endpoint.root_url("/api/ps"), None),
+            get(endpoint.root_url("/api/ps")),
         );
-        if let Some(show) = show.filter(|show| show.get("model_info").is_some()) {
-            return self.window_from_ollama(endpoint, &show, loaded.as_ref());
+        if show.get("model_info").is_some() {
+            return self.window_from_ollama(endpoint, &show, &loaded);
         }
-        let from_props = props.as_ref().and_then(|props| {
-            let own = props.pointer("/default_generation_settings/n_ctx").or_else(|| props.get("n_ctx"));
-            own.and_then(Value::as_u64)
-        });
-        let from_studio = studio.as_ref().and_then(|studio| window_from_lm_studio(studio, &endpoint.model));
-        let from_list = list.as_ref().and_then(|list| window_from_list(list, &endpoint.model));
-        from_props.or(from_studio).or(from_list).or(one).filter(|tokens| *tokens > MIN_WINDOW_TOKENS)
+        let props = [&props["default_generation_settings"]["n_ctx"], &props["n_ctx"]];
+        let from_props = props.into_iter().find_map(Value::as_u64);
+        let from_studio = window_from_lm_studio(&studio, &endpoint.model);
+        let from_lists = from_studio.or_else(|| window_from_list(&list, &endpoint.model));
+        let tokens = from_props.or(from_lists).or(one["max_input_tokens"].as_u64());
+        tokens.filter(|tokens| *tokens > MIN_WINDOW_TOKENS)
     }
 
     /// Ollama loads a model with a window of a few thousand tokens unless a request asks for more,
     /// and silently truncates longer prompts. So each request asks for it, and the window of a
     /// loaded model counts for more than the possible one.
-    fn window_from_ollama(&self, endpoint: &Endpoint, show: &Value, loaded: Option<&Value>) -> Option<u64> {
-        let parameters = show.get("parameters").and_then(Value::as_str).unwrap_or_default();
+    fn window_from_ollama(&self, endpoint: &Endpoint, show: &Value, loaded: &Value) -> Option<u64> {
+        let parameters = show["parameters"].as_str().unwrap_or_default();
         let mut values = parameters.lines().filter_map(|line| line.trim().strip_prefix("num_ctx"));
         let from_modelfile = values.find_map(|rest| rest.trim().parse::<u64>().ok());
-        let info = show.get("model_info").and_then(Value::as_object);
-        let mut lengths = info.into_iter().flatten().filter(|(key, _)| key.ends_with(".context_length"));
-        let trained = lengths.next().and_then(|(_, value)| value.as_u64());
+        let mut info = show["model_info"].as_object().into_iter().flatten();
+        let trained = info.find(|(key, _)| key.ends_with(".context_length"));
         let options = endpoint.extra_fields.get("options");
-        let asked = options.and_then(|options| options.get("num_ctx")?.as_u64());
-        let chosen = asked.or(from_modelfile).or(trained);
+        let asked = options.and_then(|options| options["num_ctx"].as_u64());
+        let chosen = asked.or(from_modelfile).or_else(|| trained?.1.as_u64());
         let chosen = chosen.map(|tokens| tokens.min(endpoint.context_window.unwrap_or(tokens)));
         if asked.is_none() {
             self.state.with_facts(endpoint, |facts| facts.quirks.num_ctx = chosen);
         }
-        let running = loaded.and_then(|loaded| {
-            let models = loaded.get("models").and_then(Value::as_array)?;
-            let is_own =
-                |one: &&Value| ["name", "model"].iter().any(|key| one[*key] == endpoint.model.as_str());
-            models.iter().find(is_own)?.get("context_length")?.as_u64()
-        });
+        let mut models = loaded["models"].as_array().into_iter().flatten();
+        let running = models.find(|one| one["name"] == endpoint.model || one["model"] == endpoint.model);
+        let running = running.and_then(|running| running["context_length"].as_u64());
         running.or(chosen).filter(|tokens| *tokens > MIN_WINDOW_TOKENS)
     }
 
-    /// Requests a document; every failure gives none.
-    async fn probe_json(
-        &self,
-        endpoint: &Endpoint,
-        url: hermes_net::Url,
-        body: Option<&Value>,
-    ) -> Option<Value> {
-        let headers = attempt::headers(endpoint).await.ok()?;
-        let client = self.state.transport.client(&url).ok()?;
-        let request = match body {
-            Some(body) => client.post(url).body(body.to_string()),
-            None => client.get(url),
+    /// Requests a document; every failure gives null.
+    async fn probe_json(&self, endpoint: &Endpoint, url: hermes_net::Url, body: Option<&Value>) -> Value {
+        let document = async {
+            let headers = attempt::headers(endpoint).await.ok()?;
+            let client = self.state.transport.client(&url).ok()?;
+            let request = match body {
+                Some(body) => client.post(url).body(body.to_string()),
+                None => client.get(url),
+            };
+            let response = request.headers(headers).send().await.ok()?.error_for_status().ok()?;
+            serde_json::from_str(&attempt::read_text(response, MAX_PROBE_BYTES).await.ok()?).ok()
         };
-        let response = request.headers(headers).send().await.ok()?;
-        if !response.status().is_success() {
-            return None;
-        }
-        serde_json::from_str(&attempt::read_text(response, MAX_PROBE_BYTES).await.ok()?).ok()
+        document.await.unwrap_or_default()
     }
 }
 
 /// Reads the list of models that OpenAI-compatible servers have.
 fn window_from_list(list: &Value, model: &str) -> Option<u64> {
-    let models = list.get("data").and_then(Value::as_array)?;
+    let models = list["data"].as_array()?;
     let own = models.iter().find(|one| one["id"] == model);
     // A server with only one model serves it under any name.
     let own = own.or_else(|| models.first().filter(|_| models.len() == 1))?;
@@ -160,11 +121,10 @@ fn window_from_list(list: &Value, model: &str) -> Option<u64> {
 
 /// Reads LM Studio's own list of models.
 fn window_from_lm_studio(list: &Value, model: &str) -> Option<u64> {
-    let models = list.get("models").or_else(|| list.get("data")).and_then(Value::as_array)?;
-    let own = models.iter().find(|one| ["key", "id"].iter().any(|key| one[*key] == model))?;
-    let loaded =
-        own.pointer("/loaded_instances/0/config/context_length").or_else(|| own.get("loaded_context_length"));
-    loaded.or_else(|| own.get("max_context_length")).and_then(Value::as_u64)
+    let models = list.get("models").or_else(|| list.get("data"))?.as_array()?;
+    let own = models.iter().find(|one| one["key"] == model || one["id"] == model)?;
+    let keys = ["/loaded_instances/0/config/context_length", "/loaded_context_length", "/max_context_length"];
+    keys.iter().find_map(|path| own.pointer(path)?.as_u64())
 }
 
 fn window_by_name(model: &str) -> Option<u64> {

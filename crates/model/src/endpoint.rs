@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hermes_net::Url;
 use hermes_types::Secret;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// A model at a server.
@@ -18,7 +19,8 @@ pub struct Endpoint {
     pub base_url: Url,
     /// The server's id of the model.
     pub model: String,
-    pub credentials: ApiCredentials,
+    /// None for servers that need none, as most on this machine.
+    pub credentials: Option<ApiCredentials>,
     pub timeouts: Timeouts,
     pub retries: Retries,
     /// In tokens, if the configuration sets it.
@@ -37,7 +39,7 @@ impl Endpoint {
             api,
             base_url,
             model: model.into(),
-            credentials: ApiCredentials::None,
+            credentials: None,
             timeouts: Timeouts::default(),
             retries: Retries::default(),
             context_window: None,
@@ -59,6 +61,21 @@ impl Endpoint {
     /// a prompt before it sends anything.
     pub fn is_local(&self) -> bool {
         self.base_url.host_str().is_some_and(is_local)
+    }
+
+    /// The longest time without data.
+    pub(crate) fn idle_limit(&self, prompt_tokens: usize, is_streamed: bool) -> Duration {
+        let Timeouts { total, idle } = self.timeouts;
+        let seconds = match (is_streamed, prompt_tokens) {
+            _ if self.is_local() => return idle.unwrap_or(total).min(total),
+            (true, ..=50_000) => 180,
+            (true, ..=100_000) => 240,
+            (true, _) => 300,
+            (false, ..=50_000) => 90,
+            (false, ..=100_000) => 150,
+            (false, _) => 240,
+        };
+        idle.unwrap_or(Duration::from_secs(seconds)).min(total)
     }
 
     /// Whether requests go to this vendor, judged by the host and not by the configured name.
@@ -115,17 +132,16 @@ impl Api {
 
     /// Parses the configuration keyword.
     pub fn parse(text: &str) -> Option<Self> {
+        let text = if text == "responses" { "codex_responses" } else { text };
         [Self::ChatCompletions, Self::AnthropicMessages, Self::Responses]
             .into_iter()
-            .find(|api| api.as_str() == text || (text == "responses" && *api == Self::Responses))
+            .find(|api| api.as_str() == text)
     }
 }
 
 /// Sent to the host of the endpoint and nowhere else: redirects are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApiCredentials {
-    /// For servers that need none, as most on this machine.
-    None,
     Key(Secret),
     /// The file in which Claude Code stores its own token, read for each request.
     ClaudeCode(PathBuf),
@@ -146,27 +162,6 @@ impl Default for Timeouts {
     }
 }
 
-impl Timeouts {
-    /// The longest time without data.
-    pub(crate) fn idle_limit(
-        &self,
-        endpoint: &Endpoint,
-        prompt_tokens: usize,
-        is_streamed: bool,
-    ) -> Duration {
-        let seconds = match (is_streamed, prompt_tokens) {
-            _ if endpoint.is_local() => return self.idle.unwrap_or(self.total).min(self.total),
-            (true, ..=50_000) => 180,
-            (true, ..=100_000) => 240,
-            (true, _) => 300,
-            (false, ..=50_000) => 90,
-            (false, ..=100_000) => 150,
-            (false, _) => 240,
-        };
-        self.idle.unwrap_or(Duration::from_secs(seconds)).min(self.total)
-    }
-}
-
 /// Attempts and the delays between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
@@ -183,7 +178,8 @@ impl Default for Retries {
 }
 
 /// How much a model should reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Effort {
     None,
     Minimal,
@@ -191,19 +187,6 @@ pub enum Effort {
     Medium,
     High,
     Xhigh,
-}
-
-impl Effort {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Minimal => "minimal",
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Xhigh => "xhigh",
-        }
-    }
 }
 
 /// Loopback, private, link-local and Tailscale addresses, the names that containers have for their

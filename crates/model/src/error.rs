@@ -34,10 +34,8 @@ pub enum Error {
 
 impl Error {
     pub fn class(&self) -> Option<FailureClass> {
-        match self {
-            Self::Failed { failure, .. } => Some(failure.class),
-            _ => None,
-        }
+        let Self::Failed { failure, .. } = self else { return None };
+        Some(failure.class)
     }
 
     /// Imperative sentences that say what a user can do about it.
@@ -76,7 +74,7 @@ impl Error {
 }
 
 /// Why one request failed.
-#[derive(Debug, Clone, PartialEq, ThisError)]
+#[derive(Debug, Clone, Default, PartialEq, ThisError)]
 #[error("{message}")]
 pub struct RequestFailure {
     pub class: FailureClass,
@@ -94,14 +92,7 @@ pub struct RequestFailure {
 
 impl RequestFailure {
     pub(crate) fn new(class: FailureClass, message: impl Into<String>) -> Self {
-        Self {
-            class,
-            status: None,
-            message: message.into(),
-            retry_after: None,
-            available_output: None,
-            parameter: None,
-        }
+        Self { class, message: message.into(), ..Self::default() }
     }
 
     /// Whether the images of the request may be the cause. A failure with a known cause has
@@ -131,7 +122,7 @@ impl RequestFailure {
 }
 
 /// Kinds of failure, by what helps against them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FailureClass {
     /// The key is missing, wrong or not allowed to do this.
     Auth,
@@ -171,6 +162,7 @@ pub enum FailureClass {
     Parameter,
     /// The server rejects the request for another reason.
     Format,
+    #[default]
     Unknown,
 }
 
@@ -214,9 +206,9 @@ impl FailureClass {
             Self::Unreachable => "Check that the server is running and that `model.base_url` is correct.",
             Self::Timeout => "For a slow server, raise `providers.<id>.request_timeout_seconds`.",
             Self::ContextOverflow | Self::PayloadTooLarge => {
-                "Start a new conversation, or compress this one."
+                "Start a new conversation: this one is too long for the model."
             }
-            Self::LongContextTier => "Compress the conversation, or allow long context at the provider.",
+            Self::LongContextTier => "Start a new conversation, or allow long context at the provider.",
             Self::ModelNotFound => "Set `model.default` to a model name that the provider knows.",
             Self::PolicyBlocked => {
                 "Change the privacy settings of your account, which exclude every server of this model."

@@ -9,7 +9,7 @@ use hermes_types::{Call, CallArguments, Image, Message, Part, Reasoning};
 /// Stands for the result of a call that has none.
 const MISSING_RESULT: &str = "[no result was recorded for this call]";
 /// Precedes the result of a call with unreadable arguments, which are replayed as none.
-const UNREADABLE_ARGUMENTS: &str = "[the arguments of this call could not be read, it was not run]";
+const UNREADABLE_ARGUMENTS: &str = "[the arguments of this call could not be read; it was not run]";
 
 /// An entry of the normalized conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +26,13 @@ pub(crate) fn normalize(messages: &[Message]) -> Vec<HistoryEntry<'_>> {
     while let Some((first, after)) = rest.split_first() {
         rest = after;
         match first {
-            Message::User { text, images } => push_user(&mut entries, text, images),
+            Message::User { text, images } => match entries.last_mut() {
+                Some(HistoryEntry::User(last, known)) => {
+                    last.to_mut().extend(["\n\n", text.as_str()]);
+                    known.extend(images);
+                }
+                _ => entries.push(HistoryEntry::User(Cow::Borrowed(text), images.iter().collect())),
+            },
             // Results are added with their call; one that is found here has no call.
             Message::Tool { .. } => {}
             Message::Assistant { parts } => {
@@ -39,13 +45,11 @@ pub(crate) fn normalize(messages: &[Message]) -> Vec<HistoryEntry<'_>> {
                     Some(HistoryEntry::Assistant(last)) => last.extend(parts),
                     _ => entries.push(HistoryEntry::Assistant(parts.collect())),
                 }
-                let calls: Vec<&Call> = first.calls().collect();
-                if !calls.is_empty() {
-                    let next = rest.iter().position(|message| matches!(message, Message::Assistant { .. }));
-                    let until = rest.get(..next.unwrap_or(rest.len())).unwrap_or_default();
-                    entries.push(HistoryEntry::Results(
-                        calls.into_iter().map(|call| (call, result_text(call, until))).collect(),
-                    ));
+                let mut turns = rest.split(|message| matches!(message, Message::Assistant { .. }));
+                let until = turns.next().unwrap_or_default();
+                let results: Vec<_> = first.calls().map(|call| (call, result_text(call, until))).collect();
+                if !results.is_empty() {
+                    entries.push(HistoryEntry::Results(results));
                 }
             }
         }
@@ -56,16 +60,6 @@ pub(crate) fn normalize(messages: &[Message]) -> Vec<HistoryEntry<'_>> {
 /// The reasoning, if this issuer issued it: no other issuer may see it.
 pub(crate) fn issued_by<'a>(reasoning: &'a Reasoning, issuer: &str) -> Option<&'a Reasoning> {
     (reasoning.issuer.as_deref() == Some(issuer)).then_some(reasoning)
-}
-
-fn push_user<'a>(entries: &mut Vec<HistoryEntry<'a>>, text: &'a str, images: &'a [Image]) {
-    match entries.last_mut() {
-        Some(HistoryEntry::User(last, known)) => {
-            *last = Cow::Owned(format!("{last}\n\n{text}"));
-            known.extend(images);
-        }
-        _ => entries.push(HistoryEntry::User(Cow::Borrowed(text), images.iter().collect())),
-    }
 }
 
 fn is_blank(part: &Part) -> bool {

@@ -1,19 +1,24 @@
-//! Tolerant parsing of JSON from servers, and stable serialization: the same value always gives the
-//! same bytes.
+//! Tolerant parsing of JSON from servers, and a stable order of keys: the same value always gives
+//! the same bytes.
 
 use serde_json::{Map, Value};
 
-/// Parses a value. A lone surrogate, which some servers send when a character is split between two
-/// chunks, becomes the replacement character instead of an error.
-pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(text).or_else(|error| match replace_lone_surrogates(text) {
-        Some(clean) => serde_json::from_str(&clean),
-        None => Err(error),
-    })
+/// Parses a value and tolerates lone surrogates.
+pub(crate) fn parse(text: &str) -> serde_json::Result<Value> {
+    tolerate_lone_surrogates(text, |text| serde_json::from_str(text))
+}
+
+/// Parses text in which a lone surrogate, which some servers send when a character is split between
+/// two chunks, becomes the replacement character instead of an error.
+pub(crate) fn tolerate_lone_surrogates<T>(
+    text: &str,
+    parse: impl Fn(&str) -> serde_json::Result<T>,
+) -> serde_json::Result<T> {
+    parse(text).or_else(|error| replace_lone_surrogates(text).map_or(Err(error), |clean| parse(&clean)))
 }
 
 /// Replaces lone surrogate escapes; returns none if there are none.
-pub(crate) fn replace_lone_surrogates(text: &str) -> Option<String> {
+fn replace_lone_surrogates(text: &str) -> Option<String> {
     if !text.contains("\\ud") && !text.contains("\\uD") {
         return None;
     }
@@ -53,25 +58,12 @@ fn escaped_unit(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// Serializes the object with sorted keys: servers that cache a prefix find it only if it has the
-/// same bytes.
-pub(crate) fn to_stable_text(object: &Map<String, Value>) -> String {
-    Value::Object(sort_keys(object)).to_string()
-}
-
-/// Sorts the keys at every depth.
-pub(crate) fn sort_keys(object: &Map<String, Value>) -> Map<String, Value> {
-    let mut entries: Vec<_> = object.iter().collect();
-    entries.sort_unstable_by_key(|(key, _)| *key);
-    entries.into_iter().map(|(key, value)| (key.clone(), sort_value(value))).collect()
-}
-
-fn sort_value(value: &Value) -> Value {
-    match value {
-        Value::Object(object) => Value::Object(sort_keys(object)),
-        Value::Array(items) => items.iter().map(sort_value).collect(),
-        other => other.clone(),
-    }
+/// Sorts the keys at every depth: servers that cache a prefix find it only if it has the same
+/// bytes.
+pub(crate) fn sort_keys(object: &Map<String, Value>) -> Value {
+    let mut value = Value::Object(object.clone());
+    value.sort_all_objects();
+    value
 }
 
 #[cfg(test)]
@@ -101,7 +93,7 @@ mod tests {
     fn the_same_object_is_the_same_text_whatever_the_order_of_its_keys() {
         let one = json!({"b": [{"d": 1, "c": 2}], "a": null});
         let other = json!({"a": null, "b": [{"c": 2, "d": 1}]});
-        let text = |value: &Value| to_stable_text(value.as_object().unwrap());
+        let text = |value: &Value| sort_keys(value.as_object().unwrap()).to_string();
         assert_eq!(text(&one), r#"{"a":null,"b":[{"c":2,"d":1}]}"#);
         assert_eq!(text(&one), text(&other));
     }

@@ -20,7 +20,7 @@
 //! has the protocols, `reply_builder.rs` assembles a reply, `error/parse.rs` classifies refusals,
 //! `vision.rs` selects images.
 
-pub mod arguments;
+mod arguments;
 mod attempt;
 pub mod claude_code;
 mod client;
@@ -43,7 +43,6 @@ mod wire;
 pub use arguments::coerce;
 pub use attempt::decode_recording;
 pub use client::Client;
-pub use context_window::{ContextWindow, WindowSource};
 pub use endpoint::{Api, ApiCredentials, Effort, Endpoint, Retries, Timeouts};
 pub use error::{Error, FailureClass, RequestFailure};
 pub use hermes_net::{EnvProxies, Url};

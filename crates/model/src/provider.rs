@@ -18,8 +18,8 @@ pub struct Provider {
     pub base_url: &'static str,
     /// The variables that may hold the key; the first one that is set counts.
     pub key_variables: &'static [&'static str],
-    /// The variable that may hold another address.
-    pub base_url_variable: Option<&'static str>,
+    /// The variable that may hold another address, or the empty string.
+    pub base_url_variable: &'static str,
     pub api: Api,
 }
 
@@ -41,31 +41,22 @@ pub fn by_name(name: &str) -> Option<&'static Provider> {
 /// Finds the provider that this host belongs to.
 pub fn by_host(url: &Url) -> Option<&'static Provider> {
     let host = url.host_str()?;
-    let same = |provider: &&Provider| {
-        let own = provider.base_url.parse::<Url>();
-        own.is_ok_and(|own| {
-            own.host_str() == Some(host) && own.port_or_known_default() == url.port_or_known_default()
-        })
-    };
-    PROVIDERS.iter().find(same)
+    let is_own =
+        |own: Url| own.host_str() == Some(host) && own.port_or_known_default() == url.port_or_known_default();
+    PROVIDERS.iter().find(|provider| provider.base_url.parse().is_ok_and(is_own))
 }
 
 /// Chooses the protocol of a server by its provider, its address, or the model's name.
 pub fn detect_api(url: &Url, model: &str) -> Api {
     let path = url.path().trim_end_matches('/');
+    let host = url.host_str().unwrap_or_default();
     if path.ends_with("/anthropic") || path.ends_with("/anthropic/v1") {
         return Api::AnthropicMessages;
     }
     match by_host(url) {
         Some(provider) => provider.api,
-        None if url.host_str() == Some("api.kimi.com") && path.starts_with("/coding") => {
-            Api::AnthropicMessages
-        }
-        None if model.starts_with("gpt-5")
-            && url.host_str().is_some_and(|host| host.ends_with(".openai.com")) =>
-        {
-            Api::Responses
-        }
+        None if host == "api.kimi.com" && path.starts_with("/coding") => Api::AnthropicMessages,
+        None if model.starts_with("gpt-5") && host.ends_with(".openai.com") => Api::Responses,
         None => Api::ChatCompletions,
     }
 }
@@ -138,29 +129,18 @@ pub const PROVIDERS: &[Provider] = &[
     chat("lmstudio", "http://127.0.0.1:1234/v1", &["LM_API_KEY"], "LM_BASE_URL"),
 ];
 
-const fn chat(id: Name, base_url: Name, keys: &'static [Name], url_variable: Name) -> Provider {
-    provider(id, base_url, keys, url_variable, Api::ChatCompletions)
+type Name = &'static str;
+
+const fn chat(id: Name, base_url: Name, key_variables: &'static [Name], base_url_variable: Name) -> Provider {
+    Provider { id, base_url, key_variables, base_url_variable, api: Api::ChatCompletions }
 }
 
 const fn messages(id: Name, base_url: Name, keys: &'static [Name], url_variable: Name) -> Provider {
-    provider(id, base_url, keys, url_variable, Api::AnthropicMessages)
+    Provider { api: Api::AnthropicMessages, ..chat(id, base_url, keys, url_variable) }
 }
 
 const fn responses(id: Name, base_url: Name, keys: &'static [Name], url_variable: Name) -> Provider {
-    provider(id, base_url, keys, url_variable, Api::Responses)
-}
-
-type Name = &'static str;
-
-const fn provider(
-    id: Name,
-    base_url: Name,
-    key_variables: &'static [Name],
-    url_variable: Name,
-    api: Api,
-) -> Provider {
-    let base_url_variable = if url_variable.is_empty() { None } else { Some(url_variable) };
-    Provider { id, base_url, key_variables, base_url_variable, api }
+    Provider { api: Api::Responses, ..chat(id, base_url, keys, url_variable) }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use hermes_types::{Call, CallId, Part, Reasoning, Usage};
 use serde_json::Value;
 
-use crate::arguments::{ArgumentsBuilder, Completeness};
+use crate::arguments::ArgumentsBuilder;
 use crate::endpoint::{Api, Endpoint};
 use crate::error::RequestFailure;
 use crate::reasoning_tags::{self, ReasoningSplitter, TextSegment};
@@ -35,11 +35,15 @@ pub(crate) struct ReplyBuilder<'a> {
     splitter: ReasoningSplitter,
     detector: CallDetector,
     issuer: String,
-    refusal: String,
+    /// The text with which the model refuses.
+    pub(crate) refusal: String,
     /// Makes the ids of calls that came without one unique in the conversation.
     id_seed: usize,
     max_output: Option<u32>,
+    /// The finish reason, once it was read.
     pub(crate) finish: Option<Finish>,
+    /// Nothing follows what was read. A reply that is not streamed has ended from the start.
+    pub(crate) has_ended: bool,
     pub(crate) usage: Usage,
     pub(crate) cost: Option<f64>,
 }
@@ -59,7 +63,6 @@ struct PendingCall {
     arguments: ArgumentsBuilder,
     /// The protocol said that the call is complete.
     is_closed: bool,
-    is_announced: bool,
 }
 
 /// A piece of a tool call, as a decoder reads it.
@@ -79,22 +82,20 @@ impl<'a> ReplyBuilder<'a> {
         events: EventSink<'a>,
     ) -> Self {
         // Only servers of this protocol may not know the template of their model.
-        let tools = match endpoint.api {
-            Api::ChatCompletions => prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
-            Api::AnthropicMessages | Api::Responses => Vec::new(),
-        };
+        let offered = prompt.tools.iter().filter(|_| endpoint.api == Api::ChatCompletions);
         Self {
             parts: Vec::new(),
             events,
             text_events,
             has_shown_text: false,
             splitter: ReasoningSplitter::default(),
-            detector: CallDetector::new(tools),
+            detector: CallDetector::new(offered.map(|tool| tool.name.clone()).collect()),
             issuer: endpoint.issuer(),
             refusal: String::new(),
             id_seed: prompt.messages.len(),
             max_output: prompt.max_output,
             finish: None,
+            has_ended: false,
             usage: Usage::default(),
             cost: None,
         }
@@ -154,8 +155,8 @@ impl<'a> ReplyBuilder<'a> {
         self.parts.insert(at, PendingPart::Reasoning(reasoning));
     }
 
-    /// Ends the last reasoning with the value that its issuer wants back. Without reasoning before
-    /// it, the value becomes a part of its own.
+    /// Ends the last reasoning with the value that its issuer expects back. Without reasoning
+    /// before it, the value becomes a part of its own.
     pub(crate) fn set_replay(&mut self, replay: Value) {
         match self.parts.last_mut() {
             Some(PendingPart::Reasoning(last)) if last.replay.is_none() => last.replay = Some(replay),
@@ -173,11 +174,6 @@ impl<'a> ReplyBuilder<'a> {
             Some(first) => first.replay = Some(replay),
             None => self.insert_reasoning(0, "", Some(replay)),
         }
-    }
-
-    /// Adds to the text with which the model refuses.
-    pub(crate) fn push_refusal(&mut self, text: &str) {
-        self.refusal.push_str(text);
     }
 
     /// Adds a piece of a call. A name replaces the name before it: some servers send it with each
@@ -203,15 +199,14 @@ impl<'a> ReplyBuilder<'a> {
         if !delta.id.is_empty() {
             delta.id.clone_into(&mut call.id);
         }
-        if !delta.name.is_empty() {
-            delta.name.clone_into(&mut call.name);
-        }
         if let Some(arguments) = delta.arguments {
             call.arguments.push(arguments);
         }
-        if !call.is_announced && !call.name.is_empty() {
-            call.is_announced = true;
-            (self.events)(ReplyEvent::Call { name: call.name.clone() });
+        if !delta.name.is_empty() {
+            if call.name.is_empty() {
+                (self.events)(ReplyEvent::Call { name: delta.name.to_owned() });
+            }
+            delta.name.clone_into(&mut call.name);
         }
         Ok(())
     }
@@ -245,12 +240,9 @@ impl<'a> ReplyBuilder<'a> {
                 _ if !delta.id.is_empty() => delta.id == call.id,
                 _ => true,
             };
-            let has_other_id = !delta.id.is_empty() && !call.id.is_empty() && delta.id != call.id;
-            let has_other_name = !delta.name.is_empty()
-                && !call.name.is_empty()
-                && delta.name != call.name
-                && !call.arguments.is_empty();
-            has_same_key && !has_other_id && !has_other_name
+            let differ = |new: &str, known: &str| !new.is_empty() && !known.is_empty() && new != known;
+            let has_other_name = differ(delta.name, &call.name) && !call.arguments.is_empty();
+            has_same_key && !differ(delta.id, &call.id) && !has_other_name
         };
         self.parts.iter().rposition(|part| matches!(part, PendingPart::Call(call) if belongs(call)))
     }
@@ -276,17 +268,12 @@ impl<'a> ReplyBuilder<'a> {
         let mut ids = HashSet::new();
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in self.parts {
-            let part = match part {
-                PendingPart::Text(text) if text.trim().is_empty() => continue,
-                PendingPart::Text(text) => Part::Text { text },
-                PendingPart::Reasoning(reasoning) => Part::Reasoning(reasoning),
+            match part {
+                PendingPart::Text(text) if text.trim().is_empty() => {}
+                PendingPart::Text(text) => parts.push(Part::Text { text }),
+                PendingPart::Reasoning(reasoning) => parts.push(Part::Reasoning(reasoning)),
                 PendingPart::Call(call) => {
-                    let completeness = if is_truncated && !call.is_closed {
-                        Completeness::Truncated
-                    } else {
-                        Completeness::Complete
-                    };
-                    let arguments = call.arguments.finish(completeness);
+                    let arguments = call.arguments.finish(is_truncated && !call.is_closed);
                     // The same call twice in one reply is one call.
                     if !seen.insert(format!("{} {arguments:?}", call.name)) {
                         continue;
@@ -298,12 +285,11 @@ impl<'a> ReplyBuilder<'a> {
                         number += 1;
                     }
                     ids.insert(id.clone());
-                    Part::Call(Call { id: CallId::new(id), name: call.name, arguments })
+                    parts.push(Part::Call(Call { id: CallId::new(id), name: call.name, arguments }));
                 }
-            };
-            parts.push(part);
+            }
         }
-        let has_calls = parts.iter().any(|part| matches!(part, Part::Call(_)));
+        let has_calls = !seen.is_empty();
         let is_full = self.max_output.is_some_and(|max| self.usage.output >= u64::from(max));
         let finish = match finish {
             Finish::Stop if has_calls => Finish::Calls,

@@ -6,45 +6,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use sse_stream::SseByteStream;
-use thiserror::Error;
+
+use crate::error::{FailureClass, RequestFailure};
 
 /// Bytes between two events.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 pub(crate) const MAX_REPLY_BYTES: usize = 128 << 20;
 
-#[derive(Debug, Error)]
-pub(crate) enum StreamError {
-    #[error("the connection was lost: {0}")]
-    ConnectionLost(String),
-    #[error("the stream has an event larger than {} MiB", MAX_EVENT_BYTES >> 20)]
-    EventTooLarge,
-    #[error("the reply is larger than {} MiB", MAX_REPLY_BYTES >> 20)]
-    ReplyTooLarge,
-}
-
 /// Decodes the data of each event, and counts the bytes received.
-pub(crate) fn events<S, E>(
-    bytes: S,
-) -> (impl Stream<Item = Result<String, StreamError>> + Unpin + Send, Arc<AtomicUsize>)
-where
-    S: Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
-    E: std::fmt::Display + Send + 'static,
-{
+pub(crate) fn events(
+    bytes: impl Stream<Item = Result<Bytes, RequestFailure>> + Send + Unpin + 'static,
+) -> (impl Stream<Item = Result<String, RequestFailure>> + Unpin + Send, Arc<AtomicUsize>) {
     // The parser collects an event without a limit, so the bytes are limited before it.
     let since_event = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&since_event);
     let received = Arc::new(AtomicUsize::new(0));
     let total = Arc::clone(&received);
     let bounded = bytes.map(move |chunk| {
-        let chunk = chunk.map_err(|error| StreamError::ConnectionLost(error.to_string()))?;
+        let chunk = chunk?;
         let total = total.fetch_add(chunk.len(), Ordering::Relaxed).saturating_add(chunk.len());
         let pending = counted.fetch_add(chunk.len(), Ordering::Relaxed).saturating_add(chunk.len());
         if total > MAX_REPLY_BYTES {
-            return Err(StreamError::ReplyTooLarge);
+            return Err(too_large("the reply", MAX_REPLY_BYTES));
         }
         // A chunk may contain the ends of several events; only the rest counts.
         if pending > MAX_EVENT_BYTES.saturating_add(chunk.len()) {
-            return Err(StreamError::EventTooLarge);
+            return Err(too_large("an event of the stream", MAX_EVENT_BYTES));
         }
         Ok(chunk)
     });
@@ -54,21 +41,24 @@ where
         since_event.store(0, Ordering::Relaxed);
         let data = match event {
             Ok(event) => event.data.filter(|data| !data.is_empty()).map(Ok),
-            Err(error) => Some(Err(into_stream_error(error))),
+            Err(error) => Some(Err(into_failure(error))),
         };
         std::future::ready(data)
     });
     (events, received)
 }
 
-fn into_stream_error(error: sse_stream::Error) -> StreamError {
-    match error {
-        sse_stream::Error::Body(source) => match source.downcast::<StreamError>() {
-            Ok(error) => *error,
-            Err(other) => StreamError::ConnectionLost(other.to_string()),
-        },
-        other => StreamError::ConnectionLost(other.to_string()),
-    }
+fn too_large(subject: &str, max_bytes: usize) -> RequestFailure {
+    RequestFailure::malformed(format!("{subject} is larger than {} MiB", max_bytes >> 20))
+}
+
+fn into_failure(error: sse_stream::Error) -> RequestFailure {
+    let message = format!("cannot read the stream: {error}");
+    let failure = match error {
+        sse_stream::Error::Body(source) => source.downcast().ok(),
+        _ => None,
+    };
+    failure.map_or_else(|| RequestFailure::new(FailureClass::Dropped, message), |failure| *failure)
 }
 
 #[cfg(test)]
@@ -76,7 +66,7 @@ mod tests {
     use super::*;
 
     async fn read(chunks: Vec<Bytes>) -> Vec<Result<String, String>> {
-        let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>));
+        let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok));
         events(bytes).0.map(|event| event.map_err(|error| error.to_string())).collect().await
     }
 
@@ -86,7 +76,10 @@ mod tests {
         let mut chunks = vec![Bytes::from_static(b"data: a\n\ndata: ")];
         chunks.extend(std::iter::repeat_n(chunk, 32));
         let read = read(chunks).await;
-        assert_eq!(read, [Ok("a".to_owned()), Err("the stream has an event larger than 16 MiB".to_owned())]);
+        assert_eq!(
+            read,
+            [Ok("a".to_owned()), Err("an event of the stream is larger than 16 MiB".to_owned())]
+        );
     }
 
     #[tokio::test]

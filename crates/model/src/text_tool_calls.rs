@@ -12,10 +12,9 @@
 //! Text is a call only if every name is that of an offered tool. An object alone counts only if it
 //! is the whole reply.
 
-use hermes_types::CallArguments;
 use serde_json::{Map, Value};
 
-use crate::arguments::{self, Completeness};
+use crate::arguments;
 
 /// Start a call anywhere in a reply.
 const MARKERS: &[&str] = &["<tool_call>", "[TOOL_CALLS]", "<|python_tag|>"];
@@ -60,36 +59,28 @@ impl CallDetector {
         }
         self.held.push_str(text);
         if self.held.len() > MAX_HELD_BYTES {
-            self.state = DetectorState::Disabled;
-            return std::mem::take(&mut self.held);
+            return self.disable();
         }
         if self.state == DetectorState::Start {
             let start = self.held.trim_start();
-            if start.is_empty() {
-                return String::new();
-            }
-            if REPLY_STARTS.iter().any(|known| start.starts_with(known)) {
-                self.state = DetectorState::Holding;
+            self.state = if REPLY_STARTS.iter().any(|known| start.starts_with(known)) {
+                DetectorState::Holding
             } else if REPLY_STARTS.iter().any(|known| known.starts_with(start)) {
                 return String::new();
             } else {
-                self.state = DetectorState::Text;
-            }
+                DetectorState::Text
+            };
         }
         if self.state == DetectorState::Holding {
             return String::new();
         }
-        let rest = match MARKERS.iter().filter_map(|marker| self.held.find(marker)).min() {
-            Some(at) => {
-                self.state = DetectorState::Holding;
-                self.held.split_off(at)
-            }
-            None => {
-                let tail =
-                    MARKERS.iter().map(|marker| partial_marker_len(&self.held, marker)).max().unwrap_or(0);
-                self.held.split_off(self.held.len() - tail)
-            }
-        };
+        let marker = MARKERS.iter().filter_map(|marker| self.held.find(marker)).min();
+        if marker.is_some() {
+            self.state = DetectorState::Holding;
+        }
+        let tails = MARKERS.iter().map(|marker| partial_marker_len(&self.held, marker));
+        let end = marker.unwrap_or(self.held.len() - tails.max().unwrap_or(0));
+        let rest = self.held.split_off(end);
         std::mem::replace(&mut self.held, rest)
     }
 
@@ -108,12 +99,13 @@ impl CallDetector {
         let (before, calls) = match at {
             Some((at, marker)) => {
                 let (before, rest) = held.split_at_checked(at)?;
-                let calls = match marker {
-                    "<tool_call>" => parse_tagged(rest),
-                    "[TOOL_CALLS]" => parse_bracketed(rest),
-                    _ => parse_objects(rest.strip_prefix(marker)?),
-                }?;
-                (before, calls)
+                let parse_block = match marker {
+                    "<tool_call>" => parse_tagged,
+                    "[TOOL_CALLS]" => parse_bracketed,
+                    _ => parse_objects,
+                };
+                let blocks: Option<Vec<_>> = rest.split(marker).skip(1).map(parse_block).collect();
+                (before, blocks?.concat())
             }
             None => ("", parse_objects(strip_fence(held.trim())?)?),
         };
@@ -136,19 +128,13 @@ fn strip_fence(text: &str) -> Option<&str> {
     ["", "json", "tool_call", "tool_code"].contains(&language.trim()).then_some(rest)
 }
 
-fn parse_tagged(text: &str) -> Option<Vec<TextCall>> {
-    let mut calls = Vec::new();
-    for block in text.split("<tool_call>").skip(1) {
-        let (inner, after) = block.split_once("</tool_call>").unwrap_or((block, ""));
-        if !after.trim().is_empty() {
-            return None;
-        }
-        match inner.trim().strip_prefix("<function=") {
-            Some(function) => calls.push(parse_function_tag(function)?),
-            None => calls.extend(parse_objects(inner)?),
-        }
+fn parse_tagged(block: &str) -> Option<Vec<TextCall>> {
+    let (inner, after) = block.split_once("</tool_call>").unwrap_or((block, ""));
+    match inner.trim().strip_prefix("<function=") {
+        _ if !after.trim().is_empty() => None,
+        Some(function) => Some(vec![parse_function_tag(function)?]),
+        None => parse_objects(inner),
     }
-    Some(calls)
 }
 
 /// Parses `NAME><parameter=KEY>VALUE</parameter>…</function>`. Values are text; the tool's schema
@@ -166,19 +152,13 @@ fn parse_function_tag(text: &str) -> Option<TextCall> {
     rest.contains("</function>").then(|| (name.trim().to_owned(), Value::Object(arguments)))
 }
 
-fn parse_bracketed(text: &str) -> Option<Vec<TextCall>> {
-    let mut calls = Vec::new();
-    for block in text.split("[TOOL_CALLS]").skip(1) {
-        let block = block.trim();
-        if block.starts_with(['[', '{']) {
-            calls.extend(parse_objects(block)?);
-            continue;
-        }
-        let (name, rest) = block.split_at_checked(block.find(['[', '{'])?)?;
-        let rest = rest.strip_prefix("[ARGS]").unwrap_or(rest);
-        calls.push((name.trim().to_owned(), Value::Object(decode_object(rest)?)));
+fn parse_bracketed(block: &str) -> Option<Vec<TextCall>> {
+    let (name, rest) = block.split_at_checked(block.find(['[', '{'])?)?;
+    if name.trim().is_empty() {
+        return parse_objects(rest);
     }
-    Some(calls)
+    let arguments = arguments::decode(rest.strip_prefix("[ARGS]").unwrap_or(rest), false).ok()?;
+    Some(vec![(name.trim().to_owned(), Value::Object(arguments))])
 }
 
 /// Parses one object, a list of objects, or several separated by semicolons or newlines.
@@ -187,15 +167,11 @@ fn parse_objects(text: &str) -> Option<Vec<TextCall>> {
     if let Ok(Value::Array(items)) = serde_json::from_str(text) {
         return items.into_iter().map(parse_call).collect();
     }
-    if let Some(object) = decode_object(text) {
+    if let Ok(object) = arguments::decode(text, false) {
         return Some(vec![parse_call(Value::Object(object))?]);
     }
-    let mut calls = Vec::new();
     let values = text.split([';', '\n']).map(str::trim).filter(|part| !part.is_empty());
-    for value in values {
-        calls.push(parse_call(serde_json::from_str(value).ok()?)?);
-    }
-    Some(calls)
+    values.map(|value| parse_call(serde_json::from_str(value).ok()?)).collect()
 }
 
 /// Parses the object of one call, which must have no other fields.
@@ -208,18 +184,11 @@ fn parse_call(value: Value) -> Option<TextCall> {
     let arguments = object.remove("arguments").or_else(|| object.remove("parameters"))?;
     let arguments = match arguments {
         Value::Object(_) => arguments,
-        Value::String(text) => Value::Object(decode_object(&text)?),
+        Value::String(text) => Value::Object(arguments::decode(&text, false).ok()?),
         _ => return None,
     };
     let has_no_more = object.keys().all(|key| key == "id" || key == "type");
     has_no_more.then_some((name, arguments))
-}
-
-fn decode_object(text: &str) -> Option<Map<String, Value>> {
-    match arguments::decode(text, Completeness::Complete) {
-        CallArguments::Object(object) => Some(object),
-        CallArguments::Broken { .. } => None,
-    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use crate::error::FailureClass;
 
 /// Anthropic's limit for one image: 5 MiB in base64.
 const MAX_ANTHROPIC_IMAGE_BYTES: u64 = (5 << 20) / 4 * 3;
-/// The images of more than this and of at most twice as many messages are sent. Dropping several
-/// messages at once is kind to a provider's cache: everything after a dropped image is new to it.
+/// The images of more than this and of at most twice as many messages are sent. The images of
+/// several messages are dropped at once, because a provider's cache misses everything after a
+/// dropped image.
 const MESSAGES_PER_STEP: usize = 4;
 /// The approximate cost of one image.
 pub(crate) const TOKENS_PER_IMAGE: usize = 1_500;
@@ -54,18 +55,18 @@ impl VisionState {
 
     /// Remembers the images that were sent and dropped, once there is a reply. Older images that
     /// were dropped for it are not sent again. If the newest ones had to be dropped too, they alone
-    /// may be at fault: an image that was accepted before is good.
+    /// may be the cause: an image that was accepted before is sent again.
     pub(crate) fn record(&mut self, selection: &ImageSelection<'_>) {
         let sent_none = selection.images.is_empty();
         self.unsupported |= sent_none && selection.server_lacks_support && self.accepted.is_empty();
-        let is_good = |image: &Image| {
+        let was_accepted = |image: &Image| {
             if sent_none {
                 self.accepted.contains(&image.sha256)
             } else {
                 selection.images.iter().any(|sent| sent.sha256 == image.sha256)
             }
         };
-        let older = selection.dropped_older.iter().filter(|image| !is_good(image));
+        let older = selection.dropped_older.iter().filter(|image| !was_accepted(image));
         selection.dropped_newest.iter().chain(older).for_each(|image| remember(&mut self.rejected, image));
         selection.images.iter().for_each(|image| remember(&mut self.accepted, image));
     }
@@ -158,7 +159,7 @@ impl<'a> ImageSelection<'a> {
 }
 
 /// Images in base64.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct LoadedImages<'a> {
     /// Those whose bytes are present, each at its position in the conversation.
     positions: Vec<&'a Image>,

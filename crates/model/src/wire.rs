@@ -6,24 +6,23 @@ pub(crate) mod responses;
 
 use std::collections::BTreeSet;
 
-use hermes_types::CallArguments;
-use serde_json::{Map, Value};
+use hermes_types::{CallArguments, ToolSpec};
+use serde_json::{Value, json};
 
 use crate::endpoint::{Api, Endpoint};
 use crate::error::{self, FailureClass, RequestFailure};
 use crate::json;
-use crate::reply::{Finish, Prompt};
+use crate::reply::Prompt;
 use crate::reply_builder::ReplyBuilder;
 use crate::vision::LoadedImages;
 
-/// A request to encode.
-#[derive(Clone, Copy)]
+/// One request to one endpoint.
 pub(crate) struct ModelRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) prompt: &'a Prompt<'a>,
     pub(crate) quirks: &'a ServerQuirks,
     /// The images to send.
-    pub(crate) images: &'a LoadedImages<'a>,
+    pub(crate) images: LoadedImages<'a>,
 }
 
 /// Deviations of a server from its protocol, learned from the requests that it rejected.
@@ -52,12 +51,16 @@ impl ModelRequest<'_> {
 
     /// The body. Fields that change from call to call come last, for the sake of prompt caches.
     pub(crate) fn body(&self) -> Vec<u8> {
-        let body = match self.endpoint.api {
-            Api::ChatCompletions => chat::encode(self),
-            Api::AnthropicMessages => anthropic::encode(self),
-            Api::Responses => responses::encode(self),
-        };
-        Value::Object(body).to_string().into_bytes()
+        let mut body = json!({"model": self.endpoint.model});
+        if !self.quirks.no_streaming {
+            body["stream"] = true.into();
+        }
+        match self.endpoint.api {
+            Api::ChatCompletions => chat::encode(self, &mut body),
+            Api::AnthropicMessages => anthropic::encode(self, &mut body),
+            Api::Responses => responses::encode(self, &mut body),
+        }
+        body.to_string().into_bytes()
     }
 
     fn max_output(&self) -> Option<u64> {
@@ -69,22 +72,23 @@ impl ModelRequest<'_> {
         !self.quirks.rejected_fields.contains(field)
     }
 
-    /// The schema of a tool's arguments.
-    fn tool_schema(&self, parameters: &Value) -> Value {
-        let mut schema = parameters.clone();
-        if self.quirks.simplify_schemas {
-            simplify_schema(&mut schema);
+    /// Adds the configured fields, which override ours, and the tools. The caller adds the
+    /// conversation after them.
+    fn add_fields_and_tools(&self, body: &mut Value, encode_tool: impl Fn(&ToolSpec, Value) -> Value) {
+        if let Value::Object(fields) = body {
+            fields.extend(self.endpoint.extra_fields.clone());
+            fields.retain(|key, _| self.accepts(key));
         }
-        schema
-    }
-
-    /// Adds the configured fields, which override ours. The caller adds the conversation after
-    /// them.
-    fn apply_extra_fields(&self, body: &mut Map<String, Value>) {
-        for (key, value) in &self.endpoint.extra_fields {
-            body.insert(key.clone(), value.clone());
+        let tools = self.prompt.tools.iter().map(|tool| {
+            let mut schema = tool.parameters.clone();
+            if self.quirks.simplify_schemas {
+                simplify_schema(&mut schema);
+            }
+            encode_tool(tool, schema)
+        });
+        if tools.len() > 0 {
+            body["tools"] = tools.collect();
         }
-        body.retain(|key, _| self.accepts(key));
     }
 }
 
@@ -101,27 +105,18 @@ fn simplify_schema(schema: &mut Value) {
     }
 }
 
-/// Whether a stream goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StreamStep {
-    Continue,
-    /// The protocol's end marker was read.
-    Done,
-}
-
 pub(crate) type DecodeResult<T = ()> = Result<T, RequestFailure>;
 
-/// Decodes the replies of a protocol.
+/// Decodes the replies of a protocol. A decoder sets [`ReplyBuilder::finish`] when it reads the
+/// finish reason, and [`ReplyBuilder::has_ended`] when nothing follows.
 pub(crate) trait Decoder: Send {
-    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, data: &str) -> DecodeResult<StreamStep>;
+    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, event: &Value) -> DecodeResult;
 
     /// Decodes a reply that is not streamed.
     fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> DecodeResult;
 
-    /// The finish reason at the end of the stream, or none if the reply is incomplete.
-    fn finish(&mut self, builder: &mut ReplyBuilder<'_>) -> Option<Finish> {
-        builder.finish.clone()
-    }
+    /// Adds what is certain only at the end of the reply, complete or not.
+    fn finish(&mut self, _builder: &mut ReplyBuilder<'_>) {}
 }
 
 pub(crate) fn decoder(api: Api) -> Box<dyn Decoder> {
@@ -132,11 +127,11 @@ pub(crate) fn decoder(api: Api) -> Box<dyn Decoder> {
     }
 }
 
-/// The arguments of a call as JSON text; unreadable ones are sent back as none.
-fn arguments_text(arguments: &CallArguments) -> String {
+/// The arguments of a call, with sorted keys; unreadable ones are sent back as none.
+fn encode_arguments(arguments: &CallArguments) -> Value {
     match arguments {
-        CallArguments::Object(object) => json::to_stable_text(object),
-        CallArguments::Broken { .. } => "{}".to_owned(),
+        CallArguments::Object(object) => json::sort_keys(object),
+        CallArguments::Broken { .. } => json!({}),
     }
 }
 
@@ -147,6 +142,15 @@ fn server_failure(value: &Value) -> RequestFailure {
         failure.class = FailureClass::Server;
     }
     failure
+}
+
+/// The list that holds the reply of a body that is not streamed.
+fn reply_items<'a>(body: &'a Value, key: &str) -> DecodeResult<&'a Vec<Value>> {
+    match (&body[key], &body["error"]) {
+        (Value::Array(items), _) => Ok(items),
+        (_, Value::Null) => Err(RequestFailure::malformed(format!("the response has no {key}"))),
+        _ => Err(error::from_stream(body)),
+    }
 }
 
 /// A text field, or the empty string.

@@ -25,94 +25,91 @@ const MAX_MESSAGE_CHARS: usize = 2000;
 /// The fields of an error, whichever provider sent it.
 #[derive(Debug, Default)]
 struct ErrorFields {
+    status: Option<u16>,
     kind: String,
     code: String,
+    /// The field of the request that the provider rejects, or the empty string.
     parameter: String,
     message: String,
     /// The message in lower case.
     lowercase: String,
-    prompt_tokens: Option<u64>,
-    context_window: Option<u64>,
+    /// The number of tokens left for output, if the error says so.
+    available_output: Option<u64>,
 }
 
 /// The failure for a response with an error status.
 pub(crate) fn from_response(status: u16, retry_after: Option<&str>, body: &str) -> RequestFailure {
     let error = match json::parse(body) {
         Ok(value) => ErrorFields::new(&value),
-        Err(_) => ErrorFields::plain(body),
+        Err(_) if body.trim_start().starts_with('<') => ErrorFields::default(),
+        Err(_) => ErrorFields::new(&body.trim().into()),
     };
-    let mut failure = failure(Some(status), error);
-    failure.retry_after = retry_after.and_then(parse_retry_after);
-    failure
+    let retry_after = retry_after.and_then(parse_retry_after);
+    RequestFailure { retry_after, ..ErrorFields { status: Some(status), ..error }.into_failure() }
 }
 
 /// The failure for an error inside of a stream, or of a response with a success status.
 pub(crate) fn from_stream(value: &Value) -> RequestFailure {
     let error = ErrorFields::new(value);
     let status = error.code.parse::<u16>().ok().filter(|code| (400..600).contains(code));
-    failure(status, error)
-}
-
-fn failure(status: Option<u16>, error: ErrorFields) -> RequestFailure {
-    let available_output = available_output(&error);
-    let class = class(status, &error, available_output);
-    let message = match (error.message.trim(), status) {
-        ("", Some(status)) => format!("HTTP status {status} without an error message"),
-        ("", None) => "the provider reported an error without a message".to_owned(),
-        (message, Some(status)) => format!("{} (HTTP {status})", truncate(message)),
-        (message, None) => truncate(message),
-    };
-    let parameter = Some(error.parameter).filter(|name| !name.is_empty());
-    RequestFailure { class, status, message, retry_after: None, available_output, parameter }
+    ErrorFields { status, ..error }.into_failure()
 }
 
 impl ErrorFields {
     fn new(value: &Value) -> Self {
-        let error = match value.get("error") {
-            Some(error @ (Value::Object(_) | Value::String(_))) => error,
+        let error = match &value["error"] {
+            error @ (Value::Object(_) | Value::String(_)) => error,
             _ => value,
         };
-        let text = |key: &str| match error.get(key) {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Number(number)) => number.to_string(),
-            _ => String::new(),
-        };
-        let mut message = match error {
+        let text = |field: &Value| match field {
             Value::String(text) => text.clone(),
-            _ => text("message"),
+            Value::Null => String::new(),
+            other => other.to_string(),
         };
-        if message.is_empty() {
-            message = match value.get("detail").or_else(|| value.get("message")) {
-                Some(Value::String(text)) => text.clone(),
-                Some(other) => other.to_string(),
-                None => String::new(),
-            };
-        }
+        let own = if error.is_string() { error } else { &error["message"] };
+        let messages = [own, &value["detail"], &value["message"]].map(text);
+        let mut message = messages.into_iter().find(|message| !message.is_empty()).unwrap_or_default();
         // OpenRouter passes on the message of the server behind it.
-        let raw = error.pointer("/metadata/raw").and_then(Value::as_str).unwrap_or_default();
-        if !raw.is_empty() && !message.contains(raw) {
+        let raw = error["metadata"]["raw"].as_str().unwrap_or_default();
+        if !message.contains(raw) {
             message = format!("{message}: {raw}");
         }
-        let parameter = match text("param") {
+        let lowercase = message.to_lowercase();
+        let parameter = match text(&error["param"]) {
             named if !named.is_empty() => named,
-            _ => rejected_field(&message),
+            _ => rejected_field(&lowercase).to_owned(),
         };
-        let number = |key: &str| error.get(key).and_then(Value::as_u64);
+        let available_output = match (error["n_prompt_tokens"].as_u64(), error["n_ctx"].as_u64()) {
+            // A prompt that fills the window gains nothing from a smaller output limit.
+            (Some(prompt), Some(window)) => window.checked_sub(prompt).filter(|left| *left > 0),
+            _ => available_output(&lowercase),
+        };
         Self {
-            kind: text("type"),
-            code: text("code"),
+            status: None,
+            kind: text(&error["type"]),
+            code: text(&error["code"]),
             parameter,
-            lowercase: message.to_lowercase(),
             message,
-            prompt_tokens: number("n_prompt_tokens"),
-            context_window: number("n_ctx"),
+            lowercase,
+            available_output,
         }
     }
 
-    fn plain(body: &str) -> Self {
-        let is_html = body.trim_start().starts_with('<');
-        let message = if is_html { String::new() } else { body.trim().to_owned() };
-        Self { lowercase: message.to_lowercase(), message, ..Self::default() }
+    fn into_failure(self) -> RequestFailure {
+        let message = match (self.message.trim(), self.status) {
+            ("", Some(status)) => format!("HTTP status {status} without an error message"),
+            ("", None) => "the provider reported an error without a message".to_owned(),
+            (message, Some(status)) => format!("{} (HTTP {status})", truncate(message)),
+            (message, None) => truncate(message),
+        };
+        RequestFailure {
+            class: self.class(),
+            status: self.status,
+            message,
+            retry_after: None,
+            available_output: self.available_output,
+            parameter: Some(self.parameter).filter(|name| !name.is_empty()),
+        }
     }
 
     fn contains_all(&self, words: &[&str]) -> bool {
@@ -122,35 +119,39 @@ impl ErrorFields {
     fn contains_any(&self, phrases: &[&str]) -> bool {
         phrases.iter().any(|phrase| self.lowercase.contains(phrase))
     }
-}
 
-fn class(status: Option<u16>, error: &ErrorFields, available_output: Option<u64>) -> FailureClass {
-    if let Some(class) = by_code(status, error, available_output) {
-        return class;
+    fn class(&self) -> FailureClass {
+        if let Some(class) = self.class_by_code() {
+            return class;
+        }
+        // Phrases count only where the status is ambiguous.
+        let is_ambiguous =
+            matches!(self.status, None | Some(400 | 402 | 403 | 404 | 413 | 422 | 429 | 500 | 501));
+        if let Some(class) = self.class_by_phrases().filter(|_| is_ambiguous) {
+            return class;
+        }
+        match self.status {
+            Some(401 | 403) => FailureClass::Auth,
+            Some(402) => FailureClass::Billing,
+            Some(408 | 504) => FailureClass::Timeout,
+            Some(413) => FailureClass::PayloadTooLarge,
+            Some(429) => FailureClass::RateLimit,
+            Some(503 | 529) => FailureClass::Overloaded,
+            Some(500..=599) => FailureClass::Server,
+            Some(404) if self.message.is_empty() => FailureClass::Unknown,
+            Some(400..=499) => FailureClass::Format,
+            _ => FailureClass::Unknown,
+        }
     }
-    // Phrases count only where the status is ambiguous.
-    let is_ambiguous = matches!(status, None | Some(400 | 402 | 403 | 404 | 413 | 422 | 429 | 500 | 501));
-    if let Some(class) = by_phrases(status, error, available_output).filter(|_| is_ambiguous) {
-        return class;
-    }
-    match status {
-        Some(401 | 403) => FailureClass::Auth,
-        Some(402) => FailureClass::Billing,
-        Some(408 | 504) => FailureClass::Timeout,
-        Some(413) => FailureClass::PayloadTooLarge,
-        Some(429) => FailureClass::RateLimit,
-        Some(503 | 529) => FailureClass::Overloaded,
-        Some(500..=599) => FailureClass::Server,
-        Some(404) if error.message.is_empty() => FailureClass::Unknown,
-        Some(400..=499) => FailureClass::Format,
-        _ => FailureClass::Unknown,
-    }
-}
 
-/// Classifies by documented fields.
-fn by_code(status: Option<u16>, error: &ErrorFields, available_output: Option<u64>) -> Option<FailureClass> {
-    for word in [error.code.as_str(), error.kind.as_str()] {
-        let class = match word {
+    /// Classifies by documented fields.
+    fn class_by_code(&self) -> Option<FailureClass> {
+        [&self.code, &self.kind].into_iter().find_map(|word| self.class_of_code(word))
+    }
+
+    fn class_of_code(&self, word: &str) -> Option<FailureClass> {
+        let is_limited = self.status == Some(429);
+        Some(match word {
             "insufficient_quota"
             | "billing_hard_limit_reached"
             | "billing_error"
@@ -158,84 +159,78 @@ fn by_code(status: Option<u16>, error: &ErrorFields, available_output: Option<u6
             "invalid_api_key" | "authentication_error" | "permission_error" | "permission_denied" => {
                 FailureClass::Auth
             }
-            "rate_limit_exceeded" | "rate_limit_error" | "tokens" | "requests" if status == Some(429) => {
-                if error.contains_all(&["extra usage", "long context"]) {
-                    FailureClass::LongContextTier
-                } else {
-                    FailureClass::RateLimit
-                }
+            "tokens" | "requests" if !is_limited => return None,
+            "rate_limit_exceeded" | "rate_limit_error" | "tokens" | "requests" => {
+                let is_tier = is_limited && self.contains_all(&["extra usage", "long context"]);
+                if is_tier { FailureClass::LongContextTier } else { FailureClass::RateLimit }
             }
-            "rate_limit_exceeded" | "rate_limit_error" => FailureClass::RateLimit,
             "overloaded_error" | "server_overloaded" | "engine_overloaded_error" => FailureClass::Overloaded,
-            "server_error" | "api_error" | "internal_error" if status.is_none_or(|status| status >= 500) => {
+            "server_error" | "api_error" | "internal_error" if self.status.is_none_or(|code| code >= 500) => {
                 // llama.cpp reports errors of its grammar parser as server errors.
-                return by_phrases(status, error, available_output).or(Some(FailureClass::Server));
+                self.class_by_phrases().unwrap_or(FailureClass::Server)
             }
             "timeout_error" => FailureClass::Timeout,
-            "context_length_exceeded" if available_output.is_some() => FailureClass::OutputCap,
+            "context_length_exceeded" if self.available_output.is_some() => FailureClass::OutputCap,
             "context_length_exceeded" | "exceed_context_size_error" => FailureClass::ContextOverflow,
             "request_too_large" => FailureClass::PayloadTooLarge,
             "model_not_found" | "model_not_available" => FailureClass::ModelNotFound,
-            "not_found_error" if error.contains_any(&["model"]) => FailureClass::ModelNotFound,
+            "not_found_error" if self.lowercase.contains("model") => FailureClass::ModelNotFound,
             "content_policy_violation" | "content_filter" | "moderation_blocked" => {
                 FailureClass::ContentPolicy
             }
             "invalid_encrypted_content" => FailureClass::ReasoningRejected,
             "unsupported_parameter" | "unknown_parameter" | "unsupported_value" => {
-                match (error.parameter.as_str(), available_output) {
+                match (self.parameter.as_str(), self.available_output) {
                     ("stream", _) => FailureClass::StreamUnsupported,
                     (_, Some(_)) => FailureClass::OutputCap,
                     _ => FailureClass::Parameter,
                 }
             }
-            _ => continue,
-        };
-        return Some(class);
+            _ => return None,
+        })
     }
-    None
-}
 
-/// Classifies by the phrases of servers without codes. Each phrase is narrow; a message that
-/// matches none is a plain error.
-fn by_phrases(
-    status: Option<u16>,
-    error: &ErrorFields,
-    available_output: Option<u64>,
-) -> Option<FailureClass> {
-    let refuses = error.contains_any(&[
-        "not support", "unsupported", "not available", "not allowed", "unrecognized", "unknown",
-    ]);
-    // FastAPI and others name the rejected field without a code.
-    let names_field = !error.parameter.is_empty() && matches!(status, Some(400 | 422));
-    let has_extra_field =
-        error.contains_any(&["extra inputs are not permitted", "extra fields not permitted"]);
-    let classes = [
-        (FailureClass::OutputCap, available_output.is_some()),
-        (FailureClass::Billing, error.contains_any(NO_CREDIT)),
-        (FailureClass::RateLimit, status == Some(402) && error.contains_any(&["try again", "rate limit"])),
-        (
-            FailureClass::PolicyBlocked,
-            error.contains_all(&["no endpoints", "data policy"])
-                || error.contains_all(&["guardrail", "privacy"]),
-        ),
-        (FailureClass::ContextOverflow, error.contains_any(CONTEXT_OVERFLOW)),
-        (
-            FailureClass::ReasoningRejected,
-            error.contains_all(&["signature", "thinking"])
-                || error.contains_all(&["thinking", "blocks", "cannot be modified"])
-                || error.contains_all(&["encrypted content", "could not be"]),
-        ),
-        (FailureClass::Grammar, error.contains_any(NO_GRAMMAR)),
-        (FailureClass::ImagesUnsupported, error.contains_any(NO_IMAGE_INPUT)),
-        (
-            FailureClass::StreamUnsupported,
-            refuses && error.contains_all(&["stream"]) && !error.contains_all(&["stream_options"]),
-        ),
-        (FailureClass::ModelNotFound, error.contains_all(&["model"]) && error.contains_any(NO_MODEL)),
-        (FailureClass::ContentPolicy, error.contains_any(CONTENT_POLICY)),
-        (FailureClass::Parameter, names_field && (refuses || has_extra_field)),
-    ];
-    classes.into_iter().find_map(|(class, matches)| matches.then_some(class))
+    /// Classifies by the phrases of servers without codes. Each phrase is narrow; a message that
+    /// matches none is a plain error.
+    fn class_by_phrases(&self) -> Option<FailureClass> {
+        let refuses = self.contains_any(&[
+            "not support", "unsupported", "not available", "not allowed", "unrecognized", "unknown",
+        ]);
+        // FastAPI and others name the rejected field without a code.
+        let names_field = !self.parameter.is_empty() && matches!(self.status, Some(400 | 422));
+        let has_extra_field =
+            self.contains_any(&["extra inputs are not permitted", "extra fields not permitted"]);
+        let has_all = |words: &[&str]| self.contains_all(words);
+        let classes = [
+            (FailureClass::OutputCap, self.available_output.is_some()),
+            (FailureClass::Billing, self.contains_any(NO_CREDIT)),
+            (
+                FailureClass::RateLimit,
+                self.status == Some(402) && self.contains_any(&["try again", "rate limit"]),
+            ),
+            (
+                FailureClass::PolicyBlocked,
+                has_all(&["no endpoints", "data policy"]) || has_all(&["guardrail", "privacy"]),
+            ),
+            (FailureClass::ContextOverflow, self.contains_any(CONTEXT_OVERFLOW)),
+            (
+                FailureClass::ReasoningRejected,
+                has_all(&["signature", "thinking"])
+                    || has_all(&["thinking", "blocks", "cannot be modified"])
+                    || has_all(&["encrypted content", "could not be"]),
+            ),
+            (FailureClass::Grammar, self.contains_any(NO_GRAMMAR)),
+            (FailureClass::ImagesUnsupported, self.contains_any(NO_IMAGE_INPUT)),
+            (
+                FailureClass::StreamUnsupported,
+                refuses && has_all(&["stream"]) && !has_all(&["stream_options"]),
+            ),
+            (FailureClass::ModelNotFound, has_all(&["model"]) && self.contains_any(NO_MODEL)),
+            (FailureClass::ContentPolicy, self.contains_any(CONTENT_POLICY)),
+            (FailureClass::Parameter, names_field && (refuses || has_extra_field)),
+        ];
+        classes.into_iter().find_map(|(class, matches)| matches.then_some(class))
+    }
 }
 
 const NO_CREDIT: &[&str] = &[
@@ -273,50 +268,46 @@ const CONTEXT_OVERFLOW: &[&str] = &[
     "reduce the length of the messages", "prompt too long", "超过最大长度", "上下文长度",
 ];
 
-/// The field that a message rejects, as Pydantic (`body.stream_options: Extra inputs…`) and older
-/// servers of OpenAI (`Unrecognized request argument supplied: …`) write it.
-fn rejected_field(message: &str) -> String {
-    let candidates = [
-        "reasoning_effort", "stream_options", "prompt_cache_key", "max_completion_tokens", "reasoning",
-        "usage", "options", "think",
-    ];
-    let lower = message.to_lowercase();
+/// The field that a message in lower case rejects, as Pydantic (`body.stream_options: Extra
+/// inputs…`) and older servers of OpenAI (`Unrecognized request argument supplied: …`) write it.
+fn rejected_field(lowercase: &str) -> &'static str {
     let complaints = [
         "extra inputs", "extra fields", "unrecognized request argument", "unknown field",
         "unsupported parameter", "unknown parameter", "not supported", "unexpected keyword",
     ];
-    if !complaints.iter().any(|phrase| lower.contains(phrase)) {
-        return String::new();
+    let candidates = [
+        "reasoning_effort", "stream_options", "prompt_cache_key", "max_completion_tokens", "reasoning",
+        "usage", "options", "think",
+    ];
+    if !complaints.iter().any(|phrase| lowercase.contains(phrase)) {
+        return "";
     }
-    candidates.iter().find(|name| lower.contains(**name)).copied().unwrap_or_default().to_owned()
+    candidates.into_iter().find(|name| lowercase.contains(name)).unwrap_or_default()
 }
 
-/// The number of tokens left for output, if the message says so.
-fn available_output(error: &ErrorFields) -> Option<u64> {
-    if let (Some(prompt), Some(window)) = (error.prompt_tokens, error.context_window) {
-        // A prompt that fills the window gains nothing from a smaller output limit.
-        return (prompt < window).then(|| window - prompt);
-    }
-    let after = |phrase: &str| number(error.lowercase.split_once(phrase)?.1);
-    let before = |phrase: &str| last_number(error.lowercase.split_once(phrase)?.0);
+/// The number of tokens left for output, if the message in lower case says so.
+fn available_output(lowercase: &str) -> Option<u64> {
+    let after = |phrase: &str| number(lowercase.split_once(phrase)?.1);
+    let before = |phrase: &str| last_number(lowercase.split_once(phrase)?.0);
+    let has_all = |words: &[&str]| words.iter().all(|word| lowercase.contains(word));
     let difference = |window: u64, input: u64| window.checked_sub(input).filter(|left| *left > 0);
     // Anthropic: "max_tokens: 100000 > 64000, which is the maximum allowed number of output
     // tokens".
-    if error.contains_all(&["max_tokens:", "maximum allowed number of output tokens"]) {
+    if has_all(&["max_tokens:", "maximum allowed number of output tokens"]) {
         return after(" > ");
     }
     // Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000".
-    if error.contains_all(&["exceed context limit", " > "]) {
+    if has_all(&["exceed context limit", " > "]) {
         let input = after("exceed context limit: ")?;
         return difference(after(" > ")?, input);
     }
     // OpenAI: "max_tokens is too large: 9999. This model supports at most 4096 completion tokens".
-    if error.contains_all(&["supports at most", "completion tokens"]) {
+    if has_all(&["supports at most", "completion tokens"]) {
         return after("supports at most ");
     }
     // OpenAI: "maximum context length is 8192 tokens. However, you requested 9000 tokens (5000 in
     // the messages, 4000 in the completion)".
-    if error.contains_all(&["maximum context length is", "in the messages"]) {
+    if has_all(&["maximum context length is", "in the messages"]) {
         let window = after("maximum context length is ")?;
         let asked = before(" in the completion").unwrap_or(0);
         let prompt = before(" in the messages")?;
@@ -324,7 +315,7 @@ fn available_output(error: &ErrorFields) -> Option<u64> {
     }
     // vLLM: "'max_tokens' … is too large: 5000. … maximum context length is 8192 tokens and your
     // request has 4000 input tokens".
-    if error.contains_all(&["maximum context length is", "is too large", "input tokens"]) {
+    if has_all(&["maximum context length is", "is too large", "input tokens"]) {
         let window = after("maximum context length is ")?;
         return difference(window, before(" input tokens")?);
     }
@@ -332,25 +323,22 @@ fn available_output(error: &ErrorFields) -> Option<u64> {
 }
 
 fn number(text: &str) -> Option<u64> {
-    let digits: String =
-        text.chars().take_while(|c| c.is_ascii_digit() || *c == ',').filter(|c| *c != ',').collect();
-    digits.parse().ok()
+    let digits = text.split(|c: char| !c.is_ascii_digit() && c != ',').next()?;
+    digits.replace(',', "").parse().ok()
 }
 
 fn last_number(text: &str) -> Option<u64> {
-    let digits: Vec<char> = text.chars().rev().take_while(char::is_ascii_digit).collect();
-    digits.into_iter().rev().collect::<String>().parse().ok()
+    text.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Parses `Retry-After`: seconds or a date.
 fn parse_retry_after(header: &str) -> Option<Duration> {
     let header = header.trim();
-    let delay = match header.parse::<f64>() {
-        Ok(seconds) if seconds.is_finite() && seconds >= 0.0 => Duration::from_secs_f64(seconds.min(1e6)),
-        Ok(_) => return None,
+    let delay = match header.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok()?,
         Err(_) => {
             let date = httpdate::parse_http_date(header).ok()?;
-            date.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO)
+            date.duration_since(SystemTime::now()).unwrap_or_default()
         }
     };
     Some(delay.min(MAX_RETRY_AFTER))

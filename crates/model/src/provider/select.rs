@@ -92,7 +92,7 @@ impl<'a> ProviderSettings<'a> {
         let target = self.target(choice, server, model)?;
         let url = parse_base_url(&target)?;
         let mut endpoint = Endpoint::new(target.name.clone(), target.api(&url, model)?, url, model);
-        let (credentials, key_source) = self.credentials(choice, &target, &endpoint);
+        let (credentials, key_source) = self.credentials(choice, &target, &endpoint).unzip();
         endpoint.credentials = credentials;
         endpoint.retries.max_attempts = self.max_attempts;
         if let Some(server) = target.server {
@@ -101,7 +101,7 @@ impl<'a> ProviderSettings<'a> {
         if endpoint.provider == "openrouter" && !self.openrouter_routing.is_empty() {
             endpoint.extra_fields.insert("provider".to_owned(), self.openrouter_routing.clone().into());
         }
-        let needs_key = endpoint.credentials == ApiCredentials::None && !endpoint.is_local();
+        let needs_key = endpoint.credentials.is_none() && !endpoint.is_local();
         match target.provider.filter(|_| needs_key) {
             Some(provider) => Err(Error::NoKey { provider }),
             None => Ok(SelectedEndpoint { endpoint, key_source }),
@@ -115,53 +115,40 @@ impl<'a> ProviderSettings<'a> {
         model: &str,
     ) -> Result<SelectionTarget<'a>, Error> {
         let chosen_url = choice.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
-        let custom = |name: &str, base_url: String| SelectionTarget {
+        let custom = |name: &str, base_url: &str| SelectionTarget {
             name: name.to_owned(),
-            base_url,
+            base_url: base_url.to_owned(),
             provider: None,
             server,
         };
         let known = |provider: &'static Provider| {
-            let variable = || (self.variable)(provider.base_url_variable?);
-            let base_url = chosen_url.map(str::to_owned).or_else(variable);
-            SelectionTarget {
-                name: provider.id.to_owned(),
-                base_url: base_url.unwrap_or_else(|| provider.base_url.to_owned()),
-                provider: Some(provider),
-                server: None,
-            }
+            let from_variable = (self.variable)(provider.base_url_variable);
+            let base_url = chosen_url.or(from_variable.as_deref()).unwrap_or(provider.base_url);
+            SelectionTarget { provider: Some(provider), ..custom(provider.id, base_url) }
         };
         let name = choice.provider.trim();
         if let Some(server) = server {
-            let base_url = chosen_url.map(str::to_owned).or_else(|| server.base_url.clone());
-            return Ok(custom(name, base_url.unwrap_or_default()));
+            return Ok(custom(name, chosen_url.or(server.base_url.as_deref()).unwrap_or_default()));
         }
         if let Some(provider) = by_name(name) {
             return Ok(known(provider));
         }
-        match (name, chosen_url) {
-            ("auto" | "" | "custom", Some(url)) => Ok(custom("custom", url.to_owned())),
-            ("custom", None) => Err(Error::NoBaseUrl),
-            ("auto" | "", None) => match ((self.variable)("OPENAI_BASE_URL"), self.first_with_key()) {
-                (Some(url), _) => Ok(custom("custom", url)),
-                (None, Some(provider)) => Ok(known(provider)),
-                (None, None) => Err(Error::NoProvider { model: model.to_owned() }),
-            },
-            (other, _) => Err(Error::UnknownProvider {
-                name: other.to_owned(),
-                known: PROVIDERS
-                    .iter()
-                    .map(|provider| provider.id.to_owned())
-                    .chain(self.servers.keys().cloned())
-                    .collect(),
-            }),
-        }
-    }
-
-    fn first_with_key(&self) -> Option<&'static Provider> {
         let has_key =
             |provider: &&Provider| provider.key_variables.iter().any(|name| (self.variable)(name).is_some());
-        PROVIDERS.iter().find(has_key)
+        match (name, chosen_url) {
+            ("auto" | "" | "custom", Some(url)) => Ok(custom("custom", url)),
+            ("custom", None) => Err(Error::NoBaseUrl),
+            ("auto" | "", None) => {
+                let from_variable = (self.variable)("OPENAI_BASE_URL").map(|url| custom("custom", &url));
+                let target = from_variable.or_else(|| PROVIDERS.iter().find(has_key).map(known));
+                target.ok_or_else(|| Error::NoProvider { model: model.to_owned() })
+            }
+            (other, _) => {
+                let ids = PROVIDERS.iter().map(|provider| provider.id.to_owned());
+                let known = ids.chain(self.servers.keys().cloned()).collect();
+                Err(Error::UnknownProvider { name: other.to_owned(), known })
+            }
+        }
     }
 
     fn credentials(
@@ -169,10 +156,10 @@ impl<'a> ProviderSettings<'a> {
         choice: &ModelChoice,
         target: &SelectionTarget<'_>,
         endpoint: &Endpoint,
-    ) -> (ApiCredentials, Option<String>) {
+    ) -> Option<(ApiCredentials, String)> {
         let key = choice.api_key.as_ref().or_else(|| target.server?.api_key.as_ref());
         if let Some(key) = key.filter(|key| !key.expose().trim().is_empty()) {
-            return (ApiCredentials::Key(key.clone()), Some("config.yaml".to_owned()));
+            return Some((ApiCredentials::Key(key.clone()), "config.yaml".to_owned()));
         }
         let named = choice.key_env.as_deref().or_else(|| target.server?.key_env.as_deref());
         let host_owner = by_host(&endpoint.base_url);
@@ -182,7 +169,7 @@ impl<'a> ProviderSettings<'a> {
             && let Some(path) = (self.claude_code)()
         {
             let source = path.display().to_string();
-            return (ApiCredentials::ClaudeCode(path), Some(source));
+            return Some((ApiCredentials::ClaudeCode(path), source));
         }
         let names = match (&named, host_owner.or(target.provider), target.server) {
             (Some(name), ..) => std::slice::from_ref(name),
@@ -190,26 +177,22 @@ impl<'a> ProviderSettings<'a> {
             (None, None, Some(_)) => &[],
             (None, None, None) => &["OPENAI_API_KEY"],
         };
-        let found = names.iter().find_map(|name| Some(((self.variable)(name)?, (*name).to_owned())));
-        match found {
-            Some((key, name)) => (ApiCredentials::Key(Secret::new(key)), Some(name)),
-            None => (ApiCredentials::None, None),
-        }
+        let (key, name) = names.iter().find_map(|name| Some(((self.variable)(name)?, *name)))?;
+        Some((ApiCredentials::Key(Secret::new(key)), name.to_owned()))
     }
 }
 
 impl SelectionTarget<'_> {
     fn api(&self, url: &Url, model: &str) -> Result<Api, Error> {
-        if let Some(transport) = self.server.and_then(|server| server.transport.as_deref()) {
-            return Api::parse(transport).ok_or_else(|| Error::UnknownTransport {
+        let transport = self.server.and_then(|server| server.transport.as_deref());
+        match (transport, self.provider) {
+            (Some(transport), _) => Api::parse(transport).ok_or_else(|| Error::UnknownTransport {
                 server: self.name.clone(),
                 transport: transport.to_owned(),
-            });
-        }
-        // Another address of a provider speaks the provider's protocol.
-        match self.provider.filter(|provider| provider.base_url != self.base_url) {
-            Some(provider) => Ok(provider.api),
-            None => Ok(detect_api(url, model)),
+            }),
+            // Another address of a provider speaks the provider's protocol.
+            (None, Some(provider)) if provider.base_url != self.base_url => Ok(provider.api),
+            (None, _) => Ok(detect_api(url, model)),
         }
     }
 }

@@ -4,21 +4,20 @@
 //! is signed: each block goes back unchanged, at its position. Four cache markers are set: on the
 //! system prompt and on the last three messages.
 
-use hermes_types::{CallArguments, CallId, Part, Usage};
-use serde_json::{Map, Value, json};
+use hermes_types::{CallId, Part, Usage};
+use serde_json::{Value, json};
 
-use super::{DecodeResult, Decoder, ModelRequest, StreamStep, count, text};
+use super::{DecodeResult, Decoder, ModelRequest, count, encode_arguments, reply_items, text};
 use crate::endpoint::Effort;
-use crate::error::{self, RequestFailure};
+use crate::error;
 use crate::history::{self, HistoryEntry};
-use crate::json;
 use crate::reply::Finish;
 use crate::reply_builder::{CallDelta, ReplyBuilder};
 
 /// Stands for missing text: the API rejects an empty one.
 const EMPTY_TEXT: &str = "(empty)";
 
-pub(crate) fn encode(request: &ModelRequest<'_>) -> Map<String, Value> {
+pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
     let (endpoint, prompt) = (request.endpoint, request.prompt);
     let version = model_version(&endpoint.model);
     let mut max_tokens = request.max_output().unwrap_or(match version {
@@ -26,46 +25,34 @@ pub(crate) fn encode(request: &ModelRequest<'_>) -> Map<String, Value> {
         Some((0..=3, _)) => 8192,
         _ => 32_000,
     });
-    let mut body = Map::new();
-    body.insert("model".to_owned(), endpoint.model.as_str().into());
-    if !request.quirks.no_streaming {
-        body.insert("stream".to_owned(), true.into());
-    }
     // Reasoning that is not sent back must not be requested: the API rejects a call without it.
     let effort = prompt.effort.filter(|effort| *effort != Effort::None && !request.quirks.drop_reasoning);
     if let Some((level, budget)) = effort.map(effort_level) {
         if version.is_some_and(|version| version >= (4, 6)) {
-            body.insert("thinking".to_owned(), json!({"type": "adaptive"}));
-            body.insert("output_config".to_owned(), json!({"effort": level}));
+            body["thinking"] = json!({"type": "adaptive"});
+            body["output_config"] = json!({"effort": level});
         } else if version.is_some_and(|version| version >= (3, 7)) && !endpoint.model.contains("haiku") {
             max_tokens = max_tokens.max(budget + 4096);
-            body.insert("thinking".to_owned(), json!({"type": "enabled", "budget_tokens": budget}));
+            body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
         }
     }
-    body.insert("max_tokens".to_owned(), max_tokens.into());
-    request.apply_extra_fields(&mut body);
-    if !prompt.tools.is_empty() {
-        let tools = prompt.tools.iter().map(|tool| {
-            let schema = request.tool_schema(&tool.parameters);
-            json!({"name": tool.name, "description": tool.description, "input_schema": schema})
-        });
-        body.insert("tools".to_owned(), tools.collect());
-    }
+    body["max_tokens"] = max_tokens.into();
+    request.add_fields_and_tools(
+        body,
+        |tool, schema| json!({"name": tool.name, "description": tool.description, "input_schema": schema}),
+    );
     let marker = json!({"type": "ephemeral"});
     if !prompt.system.trim().is_empty() {
-        let system = json!([{"type": "text", "text": prompt.system, "cache_control": marker}]);
-        body.insert("system".to_owned(), system);
+        body["system"] = json!([{"type": "text", "text": prompt.system, "cache_control": marker}]);
     }
     let mut messages = messages(request);
     for message in messages.iter_mut().rev().take(3) {
         let blocks = message["content"].as_array_mut().into_iter().flatten();
-        let last = blocks.rev().find(|block| !is_reasoning(block));
-        if let Some(block) = last {
+        if let Some(block) = blocks.rev().find(|block| !is_reasoning(block)) {
             block["cache_control"] = marker.clone();
         }
     }
-    body.insert("messages".to_owned(), messages.into());
-    body
+    body["messages"] = messages.into();
 }
 
 /// The name of an effort and its budget of tokens for older models.
@@ -136,13 +123,10 @@ fn encode_part(part: &Part, issuer: &str, drop_reasoning: bool) -> Option<Value>
         Part::Text { text } => json!({"type": "text", "text": text.trim_end()}),
         Part::Reasoning(_) if drop_reasoning => return None,
         Part::Reasoning(reasoning) => history::issued_by(reasoning, issuer)?.replay.clone()?,
-        Part::Call(call) => {
-            let input = match &call.arguments {
-                CallArguments::Object(object) => json::sort_keys(object),
-                CallArguments::Broken { .. } => Map::new(),
-            };
-            json!({"type": "tool_use", "id": sanitize_id(&call.id), "name": call.name, "input": input})
-        }
+        Part::Call(call) => json!({
+            "type": "tool_use", "id": sanitize_id(&call.id), "name": call.name,
+            "input": encode_arguments(&call.arguments),
+        }),
     })
 }
 
@@ -154,46 +138,39 @@ fn sanitize_id(id: &CallId) -> String {
 
 /// Decodes the events of a message.
 #[derive(Debug, Default)]
-pub(crate) struct AnthropicDecoder {
+pub(super) struct AnthropicDecoder {
     /// The reasoning block that is arriving, with its index.
     reasoning: Option<(u64, Value)>,
 }
 
 impl Decoder for AnthropicDecoder {
-    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, data: &str) -> DecodeResult<StreamStep> {
-        let Ok(event) = json::parse(data) else { return Ok(StreamStep::Continue) };
-        let index = count(&event, "/index");
-        match text(&event, "type") {
+    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, event: &Value) -> DecodeResult {
+        let index = count(event, "/index");
+        let delta = &event["delta"];
+        match text(event, "type") {
             "message_start" => record_usage(builder, &event["message"]["usage"]),
-            "content_block_start" => self.start(builder, index, &event["content_block"])?,
-            "content_block_delta" => self.delta(builder, index, &event["delta"])?,
-            "content_block_stop" => self.stop(builder, index),
+            "content_block_start" => self.start_block(builder, index, &event["content_block"])?,
+            "content_block_delta" => self.decode_delta(builder, index, delta)?,
+            "content_block_stop" => self.end_block(builder, index),
             "message_delta" => {
                 record_usage(builder, &event["usage"]);
-                let delta = &event["delta"];
                 builder.finish = finish(delta).or(builder.finish.take());
             }
             "message_stop" => {
                 // Some servers send only the end marker.
                 builder.finish.get_or_insert(Finish::Stop);
-                return Ok(StreamStep::Done);
+                builder.has_ended = true;
             }
-            "error" => return Err(error::from_stream(&event)),
+            "error" => return Err(error::from_stream(event)),
             _ => {}
         }
-        Ok(StreamStep::Continue)
+        Ok(())
     }
 
     fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> DecodeResult {
-        if text(body, "type") == "error" || body.get("error").is_some() {
-            return Err(error::from_stream(body));
-        }
-        let Some(blocks) = body["content"].as_array() else {
-            return Err(RequestFailure::malformed("the response has no content"));
-        };
-        for (index, block) in (0..).zip(blocks) {
-            self.start(builder, index, block)?;
-            self.stop(builder, index);
+        for (index, block) in (0..).zip(reply_items(body, "content")?) {
+            self.start_block(builder, index, block)?;
+            self.end_block(builder, index);
         }
         record_usage(builder, &body["usage"]);
         builder.finish = Some(finish(body).unwrap_or(Finish::Stop));
@@ -202,7 +179,7 @@ impl Decoder for AnthropicDecoder {
 }
 
 impl AnthropicDecoder {
-    fn start(&mut self, builder: &mut ReplyBuilder<'_>, index: u64, block: &Value) -> DecodeResult {
+    fn start_block(&mut self, builder: &mut ReplyBuilder<'_>, index: u64, block: &Value) -> DecodeResult {
         // Only a block that is followed by another one is certainly complete.
         builder.close_calls();
         match text(block, "type") {
@@ -222,7 +199,7 @@ impl AnthropicDecoder {
         Ok(())
     }
 
-    fn delta(&mut self, builder: &mut ReplyBuilder<'_>, index: u64, delta: &Value) -> DecodeResult {
+    fn decode_delta(&mut self, builder: &mut ReplyBuilder<'_>, index: u64, delta: &Value) -> DecodeResult {
         match text(delta, "type") {
             "text_delta" => builder.push_plain_text(text(delta, "text")),
             "input_json_delta" => {
@@ -241,22 +218,17 @@ impl AnthropicDecoder {
     }
 
     /// A block that has ended may be incomplete: the token limit ends blocks too.
-    fn stop(&mut self, builder: &mut ReplyBuilder<'_>, index: u64) {
+    fn end_block(&mut self, builder: &mut ReplyBuilder<'_>, index: u64) {
         if let Some((_, block)) = self.reasoning.take_if(|(at, _)| *at == index) {
             builder.set_replay(block);
         }
     }
 
     fn append_reasoning(&mut self, index: u64, key: &str, more: &str) {
-        let Some((at, Value::Object(block))) = &mut self.reasoning else { return };
-        if *at != index {
-            return;
-        }
-        match block.get_mut(key) {
-            Some(Value::String(known)) => known.push_str(more),
-            _ => {
-                block.insert(key.to_owned(), more.into());
-            }
+        let Some((_, block)) = self.reasoning.as_mut().filter(|(at, _)| *at == index) else { return };
+        match &mut block[key] {
+            Value::String(known) => known.push_str(more),
+            other => *other = more.into(),
         }
     }
 }

@@ -9,17 +9,18 @@
 //! | llama.cpp | content as objects; grammars |
 
 use hermes_types::{Call, Part, Usage};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{DecodeResult, Decoder, ModelRequest, StreamStep, arguments_text, count, server_failure, text};
-use crate::endpoint::{Effort, Endpoint};
-use crate::error::{self, RequestFailure};
+use super::{
+    DecodeResult, Decoder, ModelRequest, count, encode_arguments, reply_items, server_failure, text,
+};
+use crate::endpoint::Effort;
+use crate::error;
 use crate::history::{self, HistoryEntry};
-use crate::json;
 use crate::reply::Finish;
 use crate::reply_builder::{CallDelta, ReplyBuilder};
 
-/// How a server wants earlier reasoning back.
+/// How a server expects earlier reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReasoningReplay {
     Omit,
@@ -29,84 +30,61 @@ enum ReasoningReplay {
     Content,
 }
 
-pub(crate) fn encode(request: &ModelRequest<'_>) -> Map<String, Value> {
+pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
     let (endpoint, prompt) = (request.endpoint, request.prompt);
     let is_openai = endpoint.is_hosted_by("openai.com") || endpoint.is_hosted_by("openai.azure.com");
-    let mut body = Map::new();
-    body.insert("model".to_owned(), endpoint.model.as_str().into());
+    let is_openrouter = endpoint.is_hosted_by("openrouter.ai");
     if !request.quirks.no_streaming {
-        body.insert("stream".to_owned(), true.into());
-        body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+        body["stream_options"] = json!({"include_usage": true});
     }
     if let Some(max_output) = request.max_output() {
         let newer = (is_openai || !request.accepts("max_tokens")) && request.accepts("max_completion_tokens");
-        body.insert(if newer { "max_completion_tokens" } else { "max_tokens" }.to_owned(), max_output.into());
+        body[if newer { "max_completion_tokens" } else { "max_tokens" }] = max_output.into();
     }
     if let Some(num_ctx) = request.quirks.num_ctx {
-        body.insert("options".to_owned(), json!({"num_ctx": num_ctx}));
+        body["options"] = json!({"num_ctx": num_ctx});
     }
-    let is_openrouter = endpoint.is_hosted_by("openrouter.ai");
     if is_openrouter {
-        body.insert("usage".to_owned(), json!({"include": true}));
+        body["usage"] = json!({"include": true});
     }
     match prompt.effort {
-        Some(Effort::None) if is_openrouter => {
-            body.insert("reasoning".to_owned(), json!({"enabled": false}));
-        }
-        Some(effort) if is_openrouter => {
-            body.insert("reasoning".to_owned(), json!({"effort": effort.as_str()}));
-        }
+        Some(Effort::None) if is_openrouter => body["reasoning"] = json!({"enabled": false}),
+        Some(effort) if is_openrouter => body["reasoning"] = json!({"effort": effort}),
         Some(Effort::None) if endpoint.is_hosted_by("deepseek.com") => {
-            body.insert("thinking".to_owned(), json!({"type": "disabled"}));
+            body["thinking"] = json!({"type": "disabled"});
         }
-        Some(effort) => {
-            body.insert("reasoning_effort".to_owned(), effort.as_str().into());
-        }
+        Some(effort) => body["reasoning_effort"] = json!(effort),
         None => {}
     }
-    request.apply_extra_fields(&mut body);
-    if !prompt.tools.is_empty() {
-        let tools = prompt.tools.iter().map(|tool| {
-            let parameters = request.tool_schema(&tool.parameters);
-            json!({"type": "function", "function": {
-                "name": tool.name, "description": tool.description, "parameters": parameters,
-            }})
-        });
-        body.insert("tools".to_owned(), tools.collect());
-    }
-    let is_developer = is_openai && has_developer_role(&endpoint.model);
-    let mut messages = messages(request, if is_developer { "developer" } else { "system" });
+    request.add_fields_and_tools(body, |tool, parameters| {
+        json!({"type": "function", "function": {
+            "name": tool.name, "description": tool.description, "parameters": parameters,
+        }})
+    });
+    // OpenAI's reasoning models have another role instead of `system`.
+    let is_reasoning = ["gpt-5", "o1", "o3", "o4"].iter().any(|family| endpoint.model.starts_with(family));
+    let mut messages = messages(request, if is_openai && is_reasoning { "developer" } else { "system" });
     if is_openrouter && endpoint.model.contains("claude") {
         add_cache_markers(&mut messages);
     }
-    body.insert("messages".to_owned(), messages.into());
-    body
+    body["messages"] = messages.into();
 }
 
-/// OpenAI's reasoning models have this role instead of `system`.
-fn has_developer_role(model: &str) -> bool {
-    ["gpt-5", "o1", "o3", "o4"].iter().any(|family| model.starts_with(family))
-}
-
-fn reasoning_replay(endpoint: &Endpoint) -> ReasoningReplay {
-    if endpoint.is_hosted_by("openrouter.ai") {
-        return ReasoningReplay::Details;
-    }
-    let hosts = ["deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com", "xiaomimimo.com"];
-    if hosts.iter().any(|host| endpoint.is_hosted_by(host)) {
+fn reasoning_replay(request: &ModelRequest<'_>) -> ReasoningReplay {
+    let is_hosted_by = |domain: &&str| request.endpoint.is_hosted_by(domain);
+    let vendors = ["deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com", "xiaomimimo.com"];
+    if vendors.iter().any(is_hosted_by) {
         ReasoningReplay::Content
+    } else if is_hosted_by(&"openrouter.ai") && !request.quirks.drop_reasoning {
+        ReasoningReplay::Details
     } else {
         ReasoningReplay::Omit
     }
 }
 
 fn messages(request: &ModelRequest<'_>, system: &str) -> Vec<Value> {
-    let endpoint = request.endpoint;
-    let replay = match reasoning_replay(endpoint) {
-        ReasoningReplay::Details if request.quirks.drop_reasoning => ReasoningReplay::Omit,
-        replay => replay,
-    };
-    let issuer = endpoint.issuer();
+    let replay = reasoning_replay(request);
+    let issuer = request.endpoint.issuer();
     let mut messages = Vec::new();
     if !request.prompt.system.is_empty() {
         messages.push(json!({"role": system, "content": request.prompt.system}));
@@ -140,45 +118,41 @@ fn user_content(text: &str, images: Vec<(&str, &str)>) -> Value {
 }
 
 fn assistant_message(parts: &[&Part], replay: ReasoningReplay, issuer: &str) -> Value {
-    let mut message = Map::new();
-    let mut content = String::new();
+    let mut texts = Vec::new();
     let mut calls = Vec::new();
     let mut own = Vec::new();
     for part in parts {
         match part {
-            Part::Text { text } if content.is_empty() => content.push_str(text),
-            Part::Text { text } => content.extend(["\n\n", text]),
+            Part::Text { text } => texts.push(text.as_str()),
             Part::Call(call) => calls.push(encode_call(call)),
             Part::Reasoning(reasoning) => own.extend(history::issued_by(reasoning, issuer)),
         }
     }
-    message.insert("role".to_owned(), "assistant".into());
-    let content = if content.is_empty() { Value::Null } else { content.into() };
-    message.insert("content".to_owned(), content);
+    let content = (!texts.is_empty()).then(|| texts.join("\n\n"));
+    let mut message = json!({"role": "assistant", "content": content});
     match replay {
         ReasoningReplay::Omit => {}
         ReasoningReplay::Details => {
             let details =
                 own.iter().filter_map(|one| one.replay.as_ref()?.get("reasoning_details")?.as_array());
-            let details: Vec<Value> = details.flatten().cloned().collect();
+            let details: Vec<&Value> = details.flatten().collect();
             if !details.is_empty() {
-                message.insert("reasoning_details".to_owned(), details.into());
+                message["reasoning_details"] = json!(details);
             }
         }
         ReasoningReplay::Content => {
             let text: String = own.iter().map(|one| one.text.as_str()).collect();
-            let text = if text.trim().is_empty() { " ".to_owned() } else { text };
-            message.insert("reasoning_content".to_owned(), text.into());
+            message["reasoning_content"] = if text.trim().is_empty() { " ".into() } else { text.into() };
         }
     }
     if !calls.is_empty() {
-        message.insert("tool_calls".to_owned(), calls.into());
+        message["tool_calls"] = calls.into();
     }
-    Value::Object(message)
+    message
 }
 
 fn encode_call(call: &Call) -> Value {
-    let function = json!({"name": call.name, "arguments": arguments_text(&call.arguments)});
+    let function = json!({"name": call.name, "arguments": encode_arguments(&call.arguments).to_string()});
     json!({"id": call.id.as_str(), "type": "function", "function": function})
 }
 
@@ -208,92 +182,60 @@ fn add_cache_markers(messages: &mut [Value]) {
 
 /// Decodes chunks and complete replies: a complete reply is a chunk with everything in it.
 #[derive(Debug, Default)]
-pub(crate) struct ChatDecoder {
-    is_done: bool,
-    /// The reply is not streamed, so each call in it is another one, whatever its index.
-    is_complete: bool,
-    finish_reason: Option<String>,
+pub(super) struct ChatDecoder {
     details: Vec<Value>,
 }
 
 impl Decoder for ChatDecoder {
-    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, data: &str) -> DecodeResult<StreamStep> {
-        if data.trim() == "[DONE]" {
-            self.is_done = true;
-            return Ok(StreamStep::Done);
+    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, chunk: &Value) -> DecodeResult {
+        if chunk.get("error").is_some_and(|error| !error.is_null()) || chunk["object"] == "error" {
+            return Err(error::from_stream(chunk));
         }
-        // Data that is not JSON is ignored; a reply without any readable data fails at its end.
-        if let Ok(chunk) = json::parse(data) {
-            self.chunk(builder, &chunk)?;
+        let choice = &chunk["choices"][0];
+        for usage in [&chunk["usage"], &choice["usage"]] {
+            if usage.is_object() {
+                record_usage(builder, usage);
+            }
         }
-        Ok(StreamStep::Continue)
+        if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
+            self.decode_delta(builder, delta)?;
+        }
+        builder.finish = Some(match text(choice, "finish_reason") {
+            "" => return Ok(()),
+            "error" => return Err(server_failure(choice)),
+            "length" | "max_tokens" | "model_length" | "MAX_TOKENS" => Finish::Length,
+            "content_filter" | "safety" | "refusal" | "SAFETY" => Finish::Filtered(String::new()),
+            "tool_calls" | "function_call" | "tool_use" => Finish::Calls,
+            _ => Finish::Stop,
+        });
+        Ok(())
     }
 
     fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> DecodeResult {
-        if body.get("choices").is_none() && body.get("error").is_none() {
-            return Err(RequestFailure::malformed("the response has no choices"));
-        }
-        self.is_done = true;
-        self.is_complete = true;
-        self.chunk(builder, body)
+        reply_items(body, "choices")?;
+        self.decode_event(builder, body)
     }
 
-    fn finish(&mut self, builder: &mut ReplyBuilder<'_>) -> Option<Finish> {
+    fn finish(&mut self, builder: &mut ReplyBuilder<'_>) {
         if !self.details.is_empty() {
             builder.set_first_replay(json!({"reasoning_details": std::mem::take(&mut self.details)}));
         }
-        self.map_finish(builder)
+        // Some servers send only the end marker.
+        if builder.has_ended && !builder.is_empty() {
+            builder.finish.get_or_insert(Finish::Stop);
+        }
     }
 }
 
 impl ChatDecoder {
-    fn map_finish(&self, builder: &ReplyBuilder<'_>) -> Option<Finish> {
-        match self.finish_reason.as_deref() {
-            Some("length" | "max_tokens" | "model_length" | "MAX_TOKENS") => Some(Finish::Length),
-            Some("content_filter" | "safety" | "refusal" | "SAFETY") => Some(Finish::Filtered(String::new())),
-            Some("tool_calls" | "function_call" | "tool_use") => Some(Finish::Calls),
-            Some(_) => Some(Finish::Stop),
-            // Some servers send only the end marker.
-            None if self.is_done && !builder.is_empty() => Some(Finish::Stop),
-            None => None,
-        }
-    }
-
-    fn chunk(&mut self, builder: &mut ReplyBuilder<'_>, chunk: &Value) -> DecodeResult {
-        if chunk.get("error").is_some_and(|error| !error.is_null()) || chunk["object"] == "error" {
-            return Err(error::from_stream(chunk));
-        }
-        if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
-            record_usage(builder, usage);
-        }
-        let Some(choice) = chunk.pointer("/choices/0") else { return Ok(()) };
-        if let Some(usage) = choice.get("usage").filter(|usage| usage.is_object()) {
-            record_usage(builder, usage);
-        }
-        if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
-            self.delta(builder, delta)?;
-        }
-        match choice.get("finish_reason").and_then(Value::as_str).filter(|reason| !reason.is_empty()) {
-            Some("error") => {
-                return Err(server_failure(choice));
-            }
-            Some(reason) => {
-                self.finish_reason = Some(reason.to_owned());
-                builder.finish = self.map_finish(builder);
-            }
-            None => {}
-        }
-        Ok(())
-    }
-
-    fn delta(&mut self, builder: &mut ReplyBuilder<'_>, delta: &Value) -> DecodeResult {
+    fn decode_delta(&mut self, builder: &mut ReplyBuilder<'_>, delta: &Value) -> DecodeResult {
         self.decode_reasoning(builder, delta);
         match delta.get("content") {
             Some(Value::String(text)) => builder.push_text(text),
             Some(blocks @ (Value::Array(_) | Value::Object(_))) => push_content(builder, blocks),
             _ => {}
         }
-        builder.push_refusal(text(delta, "refusal"));
+        builder.refusal.push_str(text(delta, "refusal"));
         let calls = match delta.get("tool_calls") {
             Some(Value::Array(calls)) => calls.as_slice(),
             Some(one @ Value::Object(_)) => std::slice::from_ref(one),
@@ -302,11 +244,8 @@ impl ChatDecoder {
         for (position, call) in (0..).zip(calls) {
             let function = call.get("function").unwrap_or(call);
             builder.push_call(&CallDelta {
-                index: if self.is_complete {
-                    Some(position)
-                } else {
-                    call.get("index").and_then(Value::as_u64)
-                },
+                // Each call of a complete reply is another one, whatever its index.
+                index: if builder.has_ended { Some(position) } else { call["index"].as_u64() },
                 id: text(call, "id"),
                 name: text(function, "name"),
                 arguments: function.get("arguments").or_else(|| function.get("parameters")),
@@ -365,18 +304,15 @@ impl ChatDecoder {
 /// Adds content blocks: text or reasoning.
 fn push_content(builder: &mut ReplyBuilder<'_>, blocks: &Value) {
     match blocks {
-        Value::Array(blocks) => blocks.iter().for_each(|block| push_content(builder, block)),
+        Value::Array(several) => several.iter().for_each(|block| push_content(builder, block)),
         Value::String(text) => builder.push_text(text),
-        Value::Object(block) => {
-            let thinking = block.get("thinking").or_else(|| block.get("reasoning"));
-            match thinking {
-                Some(Value::String(reasoning)) => builder.push_reasoning(reasoning),
-                Some(Value::Array(inner)) => {
-                    inner.iter().for_each(|one| builder.push_reasoning(text(one, "text")))
-                }
-                _ => builder.push_text(block.get("text").and_then(Value::as_str).unwrap_or_default()),
+        Value::Object(_) => match blocks.get("thinking").or_else(|| blocks.get("reasoning")) {
+            Some(Value::String(reasoning)) => builder.push_reasoning(reasoning),
+            Some(Value::Array(inner)) => {
+                inner.iter().for_each(|one| builder.push_reasoning(text(one, "text")));
             }
-        }
+            _ => builder.push_text(text(blocks, "text")),
+        },
         _ => {}
     }
 }

@@ -1,61 +1,49 @@
 //! OpenAI's Responses. Nothing is stored at the provider: each request has the whole conversation,
 //! with encrypted reasoning.
 
-use hermes_types::{Part, Usage};
-use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
-use super::{DecodeResult, Decoder, ModelRequest, StreamStep, arguments_text, count, server_failure, text};
+use hermes_types::{Part, Usage};
+use serde_json::{Value, json};
+
+use super::{
+    DecodeResult, Decoder, ModelRequest, count, encode_arguments, reply_items, server_failure, text,
+};
 use crate::endpoint::Effort;
-use crate::error::{self, RequestFailure};
+use crate::error;
 use crate::history::{self, HistoryEntry};
-use crate::json;
 use crate::reply::Finish;
 use crate::reply_builder::{CallDelta, ReplyBuilder};
 
 /// The API's limit for call ids and cache keys.
 const MAX_ID_CHARS: usize = 64;
 
-pub(crate) fn encode(request: &ModelRequest<'_>) -> Map<String, Value> {
-    let (endpoint, prompt) = (request.endpoint, request.prompt);
-    let mut body = Map::new();
-    body.insert("model".to_owned(), endpoint.model.as_str().into());
-    if !request.quirks.no_streaming {
-        body.insert("stream".to_owned(), true.into());
-    }
-    body.insert("store".to_owned(), false.into());
-    body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
-    body.insert("parallel_tool_calls".to_owned(), true.into());
+pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
+    let prompt = request.prompt;
+    body["store"] = false.into();
+    body["include"] = json!(["reasoning.encrypted_content"]);
+    body["parallel_tool_calls"] = true.into();
     if !prompt.session.is_empty() {
-        let key: String = prompt.session.chars().take(MAX_ID_CHARS).collect();
-        body.insert("prompt_cache_key".to_owned(), key.into());
+        body["prompt_cache_key"] = truncate_id(prompt.session).into();
     }
     if let Some(max_output) = request.max_output() {
         // The API accepts no less than 16.
-        body.insert("max_output_tokens".to_owned(), max_output.max(16).into());
+        body["max_output_tokens"] = max_output.max(16).into();
     }
     if let Some(effort) = prompt.effort {
-        let effort = match effort {
-            Effort::Minimal => "low",
-            other => other.as_str(),
-        };
-        body.insert("reasoning".to_owned(), json!({"effort": effort, "summary": "auto"}));
+        let effort = if effort == Effort::Minimal { Effort::Low } else { effort };
+        body["reasoning"] = json!({"effort": effort, "summary": "auto"});
     }
-    request.apply_extra_fields(&mut body);
+    request.add_fields_and_tools(body, |tool, parameters| {
+        json!({
+            "type": "function", "name": tool.name, "description": tool.description,
+            "parameters": parameters, "strict": false,
+        })
+    });
     if !prompt.system.is_empty() {
-        body.insert("instructions".to_owned(), prompt.system.into());
+        body["instructions"] = prompt.system.into();
     }
-    if !prompt.tools.is_empty() {
-        let tools = prompt.tools.iter().map(|tool| {
-            let parameters = request.tool_schema(&tool.parameters);
-            json!({
-                "type": "function", "name": tool.name, "description": tool.description,
-                "parameters": parameters, "strict": false,
-            })
-        });
-        body.insert("tools".to_owned(), tools.collect());
-    }
-    body.insert("input".to_owned(), input(request).into());
-    body
+    body["input"] = input(request).into();
 }
 
 fn input(request: &ModelRequest<'_>) -> Vec<Value> {
@@ -95,7 +83,7 @@ fn encode_item(part: &Part, issuer: &str, drop_reasoning: bool) -> Option<Value>
         Part::Reasoning(_) if drop_reasoning => return None,
         Part::Reasoning(reasoning) => history::issued_by(reasoning, issuer)?.replay.clone()?,
         Part::Call(call) => {
-            let arguments = arguments_text(&call.arguments);
+            let arguments = encode_arguments(&call.arguments).to_string();
             json!({"type": "function_call", "call_id": truncate_id(call.id.as_str()), "name": call.name, "arguments": arguments})
         }
     })
@@ -107,36 +95,28 @@ fn truncate_id(id: &str) -> String {
 
 /// Decodes the events of a response.
 #[derive(Debug, Default)]
-pub(crate) struct ResponsesDecoder {
+pub(super) struct ResponsesDecoder {
     /// The indexes of messages whose text was streamed.
-    streamed: Vec<u64>,
+    streamed: BTreeSet<u64>,
 }
 
 impl Decoder for ResponsesDecoder {
-    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, data: &str) -> DecodeResult<StreamStep> {
-        if data.trim() == "[DONE]" {
-            return Ok(StreamStep::Done);
-        }
-        let Ok(event) = json::parse(data) else { return Ok(StreamStep::Continue) };
-        let index = count(&event, "/output_index");
-        match text(&event, "type") {
+    fn decode_event(&mut self, builder: &mut ReplyBuilder<'_>, event: &Value) -> DecodeResult {
+        let index = count(event, "/output_index");
+        match text(event, "type") {
             "response.output_text.delta" => {
-                self.streamed.push(index);
-                self.streamed.dedup();
-                builder.push_plain_text(text(&event, "delta"));
+                self.streamed.insert(index);
+                builder.push_plain_text(text(event, "delta"));
             }
-            "response.refusal.delta" => builder.push_refusal(text(&event, "delta")),
+            "response.refusal.delta" => builder.refusal.push_str(text(event, "delta")),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                builder.push_reasoning(text(&event, "delta"));
+                builder.push_reasoning(text(event, "delta"));
             }
-            "response.reasoning_summary_part.added" if count(&event, "/summary_index") > 0 => {
+            "response.reasoning_summary_part.added" if count(event, "/summary_index") > 0 => {
                 builder.push_reasoning("\n\n")
             }
-            "response.output_item.added" => {
-                let item = &event["item"];
-                if text(item, "type") == "function_call" {
-                    push_call(builder, index, item)?;
-                }
+            "response.output_item.added" if event["item"]["type"] == "function_call" => {
+                push_call(builder, index, &event["item"])?;
             }
             "response.function_call_arguments.delta" => {
                 let arguments = event.get("delta");
@@ -148,24 +128,17 @@ impl Decoder for ResponsesDecoder {
             "response.output_item.done" => self.decode_item(builder, index, &event["item"])?,
             "response.completed" | "response.incomplete" => {
                 self.decode_response(builder, &event["response"])?;
-                return Ok(StreamStep::Done);
+                builder.has_ended = true;
             }
             "response.failed" | "response.cancelled" => return Err(server_failure(&event["response"])),
-            "error" => return Err(error::from_stream(&event)),
+            "error" => return Err(error::from_stream(event)),
             _ => {}
         }
-        Ok(StreamStep::Continue)
+        Ok(())
     }
 
     fn decode_body(&mut self, builder: &mut ReplyBuilder<'_>, body: &Value) -> DecodeResult {
-        if body.get("output").is_none() {
-            let has_error = body.get("error").is_some_and(|error| !error.is_null());
-            return Err(if has_error {
-                error::from_stream(body)
-            } else {
-                RequestFailure::malformed("the response has no output")
-            });
-        }
+        reply_items(body, "output")?;
         self.decode_response(builder, body)
     }
 }
@@ -213,15 +186,13 @@ impl ResponsesDecoder {
             }
             "reasoning" => {
                 let mut replay = item.clone();
-                if let Some(object) = replay.as_object_mut() {
-                    object.remove("status");
-                }
+                replay.as_object_mut().map(|fields| fields.remove("status"));
                 builder.set_replay(replay);
             }
             "message" if !self.streamed.contains(&index) => {
                 for block in item["content"].as_array().into_iter().flatten() {
                     builder.push_plain_text(text(block, "text"));
-                    builder.push_refusal(text(block, "refusal"));
+                    builder.refusal.push_str(text(block, "refusal"));
                 }
             }
             _ => {}

@@ -32,14 +32,14 @@ fn history(issuer: &str, replay: Option<Value>) -> Vec<Message> {
 }
 
 fn encode(endpoint: &Endpoint, messages: &[Message], quirks: &ServerQuirks) -> Value {
-    encode_with_images(endpoint, messages, quirks, &LoadedImages::default())
+    encode_with_images(endpoint, messages, quirks, LoadedImages::default())
 }
 
 fn encode_with_images(
     endpoint: &Endpoint,
     messages: &[Message],
     quirks: &ServerQuirks,
-    images: &LoadedImages<'_>,
+    images: LoadedImages<'_>,
 ) -> Value {
     let tools = [ToolSpec {
         name: "t".to_owned(),
@@ -124,7 +124,7 @@ async fn images_are_sent_in_the_form_of_each_vendor() {
     let positions: Vec<&Image> = all.into_iter().flat_map(recent_images).collect();
     let images = LoadedImages::load(&positions, &loader).await;
     let encode = |api, base: &str, model: &str, messages: &[Message]| {
-        encode_with_images(&at("x", api, base, model), messages, &ServerQuirks::default(), &images)
+        encode_with_images(&at("x", api, base, model), messages, &ServerQuirks::default(), images.clone())
     };
     let text = "look\n\nand this\n\n";
     let url = "data:image/gif;base64,R0lGODlh";

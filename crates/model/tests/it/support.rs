@@ -18,7 +18,7 @@ pub(crate) fn endpoint(model: &ScriptedModel, api: Api) -> Endpoint {
         Api::ChatCompletions | Api::Responses => model.url(),
     };
     let mut endpoint = Endpoint::new("test", api, base.parse().unwrap(), "scripted");
-    endpoint.credentials = ApiCredentials::Key(Secret::new("sk-test"));
+    endpoint.credentials = Some(ApiCredentials::Key(Secret::new("sk-test")));
     endpoint.retries = Retries {
         max_attempts: 3,
         initial_delay: Duration::from_millis(1),

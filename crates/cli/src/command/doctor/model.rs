@@ -52,7 +52,7 @@ async fn ask(context: &Context, models: &Models) -> DoctorFinding {
     let client = model::client(context);
     let window = async {
         match chain.first() {
-            Some(endpoint) => client.context_window(endpoint).await.tokens,
+            Some(endpoint) => client.context_window(endpoint).await,
             None => None,
         }
     };

@@ -115,7 +115,7 @@ fn errors_are_classified_by_the_fields_of_each_provider() {
         (500, anthropic("api_error", "Internal server error"), FailureClass::Server),
         (
             413,
-            anthropic("request_too_large", "ModelRequest exceeds the maximum size"),
+            anthropic("request_too_large", "Request exceeds the maximum size"),
             FailureClass::PayloadTooLarge,
         ),
         (404, anthropic("not_found_error", "model: claude-9"), FailureClass::ModelNotFound),
