@@ -259,8 +259,8 @@ impl Setting for BackendName {
     }
 
     fn accepted() -> Accepted {
-        let names = Self::ALL.map(Self::as_str);
-        let words: Vec<&str> = names.into_iter().chain(["apptainer"]).collect();
+        let names: Vec<&str> = Self::ALL.iter().map(|name| name.as_str()).collect();
+        let words = [names.as_slice(), &["apptainer"]].concat();
         Accepted::new(format!("one of {}", names.join(", ")), json!({"type": "string", "enum": words}))
     }
 }
