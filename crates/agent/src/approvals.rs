@@ -5,7 +5,6 @@
 //! it, and the first answer from any approver counts. Grants are read from the store each time
 //! they matter, because their owner may have revoked them.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,12 +65,6 @@ pub struct Approvals {
     origin: Mutex<Origin>,
     policy: Mutex<QuestionPolicy>,
     denied: Mutex<DenialLog>,
-}
-
-impl fmt::Debug for Approvals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Approvals").field("origin", &self.origin).finish_non_exhaustive()
-    }
 }
 
 /// Judges a job by the gate alone, without grants and without a store.

@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn calls_that_may_interfere_run_one_after_the_other() {
-        let specs: Vec<_> = Tool::ALL.into_iter().map(Tool::spec).collect();
+        let specs: Vec<_> = Tool::ALL.iter().map(|tool| tool.spec()).collect();
         let calls = [("terminal", "a"), ("terminal", "b"), ("todo", "x"), ("terminal", "c")];
         let planned =
             calls.map(|(name, text)| PlannedCall::new(&call(name, json!({"command": text})), &specs));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hermes_model::{Client, Effort, Endpoint, ImageMode};
 use hermes_store::{InboxId, NewSession, SessionId, SessionPrompt, Store, TurnId};
 use hermes_types::{CallId, EntryPoint, Image, Message, Timestamp, Usage};
+use strum::IntoStaticStr;
 use tokio_util::sync::CancellationToken;
 
 use crate::prompt::{SystemPrompt, intern_tools};
@@ -32,13 +33,12 @@ pub struct ModelConfig {
 
 impl ModelConfig {
     /// The name of the first model, and its provider.
-    fn primary_model(&self) -> (String, String) {
+    pub fn primary_model(&self) -> (String, String) {
         self.endpoints.first().map(|first| (first.model.clone(), first.provider.clone())).unwrap_or_default()
     }
 }
 
 /// One conversation of the store.
-#[derive(Debug)]
 pub struct Conversation {
     pub(crate) store: Store,
     pub(crate) id: SessionId,
@@ -171,20 +171,25 @@ pub struct TurnResult {
 }
 
 /// Why a turn ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum StopReason {
     Answered,
     /// A person stopped the turn.
     Interrupted,
     /// The limit of model requests is reached.
+    #[strum(serialize = "exhausted")]
     BudgetExhausted,
     /// The reply was cut off by the output limit too often.
     Truncated,
     /// The model kept returning empty replies.
+    #[strum(serialize = "empty")]
     EmptyReply,
     /// The model kept calling tools that do not exist or with unreadable arguments.
+    #[strum(serialize = "confused")]
     InvalidCalls,
     /// The model repeated the same calls; the text says which.
+    #[strum(serialize = "circling")]
     Loop(String),
     /// The model kept trying a denied action in other ways.
     Denied,
@@ -196,18 +201,7 @@ pub enum StopReason {
 
 impl StopReason {
     pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::Interrupted => "interrupted",
-            Self::BudgetExhausted => "exhausted",
-            Self::Truncated => "truncated",
-            Self::EmptyReply => "empty",
-            Self::InvalidCalls => "confused",
-            Self::Loop(_) => "circling",
-            Self::Denied => "denied",
-            Self::Refused(_) => "refused",
-            Self::Failed(_) => "failed",
-        }
+        self.into_str()
     }
 
     /// The text to show to a person; none after a normal reply.

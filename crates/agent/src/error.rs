@@ -28,9 +28,9 @@ pub enum Error {
     OutsideWorkspace,
     #[error("it is larger than {0} bytes")]
     TooLarge(u64),
-    /// A file could not be copied, in words that follow its name.
+    /// A file cannot be read, changed or copied. Without a path, the text follows the file's name.
     #[error("{0}")]
-    Transfer(String),
+    File(String),
 
     #[error("invalid URL: {0}")]
     InvalidUrl(String),

@@ -11,17 +11,18 @@
 //! | decompressed bytes of a page | 5 MiB; the rest is dropped |
 //! | time for everything | 30 s |
 
-use std::fmt;
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flate2::write::MultiGzDecoder;
+use async_compression::tokio::bufread::GzipDecoder;
+use futures_util::TryStreamExt;
 use hermes_exec::proxy::{self, HostError};
 use hermes_net::TlsSettings;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Client, Response, Url};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio_util::io::StreamReader;
 
 use crate::Error;
 use crate::approver::BoxFuture;
@@ -66,23 +67,18 @@ pub enum PageExtent {
     Partial,
 }
 
-impl fmt::Debug for WebClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Web").field("bounds", &self.limits).finish_non_exhaustive()
-    }
-}
-
 impl Default for WebClient {
     /// Connects to public hosts only.
     fn default() -> Self {
-        let reach: ResolveHost = Arc::new(|host| Box::pin(async move { proxy::resolve_public(&host).await }));
-        Self::new(reach, FetchLimits { timeout: Duration::from_secs(30), max_bytes: 5 << 20 })
+        let resolve: ResolveHost =
+            Arc::new(|host| Box::pin(async move { proxy::resolve_public(&host).await }));
+        Self::new(resolve, FetchLimits { timeout: Duration::from_secs(30), max_bytes: 5 << 20 })
     }
 }
 
 impl WebClient {
-    pub fn new(reach: ResolveHost, bounds: FetchLimits) -> Self {
-        Self { resolve: reach, limits: bounds, tls: TlsSettings::default() }
+    pub fn new(resolve: ResolveHost, limits: FetchLimits) -> Self {
+        Self { resolve, limits, tls: TlsSettings::default() }
     }
 
     pub async fn fetch(&self, address: &str) -> Result<FetchedPage, Error> {
@@ -109,10 +105,9 @@ impl WebClient {
         let found = (self.resolve)(host.clone()).await;
         let found = found.map_err(|reason| Error::Host { host: host.clone(), reason })?;
         let port = url.port_or_known_default().unwrap_or(80);
-        let addresses: Vec<SocketAddr> =
-            found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
-        let client = self.client(url, &host, &addresses)?;
-        let request = client
+        let addresses: Vec<_> = found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
+        let request = self
+            .client(url, &host, &addresses)?
             .get(url.clone())
             .header(ACCEPT, "text/html, text/markdown, text/plain, application/json, */*;q=0.5")
             .header(ACCEPT_ENCODING, "gzip");
@@ -128,27 +123,32 @@ impl WebClient {
         Ok(hermes_net::build(hermes_net::client_builder(tls).resolve_to_addrs(host, addresses))?)
     }
 
-    async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedPage, Error> {
+    async fn read_body(&self, url: Url, response: Response) -> Result<FetchedPage, Error> {
         let host = url.host_str().unwrap_or_default().to_owned();
         let status = response.status().as_u16();
         let content_type = header_value(response.headers(), CONTENT_TYPE.as_str());
-        let mut body =
-            match header_value(response.headers(), CONTENT_ENCODING.as_str()).to_ascii_lowercase().as_str() {
-                "" | "identity" => BodyDecoder::Plain(CappedBuffer::new(self.limits.max_bytes)),
-                "gzip" | "x-gzip" => {
-                    BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(CappedBuffer::new(self.limits.max_bytes))))
-                }
-                other => return Err(Error::ContentEncoding(other.to_owned())),
-            };
-        while let Some(chunk) = response.chunk().await.map_err(|error| connection_error(&host, error))? {
-            body.push(&chunk)?;
-            if body.capped().is_full() {
-                break;
+        let encoding = header_value(response.headers(), CONTENT_ENCODING.as_str()).to_ascii_lowercase();
+        let received = StreamReader::new(response.bytes_stream().map_err(std::io::Error::other));
+        let decoded: Box<dyn AsyncRead + Send + Unpin> = match encoding.as_str() {
+            "" | "identity" => Box::new(received),
+            "gzip" | "x-gzip" => {
+                let mut decoder = GzipDecoder::new(received);
+                decoder.multiple_members(true);
+                Box::new(decoder)
             }
-        }
-        let CappedBuffer { bytes, overflowed, .. } = body.finish()?;
-        let extent = if overflowed { PageExtent::Partial } else { PageExtent::Whole };
-        Ok(FetchedPage { url, status, content_type, body: bytes, extent })
+            _ => return Err(Error::ContentEncoding(encoding)),
+        };
+        let max_bytes = self.limits.max_bytes;
+        let mut body = Vec::new();
+        // Reading stops at the limit, so that a small body cannot expand to a large one.
+        let read = decoded.take(max_bytes as u64 + 1).read_to_end(&mut body).await;
+        read.map_err(|error| match error.downcast::<reqwest::Error>() {
+            Ok(error) => connection_error(&host, error),
+            Err(error) => Error::Decompression(error),
+        })?;
+        let extent = if body.len() > max_bytes { PageExtent::Partial } else { PageExtent::Whole };
+        body.truncate(max_bytes);
+        Ok(FetchedPage { url, status, content_type, body, extent })
     }
 }
 
@@ -198,74 +198,4 @@ fn header_value(headers: &HeaderMap, name: &str) -> String {
 fn connection_error(host: &str, error: reqwest::Error) -> Error {
     let error = error.without_url();
     Error::Connection { host: host.to_owned(), reason: hermes_net::explain(&error) }
-}
-
-struct CappedBuffer {
-    bytes: Vec<u8>,
-    max_bytes: usize,
-    overflowed: bool,
-}
-
-impl CappedBuffer {
-    fn new(most: usize) -> Self {
-        Self { bytes: Vec::new(), max_bytes: most, overflowed: false }
-    }
-
-    fn is_full(&self) -> bool {
-        self.overflowed
-    }
-}
-
-impl Write for CappedBuffer {
-    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
-        let free = self.max_bytes.saturating_sub(self.bytes.len());
-        self.bytes.extend(data.iter().take(free));
-        self.overflowed |= data.len() > free;
-        // Failing here stops the decoder, so that a small body cannot expand to a large one.
-        if self.overflowed { Err(std::io::Error::other("full")) } else { Ok(data.len()) }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Decodes a body while it arrives.
-enum BodyDecoder {
-    Plain(CappedBuffer),
-    Gzip(Box<MultiGzDecoder<CappedBuffer>>),
-}
-
-impl BodyDecoder {
-    fn push(&mut self, data: &[u8]) -> Result<(), Error> {
-        let pushed = match self {
-            Self::Plain(capped) => capped.write_all(data),
-            Self::Gzip(decoder) => decoder.write_all(data),
-        };
-        match pushed {
-            Err(_full) if self.capped().is_full() => Ok(()),
-            pushed => pushed.map_err(Error::Decompression),
-        }
-    }
-
-    fn capped(&self) -> &CappedBuffer {
-        match self {
-            Self::Plain(capped) => capped,
-            Self::Gzip(decoder) => decoder.get_ref(),
-        }
-    }
-
-    fn finish(self) -> Result<CappedBuffer, Error> {
-        match self {
-            Self::Plain(capped) => Ok(capped),
-            Self::Gzip(mut decoder) => {
-                let finished = decoder.try_finish();
-                let capped = std::mem::replace(decoder.get_mut(), CappedBuffer::new(0));
-                match finished {
-                    Err(error) if !capped.is_full() => Err(Error::Decompression(error)),
-                    _ => Ok(capped),
-                }
-            }
-        }
-    }
 }

@@ -67,43 +67,31 @@ impl LoopGuard {
             self.failed_calls.remove(&call);
             self.failed_tools.remove(tool);
             let times = increment(&mut self.results, hash(&(call, result.content.to_string())));
-            return config.action(times, |limits| limits.same_result, || {
-                format!("the same call gave the same result {times} times; use what you have, or do something else")
-            });
+            let text = format!(
+                "the same call gave the same result {times} times; use what you have, or do something else"
+            );
+            return config.action(times, |limits| limits.same_result, text);
         }
         let same = increment(&mut self.failed_calls, call);
         let any = increment(&mut self.failed_tools, tool.to_owned());
-        let action = config.action(
-            same,
-            |limits| limits.same_failure,
-            || {
-                format!(
-                    "this very call has failed {same} times; change something about it, or do something else"
-                )
-            },
+        let text = format!(
+            "this very call has failed {same} times; change something about it, or do something else"
         );
+        let action = config.action(same, |limits| limits.same_failure, text);
         if action != LoopAction::Continue {
             return action;
         }
-        config.action(
-            any,
-            |limits| limits.tool_failure,
-            || format!("{tool} has failed {any} times in a row; find out why before you go on"),
-        )
+        let text = format!("{tool} has failed {any} times in a row; find out why before you go on");
+        config.action(any, |limits| limits.tool_failure, text)
     }
 }
 
 impl LoopGuardConfig {
-    fn action(
-        &self,
-        times: u32,
-        limit: impl Fn(&RepeatLimits) -> u32,
-        text: impl FnOnce() -> String,
-    ) -> LoopAction {
+    fn action(&self, times: u32, limit: fn(&RepeatLimits) -> u32, text: String) -> LoopAction {
         if self.stop && times >= limit(&self.stop_after) {
-            LoopAction::Stop(text())
+            LoopAction::Stop(text)
         } else if self.warn && times >= limit(&self.warn_after) {
-            LoopAction::Warn(text())
+            LoopAction::Warn(text)
         } else {
             LoopAction::Continue
         }

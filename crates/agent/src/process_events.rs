@@ -151,13 +151,10 @@ impl ToolContext {
             *stream = None;
         }
         if stream.is_none() {
-            *stream = match self.open_stream().await {
-                Ok(stream) => stream,
-                Err(error) => {
-                    tracing::debug!(%error, "cannot open the process notice stream");
-                    None
-                }
-            };
+            *stream = self.open_stream().await.unwrap_or_else(|error| {
+                tracing::debug!(%error, "cannot open the process notice stream");
+                None
+            });
         }
         let notices = self.drain_stream(&mut stream, MAX_EVENTS_AT_ONCE);
         (!notices.is_empty()).then(|| notices.join("\n\n"))

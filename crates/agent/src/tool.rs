@@ -20,15 +20,20 @@ use std::fmt;
 use hermes_policy::redact::Redactor;
 use hermes_store::{SessionId, TurnId};
 use hermes_types::{CallId, ToolSpec};
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use strum::{IntoStaticStr, VariantArray};
 use tokio_util::sync::CancellationToken;
 
 use crate::tool_support::truncate;
-use crate::{Denied, Error, ToolContext, TurnObserver};
+use crate::{BoxFuture, Denied, Error, ToolContext, TurnObserver};
 
 /// Every tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Tool {
     Terminal,
     /// Manages background commands.
@@ -81,12 +86,6 @@ pub struct CallContext<'a> {
     pub observer: TurnObserver<'a>,
 }
 
-impl fmt::Debug for CallContext<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallContext").field("call_id", self.call_id).finish_non_exhaustive()
-    }
-}
-
 /// The turn that a call belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRef {
@@ -98,53 +97,39 @@ pub struct TurnRef {
 
 impl Tool {
     /// All tools, in the order in which a model sees them.
-    pub const ALL: [Self; 10] = [
-        Self::Terminal,
-        Self::Process,
-        Self::ReadFile,
-        Self::WriteFile,
-        Self::Patch,
-        Self::SearchFiles,
-        Self::WebFetch,
-        Self::ExecuteCode,
-        Self::Todo,
-        Self::Clarify,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Terminal => "terminal",
-            Self::Process => "process",
-            Self::ReadFile => "read_file",
-            Self::WriteFile => "write_file",
-            Self::Patch => "patch",
-            Self::SearchFiles => "search_files",
-            Self::WebFetch => "web_fetch",
-            Self::ExecuteCode => "execute_code",
-            Self::Todo => "todo",
-            Self::Clarify => "clarify",
-        }
+        self.into_str()
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tool| tool.name() == name)
+        Self::ALL.iter().copied().find(|tool| tool.name() == name)
     }
 
     /// The description and schema that the model sees.
     pub fn spec(self) -> ToolSpec {
-        let (description, parameters) = match self {
-            Self::Terminal => terminal::spec(),
-            Self::Process => process::spec(),
-            Self::ReadFile => read_file::spec(),
-            Self::WriteFile => write_file::spec(),
-            Self::Patch => patch::spec(),
-            Self::SearchFiles => search_files::spec(),
-            Self::WebFetch => web_fetch::spec(),
-            Self::ExecuteCode => execute_code::spec(),
-            Self::Todo => todo::spec(),
-            Self::Clarify => clarify::spec(),
+        let mut schema = (self.entry().schema)();
+        let description = match schema.remove("description") {
+            Some(Value::String(description)) => description,
+            _ => String::new(),
         };
-        ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
+        ToolSpec { name: self.name().to_owned(), description, parameters: schema.to_value() }
+    }
+
+    const fn entry(self) -> ToolEntry {
+        match self {
+            Self::Terminal => ToolEntry::new::<terminal::TerminalArguments>(),
+            Self::Process => ToolEntry::new::<process::ProcessArguments>(),
+            Self::ReadFile => ToolEntry::new::<read_file::ReadFileArguments>(),
+            Self::WriteFile => ToolEntry::new::<write_file::WriteFileArguments>(),
+            Self::Patch => ToolEntry::new::<patch::PatchArguments>(),
+            Self::SearchFiles => ToolEntry::new::<search_files::SearchArguments>(),
+            Self::WebFetch => ToolEntry::new::<web_fetch::WebFetchArguments>(),
+            Self::ExecuteCode => ToolEntry::new::<execute_code::ExecuteCodeArguments>(),
+            Self::Todo => ToolEntry::new::<todo::TodoArguments>(),
+            Self::Clarify => ToolEntry::new::<clarify::ClarifyArguments>(),
+        }
     }
 
     pub fn effects(self, arguments: &Map<String, Value>) -> Effects {
@@ -206,9 +191,42 @@ fn path_components(path: &str) -> Option<(bool, Vec<&str>)> {
     Some((is_absolute, names))
 }
 
-impl From<Error> for ToolResult {
-    fn from(error: Error) -> Self {
-        match error {
+/// How a call ended early is a result too, so that `?` ends a call.
+pub(crate) type CallResult = Result<ToolResult, ToolResult>;
+
+/// The arguments of one tool. Their doc comments are the descriptions that the model sees.
+trait ToolArguments: DeserializeOwned + JsonSchema + Send + 'static {
+    fn run(self, context: &ToolContext, call: CallContext<'_>) -> impl Future<Output = CallResult> + Send;
+}
+
+/// A tool without the type of its arguments.
+struct ToolEntry {
+    schema: fn() -> Schema,
+    run: for<'a> fn(&'a ToolContext, Map<String, Value>, CallContext<'a>) -> BoxFuture<'a, ToolResult>,
+}
+
+impl ToolEntry {
+    const fn new<T: ToolArguments>() -> Self {
+        Self { schema: argument_schema::<T>, run: run_tool::<T> }
+    }
+}
+
+fn run_tool<'a, T: ToolArguments>(
+    context: &'a ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'a>,
+) -> BoxFuture<'a, ToolResult> {
+    Box::pin(async move {
+        match serde_json::from_value::<T>(Value::Object(arguments)) {
+            Ok(arguments) => arguments.run(context, call).await.unwrap_or_else(|failure| failure),
+            Err(error) => ToolResult::error(format!("arguments: {error}")),
+        }
+    })
+}
+
+impl<E: Into<Error>> From<E> for ToolResult {
+    fn from(error: E) -> Self {
+        match error.into() {
             Error::Denied(denied) => Self::denied(&denied),
             error => Self::error(error),
         }
@@ -247,19 +265,7 @@ impl ToolContext {
         arguments: Map<String, Value>,
         call: CallContext<'_>,
     ) -> ToolResult {
-        let result = match tool {
-            Tool::Terminal => terminal::call(self, arguments, call).await,
-            Tool::Process => process::call(self, arguments, call).await,
-            Tool::ReadFile => read_file::call(self, arguments, call).await,
-            Tool::WriteFile => write_file::call(self, arguments, call).await,
-            Tool::Patch => patch::call(self, arguments, call).await,
-            Tool::SearchFiles => search_files::call(self, arguments, call).await,
-            Tool::WebFetch => web_fetch::call(self, arguments, call).await,
-            Tool::ExecuteCode => execute_code::call(self, arguments, call).await,
-            Tool::Todo => todo::call(self, arguments),
-            Tool::Clarify => clarify::call(self, arguments, call).await,
-        };
-        let (Ok(mut result) | Err(mut result)) = result;
+        let mut result = (tool.entry().run)(self, arguments, call).await;
         redact_value(&mut result.content, &self.config().redactor);
         // read_file pages its own output; copying it to another file would not help.
         if tool != Tool::ReadFile {
@@ -283,10 +289,32 @@ fn redact_value(value: &mut Value, redactor: &Redactor) {
     }
 }
 
-/// Parses the arguments of a call; the error is the result for the model.
-pub(crate) fn parse_arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, ToolResult> {
-    serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| ToolResult::error(format!("arguments: {error}")))
+fn argument_schema<T: JsonSchema>() -> Schema {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    settings.transforms.push(Box::new(RecursiveTransform(simplify_schema)));
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
+/// Removes what models do not need: to leave out an argument is the same as `null`.
+fn simplify_schema(schema: &mut Schema) {
+    schema.remove("title");
+    schema.remove("format");
+    if schema.get("default").is_some_and(|default| default.is_null() || *default == json!([])) {
+        schema.remove("default");
+    }
+    if let Some(types) = schema.get_mut("type")
+        && let Some(first) = types.get(0).cloned()
+    {
+        *types = first;
+    }
+    if let Some(Value::Array(keywords)) = schema.get_mut("enum") {
+        keywords.retain(|keyword| !keyword.is_null());
+    }
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
 }
 
 #[cfg(test)]
@@ -330,7 +358,7 @@ mod tests {
     #[test]
     fn every_tool_is_found_by_its_name_and_describes_an_object() {
         for tool in Tool::ALL {
-            assert_eq!(Tool::from_name(tool.name()), Some(tool));
+            assert_eq!(Tool::from_name(tool.name()), Some(*tool));
             let spec = tool.spec();
             assert_eq!(spec.parameters["type"], "object", "{tool:?}");
             assert!(!spec.description.is_empty(), "{tool:?}");

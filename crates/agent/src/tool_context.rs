@@ -1,7 +1,6 @@
 //! The context in which the tools of one session run: its execution environment, its approvals and
 //! its limits.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -68,17 +67,7 @@ pub struct SessionConfig {
     pub web: Arc<WebClient>,
 }
 
-impl fmt::Debug for SessionConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionConfig")
-            .field("place", &self.place)
-            .field("tools", &self.tools)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The tools of one session and their shared state.
-#[derive(Debug)]
 pub struct ToolContext {
     config: SessionConfig,
     approvals: Approvals,

@@ -11,7 +11,8 @@ use futures_util::stream::FuturesUnordered;
 use hermes_model::{Finish, Prompt, Reply, ReplyEvent};
 use hermes_store::{InboxId, ModelCall, NewMessage, OpenTurn, QuestionState, TurnStep};
 use hermes_types::{Call, CallArguments, CallId, Message, Part, Timestamp, ToolSpec, Usage};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::call_plan::{PlannedCall, ReadyCall, group_calls};
 use crate::conversation::{
@@ -82,15 +83,6 @@ enum ModelOutcome {
 enum NextStep {
     Continue,
     End(StopReason, String),
-}
-
-/// A call that has returned.
-struct FinishedCall {
-    call: Call,
-    tool: Tool,
-    arguments: Map<String, Value>,
-    result: ToolResult,
-    elapsed: Duration,
 }
 
 impl Conversation {
@@ -328,23 +320,17 @@ impl<'a> TurnRunner<'a> {
         groups: Vec<Vec<PlannedCall>>,
         answered: &[CallId],
     ) -> Result<Option<StopReason>, Error> {
-        let mut stop_reason = None;
-        for group in groups {
-            let group: Vec<_> =
-                group.into_iter().filter(|planned| !answered.contains(&planned.call().id)).collect();
-            if stop_reason.is_none() && self.control.stop.is_cancelled() {
-                stop_reason = Some(StopReason::Interrupted);
-            }
+        let interrupted = |stop: &CancellationToken| stop.is_cancelled().then_some(StopReason::Interrupted);
+        let mut stop_reason = interrupted(&self.control.stop);
+        for mut group in groups {
+            group.retain(|planned| !answered.contains(&planned.call().id));
             if stop_reason.is_none() {
-                stop_reason = self.run_calls(group).await?;
+                stop_reason = self.run_calls(group).await?.or_else(|| interrupted(&self.control.stop));
                 continue;
             }
             for planned in group {
                 self.persist_result(planned.call(), &ToolResult::error("cancelled before it began")).await?;
             }
-        }
-        if stop_reason.is_none() && self.control.stop.is_cancelled() {
-            stop_reason = Some(StopReason::Interrupted);
         }
         Ok(stop_reason)
     }
@@ -371,11 +357,10 @@ impl<'a> TurnRunner<'a> {
             pending.push(ready.call.clone());
             let (context, turn, stop) = (&context, &turn, &stop);
             running.push(async move {
-                let ReadyCall { call, tool, arguments, .. } = *ready;
                 let started = Instant::now();
-                let call_context = CallContext { call_id: &call.id, stop, turn: Some(turn), observer };
-                let result = context.call_tool(tool, arguments.clone(), call_context).await;
-                FinishedCall { call, tool, arguments, result, elapsed: started.elapsed() }
+                let call_context = CallContext { call_id: &ready.call.id, stop, turn: Some(turn), observer };
+                let result = context.call_tool(ready.tool, ready.arguments.clone(), call_context).await;
+                (ready, result, started.elapsed())
             });
         }
         let grace_over = async {
@@ -385,15 +370,15 @@ impl<'a> TurnRunner<'a> {
         tokio::pin!(grace_over);
         let mut stop_reason = None;
         loop {
-            let finished = tokio::select! {
+            let (ready, result, elapsed) = tokio::select! {
                 next = running.next() => match next {
                     Some(finished) => finished,
                     None => break,
                 },
                 () = &mut grace_over => break,
             };
-            pending.retain(|other| other.id != finished.call.id);
-            stop_reason = self.finish_call(finished).await?.or(stop_reason);
+            pending.retain(|other| other.id != ready.call.id);
+            stop_reason = self.finish_call(*ready, result, elapsed).await?.or(stop_reason);
         }
         // Dropping a call kills everything that it started.
         drop(running);
@@ -405,8 +390,13 @@ impl<'a> TurnRunner<'a> {
     }
 
     /// Adds notes to the result of a call and stores it. Returns the reason if the turn is over.
-    async fn finish_call(&mut self, finished: FinishedCall) -> Result<Option<StopReason>, Error> {
-        let FinishedCall { call, tool, arguments, mut result, elapsed } = finished;
+    async fn finish_call(
+        &mut self,
+        ready: ReadyCall,
+        mut result: ToolResult,
+        elapsed: Duration,
+    ) -> Result<Option<StopReason>, Error> {
+        let ReadyCall { call, tool, arguments, .. } = ready;
         let mut stop_reason = result.ends_turn.then_some(StopReason::Denied);
         let rules = &self.conversation.model.loop_guard;
         match self.guard.record_call(rules, tool.name(), &arguments, &result) {

@@ -18,10 +18,12 @@ use hermes_exec::{
     ScriptOptions, StateLoss,
 };
 use hermes_types::{Job, Work};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::{CallContext, ToolResult, parse_arguments};
+use super::terminal::visible_output;
+use super::{CallContext, CallResult, ToolArguments, ToolResult};
 use crate::tool_support::ansi;
 use crate::{Denied, Error, ToolContext};
 use rpc::RpcServer;
@@ -52,57 +54,46 @@ pub enum CodeMode {
     Strict,
 }
 
-#[derive(Deserialize)]
-struct ExecuteCodeArguments {
+/// Run a Python program that can call tools as functions. Worth it when several calls depend on
+/// each other, when a lot is to be filtered or counted before you see it, or for loops over many
+/// files or pages: only what the program prints comes back. Not for a single call. Import what you
+/// need: `from hermes_tools import terminal, read_file`. Each function returns a dictionary, the
+/// same that the tool gives you; a failure is in its `error`. A session has those of these
+/// functions that it has as tools: terminal(command, timeout=None, workdir=None), foreground only;
+/// read_file(path, offset=None, limit=None); write_file(path, content); patch(path, old_string,
+/// new_string, replace_all=None, mode=None, patch=None); search_files(pattern, target=None,
+/// path=None, file_glob=None, limit=None, offset=None, output_mode=None, context=None);
+/// web_fetch(url, offset=None, max_length=None). Always there: json_parse(text), shell_quote(text),
+/// retry(fn, max_attempts=3, delay=2). Functions may be called from threads. By default a program
+/// may run for 5 minutes and call 50 tools; its output is cut in the middle beyond 50,000 bytes.
+/// Nothing it starts outlives it, and variables are not kept for the next one.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ExecuteCodeArguments {
+    /// The program. Print what you want to see.
     code: String,
 }
 
-pub(super) fn spec() -> (&'static str, Value) {
-    let description = "Run a Python program that can call tools as functions. Worth it when several calls depend on each \
-        other, when a lot is to be filtered or counted before you see it, or for loops over many files or pages: only \
-        what the program prints comes back. Not for a single call. Import what you need: `from hermes_tools import \
-        terminal, read_file`. Each function returns a dictionary, the same that the tool gives you; a failure \
-        is in its `error`. A session has those of these functions that it has as tools: terminal(command, timeout=None, \
-        workdir=None), foreground only; read_file(path, offset=None, limit=None); write_file(path, content); \
-        patch(path, old_string, new_string, replace_all=None, mode=None, patch=None); search_files(pattern, \
-        target=None, path=None, file_glob=None, limit=None, offset=None, output_mode=None, context=None); \
-        web_fetch(url, offset=None, max_length=None). Always there: json_parse(text), shell_quote(text), retry(fn, max_attempts=3, delay=2). \
-        Functions may be called from threads. By default a program may run for 5 minutes and call 50 tools; its \
-        output is cut in the middle beyond 50,000 bytes. Nothing it starts outlives it, and variables are not kept \
-        for the next one.";
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "code": {"type": "string", "description": "The program. Print what you want to see."},
-        },
-        "required": ["code"],
-    });
-    (description, parameters)
-}
-
-pub(super) async fn call(
-    context: &ToolContext,
-    arguments: Map<String, Value>,
-    call: CallContext<'_>,
-) -> Result<ToolResult, ToolResult> {
-    let ExecuteCodeArguments { code } = parse_arguments(arguments)?;
-    if code.trim().is_empty() {
-        return Err(ToolResult::error("`code` is empty"));
-    }
-    if code.len() > MAX_CODE_BYTES {
-        return Err(ToolResult::error(format!(
-            "the code has {} bytes; the limit is {MAX_CODE_BYTES}",
-            code.len()
-        )));
-    }
-    let functions = python_module::script_functions(&context.config().tools);
-    let module = python_module::module_source(&functions);
-    let token = random_token().map_err(|error| ToolResult::denied(&Denied::NoRandomness(error)))?;
-    let server = RpcServer::new(context, call, functions, token);
-    let (script, calls) = start_script(context, &code, &module, &server, call).await?;
-    match serve_script(script, calls, &server, call).await {
-        Ok(outcome) => Ok(script_result(context, &server, &outcome)),
-        Err(error) => Err(ToolResult { ends_turn: server.ends_turn(), ..ToolResult::error(error) }),
+impl ToolArguments for ExecuteCodeArguments {
+    async fn run(self, context: &ToolContext, call: CallContext<'_>) -> CallResult {
+        let Self { code } = self;
+        if code.trim().is_empty() {
+            return Err(ToolResult::error("`code` is empty"));
+        }
+        if code.len() > MAX_CODE_BYTES {
+            return Err(ToolResult::error(format!(
+                "the code has {} bytes; the limit is {MAX_CODE_BYTES}",
+                code.len()
+            )));
+        }
+        let functions = python_module::script_functions(&context.config().tools);
+        let module = python_module::module_source(&functions);
+        let token = random_token().map_err(Denied::NoRandomness)?;
+        let server = RpcServer::new(context, call, functions, token);
+        let (script, calls) = start_script(context, &code, &module, &server, call).await?;
+        match serve_script(script, calls, &server, call).await {
+            Ok(outcome) => Ok(script_result(context, &server, &outcome)),
+            Err(error) => Err(ToolResult { ends_turn: server.ends_turn(), ..ToolResult::error(error) }),
+        }
     }
 }
 
@@ -201,7 +192,7 @@ fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &Outcom
             ("interrupted", Some("interrupted; everything it started was ended".to_owned()))
         }
     };
-    let mut output = ansi::strip_ansi(&visible_output(outcome)).into_owned();
+    let mut output = visible_output(outcome);
     if outcome.code != 0 && !stderr.trim().is_empty() {
         if !output.is_empty() && !output.ends_with('\n') {
             output.push('\n');
@@ -226,21 +217,6 @@ fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &Outcom
             json!("the environment was recreated: working directory, variables and processes are reset");
     }
     ToolResult { content, succeeded: status == "success", ends_turn: server.ends_turn() }
-}
-
-/// The output for the model, with a mark where the middle is missing.
-fn visible_output(outcome: &Outcome) -> String {
-    if outcome.omitted_bytes == 0 {
-        return String::from_utf8_lossy(&outcome.output).into_owned();
-    }
-    let (head, tail) = outcome.output.split_at(outcome.head_len.min(outcome.output.len()));
-    format!(
-        "{}\n[… {} of {} bytes left out …]\n{}",
-        String::from_utf8_lossy(head),
-        outcome.omitted_bytes,
-        outcome.total_bytes,
-        String::from_utf8_lossy(tail)
-    )
 }
 
 /// A secret of one run.

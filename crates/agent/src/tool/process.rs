@@ -1,13 +1,15 @@
 //! `process`: background commands of the session.
 
+use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use hermes_exec::{Error, ExitCause, ProcessHandle, ProcessView, Processes, TreeStatus};
 use hermes_types::{Job, Work};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{CallContext, ToolResult, parse_arguments};
+use super::{CallContext, CallResult, ToolArguments, ToolResult};
 use crate::ToolContext;
 use crate::tool_support::ansi;
 use crate::tool_support::text::truncate_chars;
@@ -23,18 +25,30 @@ const MAX_LOG_BYTES: u64 = 64 << 20;
 /// One request to the guest; a longer wait is several requests.
 const MAX_GUEST_WAIT: Duration = Duration::from_secs(60);
 
-#[derive(Deserialize)]
-struct ProcessArguments {
+/// Look after background commands that `terminal` started: list them; poll for new output; log
+/// returns their output by lines; wait until one ends; kill one with everything it started; write
+/// or submit (with Enter) to its input; close its input.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ProcessArguments {
     action: ProcessToolAction,
+    /// The id that `terminal` returned; not for list.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     session_id: Value,
+    /// The input, for write and submit.
     data: Option<String>,
+    /// Seconds that wait waits.
+    #[schemars(extend("minimum" = 1))]
     timeout: Option<u64>,
+    /// The first line for log; 0 gives the last ones.
+    #[schemars(with = "Option<i64>", extend("default" = 0))]
     offset: Option<u64>,
+    /// Lines for log.
+    #[schemars(extend("default" = DEFAULT_LOG_LINES, "minimum" = 1))]
     limit: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum ProcessToolAction {
     List,
@@ -47,63 +61,37 @@ enum ProcessToolAction {
     Close,
 }
 
-pub(super) fn spec() -> (&'static str, Value) {
-    let description = "Look after background commands that `terminal` started: list them; poll for new output; log \
-        returns their output by lines; wait until one ends; kill one with everything it started; write or submit (with Enter) \
-        to its input; close its input.";
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "action": {
-                "type": "string",
-                "enum": ["list", "poll", "log", "wait", "kill", "write", "submit", "close"],
-            },
-            "session_id": {"type": "string", "description": "The id that `terminal` returned; not for list."},
-            "data": {"type": "string", "description": "The input, for write and submit."},
-            "timeout": {"type": "integer", "description": "Seconds that wait waits.", "minimum": 1},
-            "offset": {"type": "integer", "description": "The first line for log; 0 gives the last ones.", "default": 0},
-            "limit": {"type": "integer", "description": "Lines for log.", "default": DEFAULT_LOG_LINES, "minimum": 1},
-        },
-        "required": ["action"],
-    });
-    (description, parameters)
-}
-
 /// Whether a call changes nothing.
 pub(super) fn is_read_only(arguments: &Map<String, Value>) -> bool {
     let action = arguments.get("action").and_then(Value::as_str).unwrap_or_default();
     matches!(action, "list" | "poll" | "log" | "wait")
 }
 
-pub(super) async fn call(
-    context: &ToolContext,
-    arguments: Map<String, Value>,
-    call: CallContext<'_>,
-) -> Result<ToolResult, ToolResult> {
-    let given: ProcessArguments = parse_arguments(arguments)?;
-    let place = context.open_place(call.observer).await.map_err(ToolResult::error)?;
-    let processes = place.processes().await.map_err(ToolResult::error)?;
-    let views = processes.list().await.map_err(ToolResult::error)?;
-    if given.action == ProcessToolAction::List {
-        let processes: Vec<Value> =
-            views.iter().map(|view| process_json(context, view, LIST_PREVIEW_CHARS)).collect();
-        return Ok(ToolResult::success(json!({"processes": processes})));
-    }
-    let view = find_process(context, &views, &given.session_id)?;
-    let target = TargetProcess { context, processes, view };
-    match given.action {
-        ProcessToolAction::List | ProcessToolAction::Poll => {
-            target.mark_end_seen(&target.view);
-            Ok(ToolResult::success(process_json(context, &target.view, POLL_PREVIEW_CHARS)))
+impl ToolArguments for ProcessArguments {
+    async fn run(self, context: &ToolContext, call: CallContext<'_>) -> CallResult {
+        let processes = context.open_place(call.observer).await?.processes().await?;
+        let views = processes.list().await?;
+        if self.action == ProcessToolAction::List {
+            let processes: Vec<Value> =
+                views.iter().map(|view| process_json(context, view, LIST_PREVIEW_CHARS)).collect();
+            return Ok(ToolResult::success(json!({"processes": processes})));
         }
-        ProcessToolAction::Log => target.log(given.offset.unwrap_or(0), given.limit).await,
-        ProcessToolAction::Wait => target.wait(given.timeout, call).await,
-        ProcessToolAction::Kill => target.kill().await,
-        ProcessToolAction::Write => target.write(given.data.unwrap_or_default(), call).await,
-        ProcessToolAction::Submit => {
-            target.write(format!("{}\n", given.data.unwrap_or_default()), call).await
+        let view = find_process(context, &views, &self.session_id)?;
+        let target = TargetProcess { context, processes, view };
+        match self.action {
+            ProcessToolAction::List | ProcessToolAction::Poll => {
+                target.mark_end_seen(&target.view);
+                Ok(ToolResult::success(process_json(context, &target.view, POLL_PREVIEW_CHARS)))
+            }
+            ProcessToolAction::Log => target.log(self.offset.unwrap_or(0), self.limit).await,
+            ProcessToolAction::Wait => target.wait(self.timeout, call).await,
+            ProcessToolAction::Kill => target.kill().await,
+            ProcessToolAction::Write => target.write(self.data.unwrap_or_default(), call).await,
+            ProcessToolAction::Submit => {
+                target.write(format!("{}\n", self.data.unwrap_or_default()), call).await
+            }
+            ProcessToolAction::Close => target.close().await,
         }
-        ProcessToolAction::Close => target.close().await,
     }
 }
 
@@ -212,11 +200,7 @@ impl TargetProcess<'_> {
         let mut at = self.view.output_bytes.saturating_sub(MAX_LOG_BYTES);
         let skipped = at;
         loop {
-            let page = self
-                .processes
-                .output(self.view.process, at, OUTPUT_PAGE_BYTES)
-                .await
-                .map_err(ToolResult::error)?;
+            let page = self.processes.output(self.view.process, at, OUTPUT_PAGE_BYTES).await?;
             at = page.offset + page.data.len() as u64;
             window.push(&page.data);
             if page.data.is_empty() || at >= page.total {
@@ -251,7 +235,7 @@ impl TargetProcess<'_> {
                 waited = self.processes.wait(self.view.process, left.min(MAX_GUEST_WAIT)) => waited,
                 () = call.stop.cancelled() => break ("interrupted", self.view.clone()),
             };
-            let view = waited.map_err(ToolResult::error)?;
+            let view = waited?;
             if view.exit.is_some() {
                 break ("exited", view);
             }
@@ -261,12 +245,10 @@ impl TargetProcess<'_> {
         };
         self.mark_end_seen(&view);
         let max_chars = if status == "exited" { WAIT_OUTPUT_CHARS } else { POLL_PREVIEW_CHARS };
-        let mut result = json!({"status": status});
-        if let (Value::Object(fields), Value::Object(facts)) =
-            (&mut result, process_json(self.context, &view, max_chars))
-        {
-            let output = facts.get("output_preview").cloned();
-            fields.extend(facts.into_iter().filter(|(name, _)| name != "status" && name != "output_preview"));
+        let mut result = process_json(self.context, &view, max_chars);
+        result["status"] = json!(status);
+        if let Some(fields) = result.as_object_mut() {
+            let output = fields.shift_remove("output_preview");
             fields.extend(output.map(|output| ("output".to_owned(), output)));
         }
         if requested > max_wait {
@@ -277,18 +259,15 @@ impl TargetProcess<'_> {
     }
 
     async fn kill(&self) -> Result<ToolResult, ToolResult> {
-        let id = process_handle(self.context, &self.view);
-        if !is_running(&self.view) {
-            self.mark_end_seen(&self.view);
-            let code = self.view.exit.as_ref().map(|ended| ended.code);
-            return Ok(ToolResult::success(
-                json!({"status": "already_exited", "session_id": id, "exit_code": code}),
-            ));
-        }
-        let view = self.processes.kill(self.view.process).await.map_err(ToolResult::error)?;
-        self.mark_end_seen(&view);
+        let (status, view) = if is_running(&self.view) {
+            ("killed", &self.processes.kill(self.view.process).await?)
+        } else {
+            ("already_exited", &self.view)
+        };
+        self.mark_end_seen(view);
+        let id = process_handle(self.context, view);
         let code = view.exit.as_ref().map(|ended| ended.code);
-        Ok(ToolResult::success(json!({"status": "killed", "session_id": id, "exit_code": code})))
+        Ok(ToolResult::success(json!({"status": status, "session_id": id, "exit_code": code})))
     }
 
     /// The process may be a shell, so the gate judges the input like a command.
@@ -303,8 +282,7 @@ impl TargetProcess<'_> {
         }
         let count = text.len();
         let job = Job { work: Work::Input(text), cwd: String::from_utf8_lossy(&self.view.cwd).into_owned() };
-        let permit =
-            self.context.request_permit(job, call).await.map_err(|denied| ToolResult::denied(&denied))?;
+        let permit = self.context.request_permit(job, call).await?;
         self.processes.write(self.view.process, permit).await.map_err(|error| input_error(&error))?;
         Ok(ToolResult::success(json!({"status": "ok", "bytes_written": count})))
     }
@@ -324,7 +302,7 @@ struct LineWindow {
     /// The first line to return, from 1; none for the last lines.
     first: Option<u64>,
     limit: u64,
-    lines: std::collections::VecDeque<Vec<u8>>,
+    lines: VecDeque<String>,
     open: Vec<u8>,
     total: u64,
 }
@@ -334,18 +312,15 @@ const MAX_LINE_BYTES: usize = 4_000;
 impl LineWindow {
     fn new(offset: u64, limit: u64) -> Self {
         let first = (offset > 0).then_some(offset);
-        Self { first, limit, lines: std::collections::VecDeque::new(), open: Vec::new(), total: 0 }
+        Self { first, limit, lines: VecDeque::new(), open: Vec::new(), total: 0 }
     }
 
     fn push(&mut self, data: &[u8]) {
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
-            let (text, ends) = match piece.strip_suffix(b"\n") {
-                Some(text) => (text, true),
-                None => (piece, false),
-            };
+            let ended = piece.strip_suffix(b"\n");
             let free = MAX_LINE_BYTES.saturating_sub(self.open.len());
-            self.open.extend(text.iter().take(free));
-            if ends {
+            self.open.extend(ended.unwrap_or(piece).iter().take(free));
+            if ended.is_some() {
                 self.end_line();
             }
         }
@@ -354,15 +329,11 @@ impl LineWindow {
     fn end_line(&mut self) {
         self.total += 1;
         let line = std::mem::take(&mut self.open);
-        match self.first {
-            Some(first) if self.total < first || self.total - first >= self.limit => {}
-            Some(_) => self.lines.push_back(line),
-            None => {
-                self.lines.push_back(line);
-                if self.lines.len() as u64 > self.limit {
-                    self.lines.pop_front();
-                }
-            }
+        if self.first.is_none_or(|first| (first..first.saturating_add(self.limit)).contains(&self.total)) {
+            self.lines.push_back(lossy(&line));
+        }
+        if self.lines.len() as u64 > self.limit {
+            self.lines.pop_front();
         }
     }
 
@@ -372,8 +343,7 @@ impl LineWindow {
             self.end_line();
         }
         let first = self.first.unwrap_or_else(|| self.total.saturating_sub(self.lines.len() as u64) + 1);
-        let lines: Vec<String> = self.lines.iter().map(|line| lossy(line)).collect();
-        (lines.join("\n"), first, self.total)
+        (Vec::from(self.lines).join("\n"), first, self.total)
     }
 }
 

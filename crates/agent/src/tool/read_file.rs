@@ -3,11 +3,12 @@
 use hermes_exec::Error as ExecError;
 use hermes_exec::files::{DirEntry, FileKind, FileRange, ReadSummary};
 use hermes_types::FileAccess;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{CallContext, ToolResult, parse_arguments};
-use crate::tool_support::files::{FileOutcome, PlaceFiles, check_path, describe_error, is_missing};
+use super::{CallContext, CallResult, ToolArguments, ToolResult};
+use crate::tool_support::files::{FileOutcome, PlaceFiles, check_path, file_error, is_missing};
 use crate::tool_support::text::{is_binary, truncate_chars};
 use crate::{ToolContext, ToolLimits, lock};
 
@@ -20,82 +21,64 @@ const MIN_NAME_SIMILARITY: f64 = 0.6;
 
 const BOM: char = '\u{feff}';
 
-#[derive(Deserialize)]
-struct ReadFileArguments {
+/// Read a text file. Lines come as `number|text`. Long files are read in parts with `offset` and
+/// `limit`; total_lines says how long a file is. Use this instead of cat, head or tail.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ReadFileArguments {
+    /// Absolute, relative to the working directory, or below ~.
     path: String,
+    /// The first line, from 1.
+    #[schemars(extend("default" = 1, "minimum" = 1))]
     offset: Option<i64>,
+    /// How many lines, at most 2000.
+    #[schemars(extend("default" = DEFAULT_LIMIT, "minimum" = 1))]
     limit: Option<i64>,
 }
 
-pub(super) fn spec() -> (&'static str, Value) {
-    let description = "Read a text file. Lines come as `number|text`. Long files are read in parts with `offset` and \
-        `limit`; total_lines says how long a file is. Use this instead of cat, head or tail.";
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "path": {"type": "string", "description": "Absolute, relative to the working directory, or below ~."},
-            "offset": {"type": "integer", "description": "The first line, from 1.", "default": 1, "minimum": 1},
-            "limit": {
-                "type": "integer",
-                "description": "How many lines, at most 2000.",
-                "default": DEFAULT_LIMIT,
-                "minimum": 1,
-            },
-        },
-        "required": ["path"],
-    });
-    (description, parameters)
-}
-
-pub(super) async fn call(
-    context: &ToolContext,
-    arguments: Map<String, Value>,
-    call: CallContext<'_>,
-) -> Result<ToolResult, ToolResult> {
-    let given: ReadFileArguments = parse_arguments(arguments)?;
-    let path = check_path(&given.path)?;
-    let limits = &context.config().limits;
-    let first = given.offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(1).max(1);
-    let count = given.limit.and_then(|limit| u64::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
-    let count = count.clamp(1, limits.read_lines);
-    let files = PlaceFiles::open(context, call.observer).await?;
-    let part = FileRange::Lines { first, count };
-    let read = |permit| async { files.files.read(permit, part).await?.read_to_end(MAX_PART_BYTES).await };
-    let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, call, read).await?;
-    let (bytes, end) = match result {
-        Ok(read) => read,
-        Err(error) if is_missing(&error) => return Err(missing_file_result(&files, path).await),
-        Err(ExecError::TooLarge(max)) => {
-            let advice = "these lines are too long for text; use `terminal` with cut, head -c or jq to see parts of them";
-            return Err(ToolResult::error(format!(
-                "{path}: more than {max} bytes in {count} lines; {advice}"
-            )));
+impl ToolArguments for ReadFileArguments {
+    async fn run(self, context: &ToolContext, call: CallContext<'_>) -> CallResult {
+        let path = check_path(&self.path)?;
+        let limits = &context.config().limits;
+        let first = self.offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(1).max(1);
+        let count = self.limit.and_then(|limit| u64::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
+        let count = count.clamp(1, limits.read_lines);
+        let files = PlaceFiles::open(context, call).await?;
+        let read = |permit| files.read(permit, FileRange::Lines { first, count }, MAX_PART_BYTES);
+        let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, read).await?;
+        let (bytes, end) = match result {
+            Ok(read) => read,
+            Err(ExecError::TooLarge(max)) => {
+                let advice = "these lines are too long for text; use `terminal` with cut, head -c or jq to see parts of them";
+                return Err(ToolResult::error(format!(
+                    "{path}: more than {max} bytes in {count} lines; {advice}"
+                )));
+            }
+            Err(error) => return Err(file_failure(&files, path, &error).await),
+        };
+        if is_binary(&bytes) {
+            let advice = "use `terminal` with file, strings, xxd or a program for its format";
+            return Err(ToolResult::failure(json!({
+                "error": format!("{path} is not a text file; {advice}"), "is_binary": true, "file_size": end.stat.size,
+            })));
         }
-        Err(error) => return Err(ToolResult::error(describe_error(path, &error))),
-    };
-    if is_binary(&bytes) {
-        let advice = "use `terminal` with file, strings, xxd or a program for its format";
-        return Err(ToolResult::failure(json!({
-            "error": format!("{path} is not a text file; {advice}"), "is_binary": true, "file_size": end.stat.size,
-        })));
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    // Redact before lines are cut: half a secret would not be recognized.
-    let page = LinePage::new(&context.config().redactor.redact(&text), first, limits);
-    page.check_size(limits)?;
-    let mut result = page.to_json(&end, first);
-    if text.contains(char::REPLACEMENT_CHARACTER) && std::str::from_utf8(&bytes).is_err() {
-        result["note"] =
-            json!("some bytes are not UTF-8 and visible as U+FFFD; patch leaves them as they are");
-    }
-    let mut file_state = lock(&context.file_state);
-    if let Some(whole) = end.whole {
-        file_state.record_digest(&real_path, whole.digest);
-        if file_state.is_repeated_read(format!("{real_path} {first} {count} {:?}", whole.digest)) {
-            result["loop_note"] = json!("this part has not changed since you last read it");
+        let text = String::from_utf8_lossy(&bytes);
+        // Redact before lines are cut: half a secret would not be recognized.
+        let page = LinePage::new(&context.config().redactor.redact(&text), first, limits);
+        page.check_size(limits)?;
+        let mut result = page.to_json(&end, first);
+        if text.contains(char::REPLACEMENT_CHARACTER) && std::str::from_utf8(&bytes).is_err() {
+            result["note"] =
+                json!("some bytes are not UTF-8 and visible as U+FFFD; patch leaves them as they are");
         }
+        let mut file_state = lock(&context.file_state);
+        if let Some(whole) = end.whole {
+            file_state.record_digest(&real_path, whole.digest);
+            if file_state.is_repeated_read(format!("{real_path} {first} {count} {:?}", whole.digest)) {
+                result["loop_note"] = json!("this part has not changed since you last read it");
+            }
+        }
+        Ok(ToolResult::success(result))
     }
-    Ok(ToolResult::success(result))
 }
 
 /// Numbered lines for the model.
@@ -176,12 +159,17 @@ impl LinePage {
     }
 }
 
+/// The result for a file operation that failed.
+pub(super) async fn file_failure(files: &PlaceFiles<'_>, path: &str, error: &ExecError) -> ToolResult {
+    if is_missing(error) { missing_file_result(files, path).await } else { file_error(path, error).into() }
+}
+
 /// The result for a file that does not exist, with similar names.
 pub(super) async fn missing_file_result(files: &PlaceFiles<'_>, path: &str) -> ToolResult {
     let absolute = files.lexical(path);
     let (parent, name) = absolute.rsplit_once('/').unwrap_or(("", &absolute));
     let parent = if parent.is_empty() { "/" } else { parent };
-    let listed = files.if_unasked(parent, |permit| files.files.list(permit)).await;
+    let listed = files.if_unasked(parent, |permit| files.guest.list(permit)).await;
     let mut result = json!({"error": format!("there is no {path}")});
     match listed.map(|listed| listed.result) {
         Some(Ok(listing)) => {

@@ -7,13 +7,14 @@ use hermes_exec::Error as ExecError;
 use hermes_exec::files::{FileError, FileSearch, LineRole, ResultPage, SearchHit, SearchMode, SearchSummary};
 use hermes_policy::redact::Redactor;
 use hermes_types::FileAccess;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::read_file::missing_file_result;
-use super::{CallContext, ToolResult, parse_arguments};
+use super::read_file::file_failure;
+use super::{CallContext, CallResult, ToolArguments, ToolResult};
 use crate::ToolContext;
-use crate::tool_support::files::{FileOutcome, PlaceFiles, check_path, describe_error, is_missing};
+use crate::tool_support::files::{FileOutcome, PlaceFiles, check_path};
 use crate::tool_support::text::truncate_chars;
 
 const DEFAULT_LIMIT: u64 = 50;
@@ -22,21 +23,35 @@ const MAX_CONTEXT_LINES: u64 = 20;
 const MAX_LINE_CHARS: usize = 500;
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-#[derive(Deserialize)]
-struct SearchArguments {
+/// Search files: lines that match a regular expression (target=content), or files by name
+/// (target=files, pattern is a glob such as *.py). Hidden files and files that git ignores are left
+/// out. Use this instead of grep, rg, find or ls.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct SearchArguments {
+    /// A regular expression, or a glob for target=files.
     pattern: String,
     #[serde(default)]
     target: SearchTarget,
+    /// The directory or file to search.
+    #[schemars(extend("default" = "."))]
     path: Option<String>,
+    /// Only files that match this glob, such as *.rs or src/**/*.ts.
     file_glob: Option<String>,
+    /// How many results.
+    #[schemars(extend("default" = DEFAULT_LIMIT, "minimum" = 1))]
     limit: Option<i64>,
+    /// Results to leave out first.
+    #[schemars(extend("default" = 0, "minimum" = 0))]
     offset: Option<i64>,
+    /// Matching lines, the files that have any, or how many each has.
     #[serde(default)]
     output_mode: SearchOutput,
+    /// Lines around each match.
+    #[schemars(extend("default" = 0, "minimum" = 0))]
     context: Option<i64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum SearchTarget {
     #[default]
@@ -46,7 +61,7 @@ enum SearchTarget {
     Files,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum SearchOutput {
     #[default]
@@ -55,99 +70,68 @@ enum SearchOutput {
     Count,
 }
 
-pub(super) fn spec() -> (&'static str, Value) {
-    let description = "Search files: lines that match a regular expression (target=content), or files by name \
-        (target=files, pattern is a glob such as *.py). Hidden files and files that git ignores are left out. Use this \
-        instead of grep, rg, find or ls.";
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "pattern": {"type": "string", "description": "A regular expression, or a glob for target=files."},
-            "target": {"type": "string", "enum": ["content", "files"], "default": "content"},
-            "path": {"type": "string", "description": "The directory or file to search.", "default": "."},
-            "file_glob": {"type": "string", "description": "Only files that match this glob, such as *.rs or src/**/*.ts."},
-            "limit": {"type": "integer", "description": "How many results.", "default": DEFAULT_LIMIT, "minimum": 1},
-            "offset": {"type": "integer", "description": "Results to leave out first.", "default": 0, "minimum": 0},
-            "output_mode": {
-                "type": "string",
-                "enum": ["content", "files_only", "count"],
-                "description": "Matching lines, the files that have any, or how many each has.",
-                "default": "content",
-            },
-            "context": {"type": "integer", "description": "Lines around each match.", "default": 0, "minimum": 0},
-        },
-        "required": ["pattern"],
-    });
-    (description, parameters)
-}
-
-pub(super) async fn call(
-    context: &ToolContext,
-    arguments: Map<String, Value>,
-    call: CallContext<'_>,
-) -> Result<ToolResult, ToolResult> {
-    let result = tokio::time::timeout(SEARCH_TIMEOUT, search(context, arguments, call)).await;
-    result.unwrap_or_else(|_elapsed| {
-        Err(ToolResult::error(format!(
-            "the search took longer than {} seconds; search a smaller directory, or use file_glob",
-            SEARCH_TIMEOUT.as_secs()
-        )))
-    })
-}
-
-async fn search(
-    context: &ToolContext,
-    arguments: Map<String, Value>,
-    call: CallContext<'_>,
-) -> Result<ToolResult, ToolResult> {
-    let given: SearchArguments = parse_arguments(arguments)?;
-    let path = check_path(given.path.as_deref().unwrap_or("."))?;
-    if given.pattern.is_empty() {
-        return Err(ToolResult::error("`pattern` is empty"));
+impl ToolArguments for SearchArguments {
+    async fn run(self, context: &ToolContext, call: CallContext<'_>) -> CallResult {
+        let result = tokio::time::timeout(SEARCH_TIMEOUT, self.search(context, call)).await;
+        result.unwrap_or_else(|_elapsed| {
+            Err(ToolResult::error(format!(
+                "the search took longer than {} seconds; search a smaller directory, or use file_glob",
+                SEARCH_TIMEOUT.as_secs()
+            )))
+        })
     }
-    let number =
-        |given: Option<i64>, default: u64| given.and_then(|n| u64::try_from(n).ok()).unwrap_or(default);
-    let limit = number(given.limit, DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
-    let context_lines = number(given.context, 0).min(MAX_CONTEXT_LINES);
-    let search = FileSearch {
-        target: match (given.target, given.output_mode) {
-            (SearchTarget::Files, _) => SearchMode::Names,
-            (SearchTarget::Content, SearchOutput::Content) => SearchMode::Lines {
-                pattern: given.pattern.clone(),
-                context: u16::try_from(context_lines).unwrap_or_default(),
-            },
-            (SearchTarget::Content, SearchOutput::FilesOnly | SearchOutput::Count) => {
-                SearchMode::Files { pattern: given.pattern.clone() }
-            }
-        },
-        globs: match given.target {
-            SearchTarget::Files => vec![name_glob(&given.pattern)],
-            SearchTarget::Content => given.file_glob.iter().cloned().collect(),
-        },
-        offset: number(given.offset, 0),
-        limit: u32::try_from(limit).unwrap_or(u32::MAX),
-    };
-    let files = PlaceFiles::open(context, call.observer).await?;
-    let run = |permit| files.files.search(permit, search.clone());
-    let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, call, run).await?;
-    let ResultPage { items, summary: end } = match result {
-        Ok(listing) => listing,
-        Err(error) if is_missing(&error) => return Err(missing_file_result(&files, path).await),
-        Err(ExecError::FileFailed(FileError::BadPattern { message })) => {
-            return Err(ToolResult::error(format!("invalid pattern `{}`: {message}", given.pattern)));
+}
+
+impl SearchArguments {
+    async fn search(self, context: &ToolContext, call: CallContext<'_>) -> CallResult {
+        let path = check_path(self.path.as_deref().unwrap_or("."))?;
+        if self.pattern.is_empty() {
+            return Err(ToolResult::error("`pattern` is empty"));
         }
-        Err(error) => return Err(ToolResult::error(describe_error(path, &error))),
-    };
-    let (items, withheld) = drop_unreadable(&files, &real_path, items).await;
-    let redactor = &context.config().redactor;
-    let results = SearchResults { path, real_path: &real_path, items, end, withheld, redactor };
-    let mut json = results.to_json(&given, &search);
-    if given.target == SearchTarget::Files
-        && let Some(ignored) = &given.file_glob
-    {
-        json["hint"] = json!(format!("target=files uses `pattern` only; file_glob={ignored} was ignored"));
+        let number =
+            |number: Option<i64>, default: u64| number.and_then(|n| u64::try_from(n).ok()).unwrap_or(default);
+        let limit = number(self.limit, DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+        let context_lines = number(self.context, 0).min(MAX_CONTEXT_LINES);
+        let search = FileSearch {
+            target: match (self.target, self.output_mode) {
+                (SearchTarget::Files, _) => SearchMode::Names,
+                (SearchTarget::Content, SearchOutput::Content) => SearchMode::Lines {
+                    pattern: self.pattern.clone(),
+                    context: u16::try_from(context_lines).unwrap_or_default(),
+                },
+                (SearchTarget::Content, SearchOutput::FilesOnly | SearchOutput::Count) => {
+                    SearchMode::Files { pattern: self.pattern.clone() }
+                }
+            },
+            globs: match self.target {
+                SearchTarget::Files => vec![name_glob(&self.pattern)],
+                SearchTarget::Content => self.file_glob.iter().cloned().collect(),
+            },
+            offset: number(self.offset, 0),
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+        };
+        let files = PlaceFiles::open(context, call).await?;
+        let run = |permit| files.guest.search(permit, search.clone());
+        let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, run).await?;
+        let ResultPage { items, summary: end } = match result {
+            Ok(listing) => listing,
+            Err(ExecError::FileFailed(FileError::BadPattern { message })) => {
+                return Err(ToolResult::error(format!("invalid pattern `{}`: {message}", self.pattern)));
+            }
+            Err(error) => return Err(file_failure(&files, path, &error).await),
+        };
+        let (items, withheld) = drop_unreadable(&files, &real_path, items).await;
+        let redactor = &context.config().redactor;
+        let results = SearchResults { path, real_path: &real_path, items, end, withheld, redactor };
+        let mut json = results.to_json(&self, &search);
+        if self.target == SearchTarget::Files
+            && let Some(ignored) = &self.file_glob
+        {
+            json["hint"] =
+                json!(format!("target=files uses `pattern` only; file_glob={ignored} was ignored"));
+        }
+        Ok(ToolResult::success(json))
     }
-    Ok(ToolResult::success(json))
 }
 
 /// A plain name matches anywhere in file names.
@@ -237,19 +221,14 @@ impl SearchResults<'_> {
         if truncated && reported > 0 {
             json["hint"] = json!(format!("{} of {}; continue with offset={next}", reported, self.end.hits));
         }
-        let others = [
-            (
-                "withheld",
-                self.withheld as u64,
-                "matches in files with secrets are left out; read_file asks for permission",
-            ),
-            ("unreadable", self.end.unreadable, "files that could not be read"),
-        ];
-        for (name, count, note) in others {
-            if count > 0 {
-                json[name] = json!(count);
-                json[format!("{name}_note")] = json!(note);
-            }
+        if self.withheld > 0 {
+            let note = "matches in files with secrets are left out; read_file asks for permission";
+            json["withheld"] = json!(self.withheld);
+            json["withheld_note"] = json!(note);
+        }
+        if self.end.unreadable > 0 {
+            json["unreadable"] = json!(self.end.unreadable);
+            json["unreadable_note"] = json!("files that could not be read");
         }
         json
     }
@@ -265,10 +244,8 @@ impl SearchResults<'_> {
     }
 
     fn file_count(&self, hit: &SearchHit) -> Option<(String, u64)> {
-        match hit {
-            SearchHit::File { path, lines } => Some((self.usable_path(path), *lines)),
-            SearchHit::Line { .. } => None,
-        }
+        let SearchHit::File { path, lines } = hit else { return None };
+        Some((self.usable_path(path), *lines))
     }
 
     fn line_json(&self, hit: &SearchHit, reported: &mut u64) -> Option<Value> {

@@ -8,10 +8,11 @@ use hermes_exec::{
 };
 use hermes_policy::shell::{Surroundings, understand};
 use hermes_types::{Job, Person};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{CallContext, ToolResult, parse_arguments};
+use super::{CallContext, CallResult, ToolArguments, ToolResult};
 use crate::process_events::NotifyOn;
 use crate::tool_support::ansi;
 use crate::{Approval, Error, ToolContext};
@@ -22,109 +23,81 @@ const PTY_SIZE: TerminalSize = TerminalSize { rows: 30, columns: 120 };
 /// Longest partial line that is dropped where the middle of an output is missing.
 const MAX_PARTIAL_LINE_BYTES: usize = 2_000;
 
-#[derive(Deserialize)]
-struct TerminalArguments {
+/// Run a shell command. The working directory, exported variables, functions and files stay for the
+/// next command. Read, write and search files with the file tools instead of cat, sed, echo or
+/// grep. Commands that end belong in the foreground, with a larger `timeout` if they take long;
+/// servers and watchers belong in the background, where `process` reads, waits for and ends them.
+/// Do not use programs that need a person at the keyboard.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct TerminalArguments {
+    /// The command.
     command: String,
+    /// Run it in the background and return at once with a session_id for `process`.
     #[serde(default)]
     background: bool,
+    /// Seconds it may run in the foreground.
+    #[schemars(extend("minimum" = 1))]
     timeout: Option<u64>,
+    /// Another directory, for this command only.
     workdir: Option<String>,
+    /// Give it a terminal, for programs that need one. Only in the background.
     #[serde(default)]
     pty: bool,
+    /// Tell me when a background command has ended.
     #[serde(default)]
     notify_on_complete: bool,
+    /// Tell me of lines with one of these words in the output of a background command.
     #[serde(default)]
     watch_patterns: Vec<String>,
 }
 
-pub(super) fn spec() -> (&'static str, Value) {
-    let description = "Run a shell command. The working directory, exported variables, functions and files stay for the \
-        next command. Read, write and search files with the file tools instead of cat, sed, echo or grep. Commands \
-        that end belong in the foreground, with a larger `timeout` if they take long; servers and watchers belong in \
-        the background, where `process` reads, waits for and ends them. Do not use programs that need a person at the \
-        keyboard.";
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "command": {"type": "string", "description": "The command."},
-            "background": {
-                "type": "boolean",
-                "description": "Run it in the background and return at once with a session_id for `process`.",
-                "default": false,
-            },
-            "timeout": {"type": "integer", "description": "Seconds it may run in the foreground.", "minimum": 1},
-            "workdir": {"type": "string", "description": "Another directory, for this command only."},
-            "pty": {
-                "type": "boolean",
-                "description": "Give it a terminal, for programs that need one. Only in the background.",
-                "default": false,
-            },
-            "notify_on_complete": {
-                "type": "boolean",
-                "description": "Tell me when a background command has ended.",
-                "default": false,
-            },
-            "watch_patterns": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Tell me of lines with one of these words in the output of a background command.",
-            },
-        },
-        "required": ["command"],
-    });
-    (description, parameters)
-}
-
-pub(super) async fn call(
-    context: &ToolContext,
-    arguments: Map<String, Value>,
-    call: CallContext<'_>,
-) -> Result<ToolResult, ToolResult> {
-    let given: TerminalArguments = parse_arguments(arguments)?;
-    if given.command.trim().is_empty() {
-        return Err(ToolResult::error("`command` is empty"));
-    }
-    let limits = &context.config().limits;
-    let max_timeout = limits.max_foreground;
-    let timeout = match given.timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs) {
-        Some(requested) if requested > max_timeout && !given.background => {
-            return Err(ToolResult::error(format!(
-                "a foreground command may run for {} seconds; use background=true for longer ones",
-                max_timeout.as_secs()
-            )));
+impl ToolArguments for TerminalArguments {
+    async fn run(self, context: &ToolContext, call: CallContext<'_>) -> CallResult {
+        if self.command.trim().is_empty() {
+            return Err(ToolResult::error("`command` is empty"));
         }
-        requested => requested.unwrap_or(limits.timeout),
-    };
-    let options = RunOptions {
-        timeout: (!given.background).then_some(timeout),
-        keep_bytes: limits.output_bytes,
-        input: if given.background { CommandInput::Stream } else { CommandInput::None },
-        env: Vec::new(),
-        output: if given.background {
-            let at_end = if notification(&given).is_some() { ExitNotice::Notify } else { ExitNotice::Quiet };
-            let watch = if given.notify_on_complete { Vec::new() } else { given.watch_patterns.clone() };
-            OutputMode::Background { label: call.call_id.as_str().to_owned(), watch, at_end }
-        } else {
-            OutputMode::AtEnd
-        },
-        directory: if given.workdir.is_some() {
-            WorkingDirectory::Override
-        } else {
-            WorkingDirectory::Session
-        },
-        terminal_size: (given.pty && given.background).then_some(PTY_SIZE),
-    };
-    let place = context.open_place(call.observer).await.map_err(ToolResult::error)?;
-    let (mut command, approved_by) = start_command(context, place, &given, &options, call).await?;
-    let outcome = tokio::select! {
-        outcome = command.wait() => outcome,
-        () = call.stop.cancelled() => match command.interrupt().await {
-            Ok(()) => command.wait().await,
-            Err(error) => Err(error),
-        },
-    };
-    let outcome = outcome.map_err(ToolResult::error)?;
-    Ok(command_result(context, &given, &outcome, approved_by, timeout))
+        let limits = &context.config().limits;
+        let max_timeout = limits.max_foreground;
+        let timeout = match self.timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs) {
+            Some(requested) if requested > max_timeout && !self.background => {
+                return Err(ToolResult::error(format!(
+                    "a foreground command may run for {} seconds; use background=true for longer ones",
+                    max_timeout.as_secs()
+                )));
+            }
+            requested => requested.unwrap_or(limits.timeout),
+        };
+        let options = RunOptions {
+            timeout: (!self.background).then_some(timeout),
+            keep_bytes: limits.output_bytes,
+            input: if self.background { CommandInput::Stream } else { CommandInput::None },
+            env: Vec::new(),
+            output: if self.background {
+                let at_end =
+                    if notification(&self).is_some() { ExitNotice::Notify } else { ExitNotice::Quiet };
+                let watch = if self.notify_on_complete { Vec::new() } else { self.watch_patterns.clone() };
+                OutputMode::Background { label: call.call_id.as_str().to_owned(), watch, at_end }
+            } else {
+                OutputMode::AtEnd
+            },
+            directory: if self.workdir.is_some() {
+                WorkingDirectory::Override
+            } else {
+                WorkingDirectory::Session
+            },
+            terminal_size: (self.pty && self.background).then_some(PTY_SIZE),
+        };
+        let place = context.open_place(call.observer).await?;
+        let (mut command, approved_by) = start_command(context, place, &self, &options, call).await?;
+        let outcome = tokio::select! {
+            outcome = command.wait() => outcome,
+            () = call.stop.cancelled() => match command.interrupt().await {
+                Ok(()) => command.wait().await,
+                Err(error) => Err(error),
+            },
+        };
+        Ok(command_result(context, &self, &outcome?, approved_by, timeout))
+    }
 }
 
 async fn start_command(
@@ -162,47 +135,47 @@ fn command_result(
     approved_by: Option<Person>,
     timeout: Duration,
 ) -> ToolResult {
-    let mut fields = Map::new();
-    let mut add = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));
+    let mut result = json!({});
     if let Some(approver) = approved_by {
-        add("approval", json!(format!("approved by {}", approver.as_str())));
+        result["approval"] = json!(format!("approved by {}", approver.as_str()));
     }
     if given.pty && !given.background {
-        add("pty_note", json!("only a background command gets a terminal; this one had none"));
+        result["pty_note"] = json!("only a background command gets a terminal; this one had none");
     }
     if let EndReason::Background(id) = outcome.end_reason {
-        add("session_id", json!(ProcessHandle::new(context.config().place.id(), id).to_string()));
-        add("pid", json!(id.pid));
-        add("output", json!("started in the background"));
-        add("exit_code", json!(0));
-        add("error", Value::Null);
+        result["session_id"] = json!(ProcessHandle::new(context.config().place.id(), id).to_string());
+        result["pid"] = json!(id.pid);
+        result["output"] = json!("started in the background");
+        result["exit_code"] = json!(0);
+        result["error"] = Value::Null;
         if let Some(notify_on) = notification(given) {
             context.subscribe(id, &given.command, notify_on);
         }
         if given.notify_on_complete {
-            add("notify_on_complete", json!(true));
+            result["notify_on_complete"] = json!(true);
             if !given.watch_patterns.is_empty() {
-                add("watch_patterns_ignored", json!("notify_on_complete is set, so lines are not watched"));
+                result["watch_patterns_ignored"] =
+                    json!("notify_on_complete is set, so lines are not watched");
             }
         } else if !given.watch_patterns.is_empty() {
-            add("watch_patterns", json!(given.watch_patterns));
+            result["watch_patterns"] = json!(given.watch_patterns);
         } else {
-            add("hint", json!("you get no notice when it ends; use `process` with poll, log or wait"));
+            result["hint"] = json!("you get no notice when it ends; use `process` with poll, log or wait");
         }
-        add_reset_note(outcome, &mut add);
-        return ToolResult::success(Value::Object(fields));
+        add_reset_note(outcome, &mut result);
+        return ToolResult::success(result);
     }
-    add("exit_code", json!(outcome.code));
+    result["exit_code"] = json!(outcome.code);
     if outcome.code != 0
         && let Some(meaning) = exit_code_meaning(&given.command, outcome.code)
     {
-        add("exit_code_meaning", json!(meaning));
+        result["exit_code_meaning"] = json!(meaning);
     }
     if outcome.omitted_bytes > 0 {
-        add("total_bytes", json!(outcome.total_bytes));
-        add("full_output", json!(outcome.spool_path));
+        result["total_bytes"] = json!(outcome.total_bytes);
+        result["full_output"] = json!(outcome.spool_path);
     }
-    add("output", json!(visible_output(outcome)));
+    result["output"] = json!(visible_output(outcome).trim_end());
     let error = match outcome.end_reason {
         EndReason::TimedOut => {
             Some(format!("stopped after {} seconds; everything it started was ended", timeout.as_secs()))
@@ -214,22 +187,19 @@ fn command_result(
         }
         EndReason::Exited | EndReason::Background(_) => None,
     };
-    add("error", json!(error));
-    add_reset_note(outcome, &mut add);
+    result["error"] = json!(error);
+    add_reset_note(outcome, &mut result);
     if let Some(left) = outcome.leftover {
         let id = ProcessHandle::new(context.config().place.id(), left).to_string();
-        add("session_id", json!(id));
-        add("hint", json!("it left a process running; use `process` to follow or end it"));
+        result["session_id"] = json!(id);
+        result["hint"] = json!("it left a process running; use `process` to follow or end it");
     } else if outcome.end_reason == EndReason::TimedOut && is_server(&given.command) {
-        add("hint", json!("servers and watchers do not end; run them with background=true"));
+        result["hint"] = json!("servers and watchers do not end; run them with background=true");
     } else if is_detaching(&given.command) {
-        add(
-            "hint",
-            json!("use background=true instead of nohup, setsid or disown, so that `process` can follow it"),
-        );
+        result["hint"] =
+            json!("use background=true instead of nohup, setsid or disown, so that `process` can follow it");
     }
-    let content = Value::Object(fields);
-    if outcome.code == 0 { ToolResult::success(content) } else { ToolResult::failure(content) }
+    if outcome.code == 0 { ToolResult::success(result) } else { ToolResult::failure(result) }
 }
 
 /// The notification that a call requests.
@@ -241,30 +211,25 @@ fn notification(given: &TerminalArguments) -> Option<NotifyOn> {
     }
 }
 
-fn add_reset_note(outcome: &Outcome, add: &mut impl FnMut(&str, Value)) {
+fn add_reset_note(outcome: &Outcome, result: &mut Value) {
     if outcome.state_loss == StateLoss::Yes {
-        add(
-            "note",
-            json!("the environment was recreated: working directory, variables and processes are reset"),
-        );
+        result["note"] =
+            json!("the environment was recreated: working directory, variables and processes are reset");
     }
 }
 
 /// The output for the model, with a mark where the middle is missing.
-fn visible_output(outcome: &Outcome) -> String {
+pub(super) fn visible_output(outcome: &Outcome) -> String {
     let text = |bytes: &[u8]| ansi::strip_ansi(&String::from_utf8_lossy(bytes)).into_owned();
     if outcome.omitted_bytes == 0 {
-        return text(&outcome.output).trim_end().to_owned();
+        return text(&outcome.output);
     }
     let (head, tail) = outcome.output.split_at(outcome.head_len.min(outcome.output.len()));
     let (head, tail) = whole_lines(head, tail);
     let left_out = outcome.total_bytes.saturating_sub((head.len() + tail.len()) as u64);
-    format!(
-        "{}\n[… {left_out} of {} bytes left out …]\n{}",
-        text(head).trim_end_matches('\n'),
-        outcome.total_bytes,
-        text(tail).trim_end()
-    )
+    let (head, tail) = (text(head), text(tail));
+    let (head, total) = (head.trim_end_matches('\n'), outcome.total_bytes);
+    format!("{head}\n[… {left_out} of {total} bytes left out …]\n{tail}")
 }
 
 /// The two ends of an output without partial lines: half a secret would not be recognized.
@@ -301,19 +266,13 @@ fn exit_code_meaning(command: &str, code: i32) -> Option<&'static str> {
 
 /// Whether a command runs a server or watcher that does not end by itself.
 fn is_server(command: &str) -> bool {
-    const WORDS: [&[&str]; 9] = [
-        &["npm", "run", "dev"],
-        &["npm", "start"],
-        &["vite"],
-        &["next", "dev"],
-        &["nodemon"],
-        &["uvicorn"],
-        &["gunicorn"],
-        &["http.server"],
-        &["compose", "up"],
+    const SERVERS: [&str; 9] = [
+        "npm run dev", "npm start", "vite", "next dev", "nodemon", "uvicorn", "gunicorn", "http.server",
+        "compose up",
     ];
     let words: Vec<&str> = command.split_whitespace().collect();
-    WORDS.iter().any(|server| words.windows(server.len()).any(|window| window == *server))
+    let line = format!(" {} ", words.join(" "));
+    SERVERS.iter().any(|server| line.contains(&format!(" {server} ")))
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use hermes_types::Message;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Tool, ToolResult, parse_arguments};
+use super::{CallContext, CallResult, Tool, ToolArguments, ToolResult};
 use crate::{ToolContext, lock};
 
 const MAX_ITEMS: usize = 256;
@@ -17,14 +18,16 @@ pub(crate) struct TodoList {
     items: Vec<TodoItem>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct TodoItem {
+    /// A short name that stays the same.
     id: String,
+    /// The task.
     content: String,
     status: TodoStatus,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TodoStatus {
     Pending,
@@ -33,9 +36,15 @@ enum TodoStatus {
     Cancelled,
 }
 
-#[derive(Deserialize)]
-struct TodoArguments {
+/// Keep a list of steps for work that has three or more of them. Without `todos` it gives the list.
+/// With `todos` it replaces the list, or with `merge` changes the items with the same ids and adds
+/// the others. Keep one item in progress at a time, and mark each one completed as soon as it is.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct TodoArguments {
+    /// The items. Leave it out to read the list.
+    #[schemars(with = "Option<Vec<TodoItem>>")]
     todos: Option<Vec<TodoChange>>,
+    /// Change items by id instead of replacing the list.
     #[serde(default)]
     merge: bool,
 }
@@ -48,43 +57,14 @@ struct TodoChange {
     status: Option<TodoStatus>,
 }
 
-pub(super) fn spec() -> (&'static str, Value) {
-    let description = "Keep a list of steps for work that has three or more of them. Without `todos` it gives the list. \
-        With `todos` it replaces the list, or with `merge` changes the items with the same ids and adds the others. \
-        Keep one item in progress at a time, and mark each one completed as soon as it is.";
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "todos": {
-                "type": "array",
-                "description": "The items. Leave it out to read the list.",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "id": {"type": "string", "description": "A short name that stays the same."},
-                        "content": {"type": "string", "description": "The task."},
-                        "status": {"type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"]},
-                    },
-                    "required": ["id", "content", "status"],
-                },
-            },
-            "merge": {
-                "type": "boolean",
-                "description": "Change items by id instead of replacing the list.",
-                "default": false,
-            },
-        },
-    });
-    (description, parameters)
-}
-
-pub(super) fn call(context: &ToolContext, arguments: Map<String, Value>) -> Result<ToolResult, ToolResult> {
-    let given: TodoArguments = parse_arguments(arguments)?;
-    let mut todo = lock(&context.todo);
-    if let Some(changes) = given.todos {
-        *todo = todo.with_changes(changes, given.merge).map_err(ToolResult::error)?;
+impl ToolArguments for TodoArguments {
+    async fn run(self, context: &ToolContext, _call: CallContext<'_>) -> CallResult {
+        let mut todo = lock(&context.todo);
+        if let Some(changes) = self.todos {
+            *todo = todo.with_changes(changes, self.merge)?;
+        }
+        Ok(ToolResult::success(todo.to_json()))
     }
-    Ok(ToolResult::success(todo.to_json()))
 }
 
 impl ToolContext {
@@ -105,11 +85,11 @@ impl TodoList {
         Some(Self { items })
     }
 
-    fn with_changes(&self, changes: Vec<TodoChange>, merge: bool) -> Result<Self, String> {
+    fn with_changes(&self, changes: Vec<TodoChange>, merge: bool) -> Result<Self, ToolResult> {
         let mut items = if merge { self.items.clone() } else { Vec::new() };
         for TodoChange { id, content, status } in changes {
             if content.as_ref().is_some_and(|content| content.chars().count() > MAX_ITEM_CHARS) {
-                return Err(format!("item {id}: longer than {MAX_ITEM_CHARS} characters"));
+                return Err(ToolResult::error(format!("item {id}: longer than {MAX_ITEM_CHARS} characters")));
             }
             match (items.iter_mut().find(|item| item.id == id), content) {
                 (Some(item), content) => {
@@ -119,11 +99,11 @@ impl TodoList {
                 (None, Some(content)) => {
                     items.push(TodoItem { id, content, status: status.unwrap_or(TodoStatus::Pending) });
                 }
-                (None, None) => return Err(format!("item {id}: `content` is missing")),
+                (None, None) => return Err(ToolResult::error(format!("item {id}: `content` is missing"))),
             }
         }
         if items.len() > MAX_ITEMS {
-            return Err(format!("more than {MAX_ITEMS} items"));
+            return Err(ToolResult::error(format!("more than {MAX_ITEMS} items")));
         }
         Ok(Self { items })
     }
@@ -151,7 +131,7 @@ impl TodoList {
 mod tests {
     use super::*;
 
-    fn change(list: &TodoList, changes: Value, merge: bool) -> Result<TodoList, String> {
+    fn change(list: &TodoList, changes: Value, merge: bool) -> Result<TodoList, ToolResult> {
         list.with_changes(serde_json::from_value(changes).unwrap(), merge)
     }
 
@@ -175,8 +155,9 @@ mod tests {
         );
         assert_eq!(json["todos"][0], json!({"id": "a", "content": "A", "status": "completed"}));
         assert_eq!(TodoList::from_result(&json.to_string()), Some(merged.clone()));
-        assert_eq!(change(&merged, json!([]), false), Ok(TodoList::default()));
-        assert!(change(&merged, json!([{"id": "new"}]), true).unwrap_err().contains("`content` is missing"));
+        assert_eq!(change(&merged, json!([]), false).unwrap(), TodoList::default());
+        let error = change(&merged, json!([{"id": "new"}]), true).unwrap_err();
+        assert_eq!(error, ToolResult::error("item new: `content` is missing"));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Files of the environment for the file tools. The gate judges each path, and judges it again
 //! where a link leads elsewhere.
 
-use hermes_exec::files::{FileError, resolve_lexically};
+use hermes_exec::files::{FileError, FileRange, ReadSummary, WriteOptions, WriteResult, resolve_lexically};
 use hermes_exec::{Error as ExecError, GuestFiles};
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, FileUse, Job, Work};
 
-use crate::{CallContext, Error, ToolContext, ToolResult, TurnObserver};
+use crate::{CallContext, Error, ToolContext, ToolResult};
 
 /// How often a path may resolve to another file than it did a moment before.
 pub(crate) const MAX_PATH_ATTEMPTS: u32 = 4;
@@ -17,10 +17,10 @@ const ENOTDIR: i32 = 20;
 const PERMISSION_ERRNOS: [i32; 2] = [1, 13];
 
 /// The files of a session's environment, and its working directory.
-#[derive(Debug)]
 pub(crate) struct PlaceFiles<'a> {
     context: &'a ToolContext,
-    pub(crate) files: GuestFiles,
+    call: CallContext<'a>,
+    pub(crate) guest: GuestFiles,
     cwd: String,
     home: String,
 }
@@ -34,11 +34,31 @@ pub(crate) struct FileOutcome<T> {
 }
 
 impl<'a> PlaceFiles<'a> {
-    pub(crate) async fn open(context: &'a ToolContext, observer: TurnObserver<'_>) -> Result<Self, Error> {
-        let place = context.open_place(observer).await?;
+    pub(crate) async fn open(context: &'a ToolContext, call: CallContext<'a>) -> Result<Self, Error> {
+        let place = context.open_place(call.observer).await?;
         let cwd = place.cwd().await?;
-        let files = place.files().await?;
-        Ok(Self { context, files, cwd, home: context.config().place.place().home })
+        let guest = place.files().await?;
+        Ok(Self { context, call, guest, cwd, home: context.config().place.place().home })
+    }
+
+    /// Reads a part of a file, up to a limit in bytes.
+    pub(crate) async fn read(
+        &self,
+        permit: Permit,
+        range: FileRange,
+        max_bytes: usize,
+    ) -> Result<(Vec<u8>, ReadSummary), ExecError> {
+        self.guest.read(permit, range).await?.read_to_end(max_bytes).await
+    }
+
+    /// Writes a whole file.
+    pub(crate) async fn write(
+        &self,
+        permit: Permit,
+        mut content: &[u8],
+        options: WriteOptions,
+    ) -> Result<WriteResult, ExecError> {
+        self.guest.write(permit, &mut content, options).await
     }
 
     /// The absolute path, assuming that it contains no links.
@@ -52,17 +72,16 @@ impl<'a> PlaceFiles<'a> {
         &self,
         access: FileAccess,
         path: &str,
-        call: CallContext<'_>,
         operation: impl Fn(Permit) -> F,
     ) -> Result<FileOutcome<T>, Error> {
         let mut real_path = self.lexical(path);
         let mut attempts = 0;
         loop {
-            let permit = self.request_permit(access, path, &real_path, call).await?;
+            let permit = self.request_permit(access, path, &real_path).await?;
             let result = match access {
                 FileAccess::Read => tokio::select! {
                     result = operation(permit) => result,
-                    () = call.stop.cancelled() => return Err(Error::Interrupted),
+                    () = self.call.stop.cancelled() => return Err(Error::Interrupted),
                 },
                 FileAccess::Write | FileAccess::Delete => operation(permit).await,
             };
@@ -98,9 +117,8 @@ impl<'a> PlaceFiles<'a> {
         access: FileAccess,
         path: &str,
         real_path: &str,
-        call: CallContext<'_>,
     ) -> Result<Permit, Error> {
-        Ok(self.context.request_permit(self.job(access, path, real_path), call).await?)
+        Ok(self.context.request_permit(self.job(access, path, real_path), self.call).await?)
     }
 
     /// Whether a file can be read without asking an approver.
@@ -120,9 +138,9 @@ pub(crate) fn is_missing(error: &ExecError) -> bool {
     matches!(error, ExecError::FileFailed(FileError::Os { errno: ENOENT | ENOTDIR }))
 }
 
-/// The error message for the model, with advice.
-pub(crate) fn describe_error(path: &str, error: &ExecError) -> String {
-    match error {
+/// Explains a failed file operation to the model, with advice.
+pub(crate) fn file_error(path: &str, error: &ExecError) -> Error {
+    Error::File(match error {
         ExecError::FileFailed(FileError::NotRegular) => format!(
             "{path} is not a regular file but a directory, a device or a pipe; search_files with target=files lists a \
              directory"
@@ -137,7 +155,7 @@ pub(crate) fn describe_error(path: &str, error: &ExecError) -> String {
         }
         ExecError::TooLarge(max) => format!("{path}: more than {max} bytes at once; ask for less of it"),
         error => format!("{path}: {error}"),
-    }
+    })
 }
 
 /// Rejects a path that no file can have.

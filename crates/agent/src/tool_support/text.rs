@@ -118,25 +118,19 @@ pub(crate) fn lint(path: &str, content: &str) -> Option<Value> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let (_, extension) = name.rsplit_once('.')?;
     let content = content.strip_prefix('\u{feff}').unwrap_or(content);
-    let check: fn(&str) -> Result<(), String> = match extension.to_ascii_lowercase().as_str() {
-        "json" => {
-            |text| serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(|error| error.to_string())
+    let error = match extension.to_ascii_lowercase().as_str() {
+        "json" | "toml" | "yaml" | "yml" if content.len() > MAX_LINT_BYTES => {
+            return Some(json!({"status": "skipped", "message": "too large to be checked"}));
         }
-        "toml" => |text| DeTable::parse(text).map(drop).map_err(|error| error.to_string()),
-        "yaml" | "yml" => check_yaml,
+        "json" => serde_json::from_str::<IgnoredAny>(content).err().map(|error| error.to_string()),
+        "toml" => DeTable::parse(content).err().map(|error| error.to_string()),
+        "yaml" | "yml" => Parser::new_from_str(content).find_map(Result::err).map(|error| error.to_string()),
         _ => return None,
     };
-    if content.len() > MAX_LINT_BYTES {
-        return Some(json!({"status": "skipped", "message": "too large to be checked"}));
-    }
-    Some(match check(content) {
-        Ok(()) => json!({"status": "ok"}),
-        Err(error) => json!({"status": "error", "output": error}),
+    Some(match error {
+        None => json!({"status": "ok"}),
+        Some(error) => json!({"status": "error", "output": error}),
     })
-}
-
-fn check_yaml(text: &str) -> Result<(), String> {
-    Parser::new_from_str(text).try_for_each(|event| event.map(drop)).map_err(|error| error.to_string())
 }
 
 /// Whether bytes are anything but ASCII-compatible text.

@@ -9,7 +9,7 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
 
-use super::files::{self, MAX_PATH_ATTEMPTS, PlaceFiles, check_path};
+use super::files::{MAX_PATH_ATTEMPTS, PlaceFiles, check_path, file_error, is_missing};
 use crate::{CallContext, Error, ToolContext, TurnObserver};
 
 /// A transfer belongs to no call of a model, but a permit needs the id of one.
@@ -41,7 +41,7 @@ impl ToolContext {
     ) -> Result<String, Error> {
         let call_id = CallId::new(TRANSFER_CALL_ID);
         let call = CallContext { call_id: &call_id, stop, turn: None, observer };
-        let files = PlaceFiles::open(self, observer).await?;
+        let files = PlaceFiles::open(self, call).await?;
         let place = &self.config().place;
         let path = match place.backend_name() {
             BackendName::Local => format!("{}/{IMPORT_DIR}/{relative_path}", place.place().hermes_home),
@@ -52,9 +52,9 @@ impl ToolContext {
         let options = WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Create };
         let write = |permit| async {
             let mut content = File::open(from).await.map_err(ExecError::ReadContent)?;
-            files.files.write(permit, &mut content, options).await
+            files.guest.write(permit, &mut content, options).await
         };
-        let outcome = files.with_permit(FileAccess::Write, &path, call, write).await?;
+        let outcome = files.with_permit(FileAccess::Write, &path, write).await?;
         outcome.result.map(|_written| path).map_err(|error| transfer_error(&error))
     }
 
@@ -71,8 +71,8 @@ impl ToolContext {
     ) -> Result<u64, Error> {
         let call_id = CallId::new(TRANSFER_CALL_ID);
         let call = CallContext { call_id: &call_id, stop, turn: None, observer };
-        check_path(path).map_err(|_invalid| Error::Transfer("its path is invalid".to_owned()))?;
-        let files = PlaceFiles::open(self, observer).await?;
+        check_path(path).map_err(|_invalid| Error::File("its path is invalid".to_owned()))?;
+        let files = PlaceFiles::open(self, call).await?;
         let excluded = resolve_dirs(&files, &self.excluded_roots()).await;
         let workspace = [self.config().place.initial_cwd().to_owned()];
         let roots = resolve_dirs(&files, &[policy.extra_roots, &workspace].concat()).await;
@@ -82,16 +82,16 @@ impl ToolContext {
             if !is_inside(&real_path, &roots, &excluded) {
                 return Err(Error::OutsideWorkspace);
             }
-            let permit = files.request_permit(FileAccess::Read, path, &real_path, call).await?;
+            let permit = files.request_permit(FileAccess::Read, path, &real_path).await?;
             let part = FileRange::Bytes { offset: 0, length: policy.max_bytes.saturating_add(1) };
             attempts += 1;
-            match files.files.read(permit, part).await {
+            match files.guest.read(permit, part).await {
                 Ok(reader) => break reader,
                 Err(ExecError::PathElsewhere(other)) if attempts < MAX_PATH_ATTEMPTS => real_path = other,
                 Err(error) => return Err(transfer_error(&error)),
             }
         };
-        let copy_error = |error: std::io::Error| Error::Transfer(format!("it cannot be copied: {error}"));
+        let copy_error = |error: std::io::Error| Error::File(format!("it cannot be copied: {error}"));
         let mut size = 0_u64;
         loop {
             let piece = tokio::select! {
@@ -132,7 +132,7 @@ async fn resolve_dirs(files: &PlaceFiles<'_>, directories: &[String]) -> Vec<Str
     for directory in directories {
         let directory = files.lexical(directory);
         // The dot makes the guest follow a link at the end of the path too.
-        let found = files.if_unasked(&format!("{directory}/."), |permit| files.files.stat(permit)).await;
+        let found = files.if_unasked(&format!("{directory}/."), |permit| files.guest.stat(permit)).await;
         all.extend(found.map(|outcome| outcome.real_path));
         all.push(directory);
     }
@@ -154,11 +154,11 @@ fn is_below(path: &str, directory: &str) -> bool {
 }
 
 fn transfer_error(error: &ExecError) -> Error {
-    Error::Transfer(match error {
-        error if files::is_missing(error) => "there is no such file".to_owned(),
-        ExecError::FileFailed(FileError::NotRegular) => "it is not a regular file".to_owned(),
-        error => files::describe_error("it", error),
-    })
+    match error {
+        error if is_missing(error) => Error::File("there is no such file".to_owned()),
+        ExecError::FileFailed(FileError::NotRegular) => Error::File("it is not a regular file".to_owned()),
+        error => file_error("it", error),
+    }
 }
 
 #[cfg(test)]

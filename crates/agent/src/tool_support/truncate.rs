@@ -7,9 +7,9 @@ use hermes_exec::files::{ParentDirs, Precondition, WriteOptions};
 use hermes_types::{BackendName, CallId, FileAccess};
 use serde_json::{Value, json};
 
-use super::files::{self, PlaceFiles};
+use super::files::{PlaceFiles, file_error};
 use super::text::truncate_chars;
-use crate::{CallContext, ToolContext, ToolResult, process_events};
+use crate::{CallContext, Error, ToolContext, ToolResult, process_events};
 
 /// A longer result is spilled.
 const MAX_RESULT_CHARS: usize = 100_000;
@@ -106,7 +106,7 @@ async fn write_spill_file(
     context: &ToolContext,
     content: &[u8],
     call: CallContext<'_>,
-) -> Result<String, String> {
+) -> Result<String, Error> {
     let sanitize = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
     let name: String = call.call_id.as_str().chars().take(100).map(sanitize).collect();
     let dir = match context.config().place.backend_name() {
@@ -115,12 +115,10 @@ async fn write_spill_file(
     };
     let path = format!("{dir}/{name}.txt");
     let options = WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Create };
-    let files = PlaceFiles::open(context, call.observer).await.map_err(|error| error.to_string())?;
-    let write = |permit| async {
-        let mut content = content;
-        files.files.write(permit, &mut content, options).await
-    };
-    let outcome = files.with_permit(FileAccess::Write, &path, call, write).await;
-    let written = outcome.map_err(|error| error.to_string())?.result;
-    written.map(|_| path.clone()).map_err(|error| files::describe_error(&path, &error))
+    let files = PlaceFiles::open(context, call).await?;
+    let write = |permit| files.write(permit, content, options);
+    match files.with_permit(FileAccess::Write, &path, write).await?.result {
+        Ok(_written) => Ok(path),
+        Err(error) => Err(file_error(&path, &error)),
+    }
 }

@@ -74,7 +74,7 @@ impl ChatEnv {
         let work = self.work().display().to_string();
         let input = SystemPromptInput {
             soul: None,
-            tools: &Tool::ALL,
+            tools: Tool::ALL,
             backend: BackendName::Local,
             cwd: &work,
             today: "2026-01-31",

@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The settings of a session.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct TestEnv {
     pub(crate) kind: BackendKind,
     /// Contains everything of the execution environments.
@@ -53,7 +53,6 @@ pub(crate) enum BackendKind {
 }
 
 /// A session with its tools.
-#[derive(Debug)]
 pub(crate) struct TestSession {
     pub(crate) context: ToolContext,
     pub(crate) approver: Arc<ScriptedApprover>,

@@ -16,7 +16,6 @@ use crate::env::{BackendKind, TestEnv, TestSession};
 const EVENTUALLY_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-#[derive(Debug)]
 pub(crate) struct Fixture {
     env: TestEnv,
     /// Removed when dropped.

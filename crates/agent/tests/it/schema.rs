@@ -61,7 +61,7 @@ fn parameters_have_the_names_types_and_defaults_of_the_python_program() {
 
 #[test]
 fn the_list_of_tools_is_short_enough_for_every_request() {
-    let all: Vec<String> = Tool::ALL.into_iter().map(|tool| json!(tool.spec()).to_string()).collect();
+    let all: Vec<String> = Tool::ALL.iter().map(|tool| json!(tool.spec()).to_string()).collect();
     let length: usize = all.iter().map(String::len).sum();
     assert!(length < 12_000, "{length}");
 }

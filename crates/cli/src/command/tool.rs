@@ -35,7 +35,7 @@ pub(crate) fn run(action: ToolAction, context: &Context) -> Result<ExitCode, Fai
 }
 
 fn list(context: &Context) -> Result<(), Failure> {
-    let specs: Vec<_> = Tool::ALL.into_iter().map(Tool::spec).collect();
+    let specs: Vec<_> = Tool::ALL.iter().map(|tool| tool.spec()).collect();
     let sentence = |text: &str| text.split_once(['.', ':']).map_or(text, |(first, _)| first).to_owned();
     let rows: Vec<_> =
         specs.iter().map(|spec| vec![spec.name.clone(), sentence(&spec.description)]).collect();

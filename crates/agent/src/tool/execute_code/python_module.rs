@@ -11,75 +11,59 @@ const MODULE_HEADER: &str = include_str!("hermes_tools.py");
 
 /// Tools that a script can call, and the order of their first parameters. `execute_code` is not among
 /// them.
-const FUNCTIONS: [(&str, &[&str]); 6] = [
-    ("terminal", &["command", "timeout", "workdir"]),
-    ("read_file", &["path", "offset", "limit"]),
-    ("write_file", &["path", "content"]),
-    ("patch", &["path", "old_string", "new_string", "replace_all", "mode", "patch"]),
+const FUNCTIONS: [(Tool, &[&str]); 6] = [
+    (Tool::Terminal, &["command", "timeout", "workdir"]),
+    (Tool::ReadFile, &["path", "offset", "limit"]),
+    (Tool::WriteFile, &["path", "content"]),
+    (Tool::Patch, &["path", "old_string", "new_string", "replace_all", "mode", "patch"]),
     (
-        "search_files",
+        Tool::SearchFiles,
         &["pattern", "target", "path", "file_glob", "limit", "offset", "output_mode", "context"],
     ),
-    ("web_fetch", &["url"]),
+    (Tool::WebFetch, &["url"]),
 ];
 
 /// Parameters that a script cannot use: its processes end with it, and no notice can reach it.
 const EXCLUDED_PARAMETERS: [&str; 4] = ["background", "pty", "notify_on_complete", "watch_patterns"];
 
 /// A tool that a script can call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct ScriptFunction {
     pub(super) tool: Tool,
-    parameters: Vec<(String, ParameterKind)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ParameterKind {
-    Required,
-    Optional,
+    pub(super) schema: Value,
+    parameters: Vec<String>,
+    /// How many of the parameters are required.
+    required: usize,
 }
 
 impl ScriptFunction {
     pub(super) fn has_parameter(&self, parameter: &str) -> bool {
-        self.parameters.iter().any(|(name, _)| name == parameter)
+        self.parameters.iter().any(|name| name == parameter)
     }
 
-    fn for_tool(tool: Tool, first: &[&str]) -> Self {
+    fn new(tool: Tool, first: &[&str]) -> Self {
         let schema = tool.spec().parameters;
         let properties = schema.get("properties").and_then(Value::as_object);
         let known: Vec<&str> =
             properties.into_iter().flatten().map(|(name, _)| name.as_str()).filter(is_available).collect();
-        let first = first.iter().copied().filter(|name| known.contains(name));
-        let rest = known.iter().copied().filter(|name| !first.clone().any(|other| other == *name));
-        let required: Vec<&str> = schema
-            .get("required")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let mut kind = ParameterKind::Required;
-        let parameters = first.clone().chain(rest).map(|name| {
-            // Python allows only optional parameters after an optional one.
-            if !required.contains(&name) {
-                kind = ParameterKind::Optional;
-            }
-            (name.to_owned(), kind)
-        });
-        Self { tool, parameters: parameters.collect() }
+        let listed = first.iter().filter(|name| known.contains(name));
+        let rest = known.iter().filter(|name| !first.contains(name));
+        let parameters: Vec<String> = listed.chain(rest).map(|name| (*name).to_owned()).collect();
+        let required = schema.get("required").and_then(Value::as_array);
+        let is_required =
+            |name: &&String| required.is_some_and(|all| all.iter().any(|other| *other == **name));
+        // Python allows only optional parameters after an optional one.
+        let required = parameters.iter().take_while(is_required).count();
+        Self { tool, parameters, required, schema }
     }
 
     fn write_python(&self, module: &mut String) {
         let name = self.tool.name();
-        let signature: Vec<String> = self
-            .parameters
-            .iter()
-            .map(|(name, kind)| match kind {
-                ParameterKind::Required => name.clone(),
-                ParameterKind::Optional => format!("{name}=None"),
-            })
-            .collect();
-        let passed: Vec<String> = self.parameters.iter().map(|(name, _)| format!("{name}={name}")).collect();
+        let default = |number| if number < self.required { "" } else { "=None" };
+        let parameters = self.parameters.iter().enumerate();
+        let signature: Vec<_> =
+            parameters.map(|(number, name)| format!("{name}{}", default(number))).collect();
+        let passed: Vec<String> = self.parameters.iter().map(|name| format!("{name}={name}")).collect();
         let signature = signature.join(", ");
         let passed = passed.join(", ");
         module.push_str(&format!("\n\ndef {name}({signature}):\n    return _call(\"{name}\", {passed})\n"));
@@ -92,11 +76,8 @@ fn is_available(name: &&str) -> bool {
 
 /// The functions for a session with these tools.
 pub(super) fn script_functions(tools: &[Tool]) -> Vec<ScriptFunction> {
-    let functions = FUNCTIONS.iter().filter_map(|(name, first)| Some((Tool::from_name(name)?, *first)));
-    functions
-        .filter(|(tool, _)| tools.contains(tool))
-        .map(|(tool, first)| ScriptFunction::for_tool(tool, first))
-        .collect()
+    let functions = FUNCTIONS.iter().filter(|(tool, _)| tools.contains(tool));
+    functions.map(|(tool, first)| ScriptFunction::new(*tool, first)).collect()
 }
 
 pub(super) fn module_source(functions: &[ScriptFunction]) -> String {
@@ -117,9 +98,7 @@ mod tests {
         assert_eq!(names(&[]), Vec::<&str>::new());
         assert_eq!(names(&[Tool::Todo, Tool::ExecuteCode]), Vec::<&str>::new());
         assert_eq!(names(&[Tool::Todo, Tool::Terminal]), ["terminal"]);
-        let all: Vec<&str> =
-            FUNCTIONS.iter().map(|(name, _)| *name).filter(|name| Tool::from_name(name).is_some()).collect();
-        assert_eq!(names(&Tool::ALL), all);
+        assert_eq!(names(Tool::ALL), FUNCTIONS.map(|(tool, _)| tool.name()));
     }
 
     #[test]
@@ -134,10 +113,9 @@ mod tests {
             terminal.has_parameter("workdir")
                 && EXCLUDED_PARAMETERS.iter().all(|name| !terminal.has_parameter(name))
         );
-        for (name, first) in FUNCTIONS {
-            let Some(tool) = Tool::from_name(name) else { continue };
-            let function = ScriptFunction::for_tool(tool, first);
-            assert!(first.iter().all(|name| function.has_parameter(name)), "{name}: {function:?}");
+        for (tool, first) in FUNCTIONS {
+            let function = ScriptFunction::new(tool, first);
+            assert!(first.iter().all(|name| function.has_parameter(name)), "{function:?}");
         }
     }
 }

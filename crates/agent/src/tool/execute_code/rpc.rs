@@ -13,6 +13,7 @@
 //! An invalid message ends its connection and nothing else.
 
 use std::convert::Infallible;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -26,19 +27,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::python_module::ScriptFunction;
 use super::sequencer::Sequencer;
-use crate::approver::BoxFuture;
-use crate::tool::{CallContext, ToolResult};
-use crate::{Tool, ToolContext};
+use crate::ToolContext;
+use crate::tool::CallContext;
 
 pub(super) const MAX_CONNECTIONS: usize = 64;
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-const MAX_HELLO_BYTES: usize = 4 << 10;
-const MAX_REQUEST_BYTES: usize = 1 << 20;
+const MAX_HELLO_BYTES: u32 = 4 << 10;
+const MAX_REQUEST_BYTES: u32 = 1 << 20;
 const MAX_RESPONSE_BYTES: usize = 8 << 20;
 const MAX_BUFFERED_BYTES: usize = 8 << 20;
 
 /// The calls of one run.
-#[derive(Debug)]
 pub(super) struct RpcServer<'a> {
     context: &'a ToolContext,
     /// The `execute_code` call itself.
@@ -69,9 +68,6 @@ struct RpcRequest {
     #[serde(default)]
     arguments: Map<String, Value>,
 }
-
-/// The connection has failed or sent an invalid message.
-struct BrokenConnection;
 
 impl<'a> RpcServer<'a> {
     pub(super) fn new(
@@ -115,17 +111,16 @@ impl<'a> RpcServer<'a> {
     async fn handle_connection(
         &self,
         connection: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    ) -> Result<Infallible, BrokenConnection> {
-        let hello =
-            tokio::time::timeout(HELLO_TIMEOUT, self.receive_message(connection, MAX_HELLO_BYTES)).await;
-        let hello: RpcHello = parse_message(&hello.map_err(|_elapsed| BrokenConnection)??)?;
+    ) -> io::Result<Infallible> {
+        let hello = self.receive_message(connection, MAX_HELLO_BYTES);
+        let hello: RpcHello = serde_json::from_slice(&tokio::time::timeout(HELLO_TIMEOUT, hello).await??)?;
         if !constant_time_eq(hello.token.as_bytes(), self.token.as_bytes()) {
             send_message(connection, &json!({"error": "the token does not belong to this run"})).await?;
-            return Err(BrokenConnection);
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
         loop {
-            let request: RpcRequest =
-                parse_message(&self.receive_message(connection, MAX_REQUEST_BYTES).await?)?;
+            let request = self.receive_message(connection, MAX_REQUEST_BYTES).await?;
+            let request: RpcRequest = serde_json::from_slice(&request)?;
             let response = self.handle_request(&request.tool, request.arguments).await;
             send_message(connection, &json!({"id": request.id, "answer": response})).await?;
         }
@@ -146,14 +141,17 @@ impl<'a> RpcServer<'a> {
             return json!({"error": format!("{name} takes no {unknown} in a script")});
         }
         let tool = function.tool;
-        let arguments = hermes_model::coerce(arguments, &tool.spec().parameters);
+        let arguments = hermes_model::coerce(arguments, &function.schema);
         // Not the id of the run: after a restart, an open question of this call must not make the run
         // look as if it had not begun.
         let call = CallId::new(format!("{}.{number}", self.run.call_id.as_str()));
+        let call = CallContext { call_id: &call, stop: &self.stop, ..self.run };
         let result = tokio::select! {
             biased;
             () = self.stop.cancelled() => return json!({"error": "the run has ended"}),
-            _slot = self.sequencer.acquire_slot(tool.effects(&arguments)) => self.call_tool(tool, arguments, &call).await,
+            _slot = self.sequencer.acquire_slot(tool.effects(&arguments)) => {
+                self.context.call_tool(tool, arguments, call).await
+            }
         };
         if result.ends_turn {
             self.ends_turn.store(true, Ordering::Relaxed);
@@ -162,53 +160,31 @@ impl<'a> RpcServer<'a> {
         result.content
     }
 
-    /// Boxed, because `execute_code` is itself a tool call.
-    fn call_tool<'b>(
-        &'b self,
-        tool: Tool,
-        arguments: Map<String, Value>,
-        call: &'b CallId,
-    ) -> BoxFuture<'b, ToolResult> {
-        Box::pin(self.context.call_tool(
-            tool,
-            arguments,
-            CallContext { call_id: call, stop: &self.stop, ..self.run },
-        ))
-    }
-
     async fn receive_message(
         &self,
         from: &mut (impl AsyncRead + Unpin),
-        max_bytes: usize,
-    ) -> Result<Vec<u8>, BrokenConnection> {
+        max_bytes: u32,
+    ) -> io::Result<Vec<u8>> {
+        let message = async {
+            let length = from.read_u32().await?;
+            if length > max_bytes {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            // Cannot fail: the semaphore is never closed and its limit is far higher.
+            let _permit = self.read_budget.acquire_many(length).await;
+            let mut message = vec![0; length as usize];
+            from.read_exact(&mut message).await?;
+            Ok(message)
+        };
         tokio::select! {
             biased;
-            () = self.stop.cancelled() => Err(BrokenConnection),
-            message = self.read_message(from, max_bytes) => message,
+            () = self.stop.cancelled() => Err(io::ErrorKind::Interrupted.into()),
+            message = message => message,
         }
     }
-
-    async fn read_message(
-        &self,
-        from: &mut (impl AsyncRead + Unpin),
-        max_bytes: usize,
-    ) -> Result<Vec<u8>, BrokenConnection> {
-        let length = from.read_u32().await.map_err(|_gone| BrokenConnection)?;
-        let length =
-            usize::try_from(length).ok().filter(|length| *length <= max_bytes).ok_or(BrokenConnection)?;
-        // Cannot fail: the semaphore is never closed and its limit is far higher.
-        let _permit = self.read_budget.acquire_many(u32::try_from(length).unwrap_or(u32::MAX)).await;
-        let mut message = vec![0; length];
-        from.read_exact(&mut message).await.map_err(|_gone| BrokenConnection)?;
-        Ok(message)
-    }
 }
 
-fn parse_message<'a, T: Deserialize<'a>>(message: &'a [u8]) -> Result<T, BrokenConnection> {
-    serde_json::from_slice(message).map_err(|_malformed| BrokenConnection)
-}
-
-async fn send_message(to: &mut (impl AsyncWrite + Unpin), message: &Value) -> Result<(), BrokenConnection> {
+async fn send_message(to: &mut (impl AsyncWrite + Unpin), message: &Value) -> io::Result<()> {
     let mut text = message.to_string();
     if text.len() > MAX_RESPONSE_BYTES {
         let error = format!("the result has {} bytes, more than a script can receive", text.len());
@@ -216,8 +192,8 @@ async fn send_message(to: &mut (impl AsyncWrite + Unpin), message: &Value) -> Re
     }
     let mut frame = u32::try_from(text.len()).unwrap_or(0).to_be_bytes().to_vec();
     frame.extend_from_slice(text.as_bytes());
-    to.write_all(&frame).await.map_err(|_gone| BrokenConnection)?;
-    to.flush().await.map_err(|_gone| BrokenConnection)
+    to.write_all(&frame).await?;
+    to.flush().await
 }
 
 /// Takes the same time wherever the two differ.

@@ -1,6 +1,8 @@
 //! The multi-file patch format: `*** Begin Patch`, then files to add, update, delete or move, then
 //! `*** End Patch`. The text is parsed once; the gate judges the parsed operations.
 
+use crate::Error;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PatchOperation {
     Add { path: String, content: String },
@@ -19,98 +21,96 @@ pub(super) struct PatchHunk {
 
 const MAX_OPERATIONS: usize = 200;
 
-pub(super) fn parse_patch(text: &str) -> Result<Vec<PatchOperation>, String> {
+fn failure(reason: impl Into<String>) -> Error {
+    Error::File(reason.into())
+}
+
+pub(super) fn parse_patch(text: &str) -> Result<Vec<PatchOperation>, Error> {
     let mut operations: Vec<PatchOperation> = Vec::new();
     let mut ended = false;
     for (number, line) in (1..).zip(text.lines()) {
-        let at_line = |message: &str| format!("line {number} of the patch: {message}");
-        let invalid = |message: &str| Err(at_line(message));
+        let at_line = |reason: Error| failure(format!("line {number} of the patch: {reason}"));
+        let invalid = |reason: &str| Err(at_line(failure(reason)));
         let header = line.strip_prefix("***").map(str::trim);
         match header {
             Some("End Patch") => ended = true,
             Some("Begin Patch" | "End of File") => {}
             _ if ended && line.trim().is_empty() => {}
             _ if ended => return invalid("there is text after the end of the patch"),
-            Some(header) => match parse_header(header)? {
-                PatchHeader::Operation(operation) => operations.push(operation),
-                PatchHeader::Destination(path) => match operations.last_mut() {
-                    Some(PatchOperation::Update { to, hunks, .. }) if hunks.is_empty() => *to = Some(path),
-                    _ => return invalid("`Move to` belongs right below `Update File`"),
-                },
-            },
-            None => parse_body_line(operations.last_mut(), line).map_err(|message| at_line(&message))?,
+            Some(header) => parse_header(header, &mut operations).map_err(at_line)?,
+            None => parse_body_line(operations.last_mut(), line).map_err(at_line)?,
         }
         if operations.len() > MAX_OPERATIONS {
-            return Err(format!("more than {MAX_OPERATIONS} files in one patch"));
+            return Err(failure(format!("more than {MAX_OPERATIONS} files in one patch")));
         }
     }
     if operations.is_empty() {
-        return Err("the patch is empty; it begins with `*** Begin Patch` and names files such as \
-                    `*** Update File: path`"
-            .to_owned());
+        return Err(failure(
+            "the patch is empty; it begins with `*** Begin Patch` and names files such as `*** Update File: path`",
+        ));
     }
     for operation in &operations {
         if let PatchOperation::Update { path, to: None, hunks } = operation
             && hunks.is_empty()
         {
-            return Err(format!("{path}: an update without changes"));
+            return Err(failure(format!("{path}: an update without changes")));
         }
     }
     Ok(operations)
 }
 
-enum PatchHeader {
-    Operation(PatchOperation),
-    Destination(String),
-}
-
-fn parse_header(header: &str) -> Result<PatchHeader, String> {
-    let Some((word, rest)) = header.split_once(':') else {
-        return Err(format!("`*** {header}` is not a valid header"));
-    };
+fn parse_header(header: &str, operations: &mut Vec<PatchOperation>) -> Result<(), Error> {
+    let invalid = || failure(format!("`*** {header}` is not a valid header"));
+    let (word, rest) = header.split_once(':').ok_or_else(invalid)?;
     let path = rest.trim().to_owned();
     if path.is_empty() || path.contains('\0') {
-        return Err(format!("`*** {header}` names no file"));
+        return Err(failure(format!("`*** {header}` names no file")));
     }
     let operation = match word.trim().to_ascii_lowercase().as_str() {
         "add file" => PatchOperation::Add { path, content: String::new() },
         "update file" => PatchOperation::Update { path, to: None, hunks: Vec::new() },
         "delete file" => PatchOperation::Delete { path },
-        "move to" => return Ok(PatchHeader::Destination(path)),
+        "move to" => match operations.last_mut() {
+            Some(PatchOperation::Update { to, hunks, .. }) if hunks.is_empty() => {
+                *to = Some(path);
+                return Ok(());
+            }
+            _ => return Err(failure("`Move to` belongs right below `Update File`")),
+        },
         "move file" => match path.split_once("->") {
             Some((from, to)) if !from.trim().is_empty() && !to.trim().is_empty() => PatchOperation::Update {
                 path: from.trim().to_owned(),
                 to: Some(to.trim().to_owned()),
                 hunks: Vec::new(),
             },
-            _ => return Err("a move is written as `*** Move File: from -> to`".to_owned()),
+            _ => return Err(failure("a move is written as `*** Move File: from -> to`")),
         },
-        _ => return Err(format!("`*** {header}` is not a valid header")),
+        _ => return Err(invalid()),
     };
-    Ok(PatchHeader::Operation(operation))
+    operations.push(operation);
+    Ok(())
 }
 
 /// Parses a line below a header.
-fn parse_body_line(operation: Option<&mut PatchOperation>, line: &str) -> Result<(), String> {
-    match operation {
-        None if line.trim().is_empty() => Ok(()),
-        None => Err("only `*** Begin Patch` may come before the first file".to_owned()),
-        Some(PatchOperation::Delete { .. }) if line.trim().is_empty() => Ok(()),
-        Some(PatchOperation::Delete { path }) => Err(format!("no lines may follow the deletion of {path}")),
+fn parse_body_line(operation: Option<&mut PatchOperation>, line: &str) -> Result<(), Error> {
+    let reason = match operation {
+        Some(PatchOperation::Update { hunks, .. }) => return parse_hunk_line(hunks, line),
+        _ if line.trim().is_empty() => return Ok(()),
+        None => "only `*** Begin Patch` may come before the first file".to_owned(),
+        Some(PatchOperation::Delete { path }) => format!("no lines may follow the deletion of {path}"),
         Some(PatchOperation::Add { content, .. }) => match line.strip_prefix('+') {
             Some(text) => {
                 content.push_str(text);
                 content.push('\n');
-                Ok(())
+                return Ok(());
             }
-            None if line.trim().is_empty() => Ok(()),
-            None => Err("each line of a new file must begin with +".to_owned()),
+            None => "each line of a new file must begin with +".to_owned(),
         },
-        Some(PatchOperation::Update { hunks, .. }) => parse_hunk_line(hunks, line),
-    }
+    };
+    Err(failure(reason))
 }
 
-fn parse_hunk_line(hunks: &mut Vec<PatchHunk>, line: &str) -> Result<(), String> {
+fn parse_hunk_line(hunks: &mut Vec<PatchHunk>, line: &str) -> Result<(), Error> {
     if let Some(rest) = line.strip_prefix("@@") {
         let anchor = rest.trim().trim_end_matches("@@").trim();
         // The line numbers of other formats are not needed: the text itself shows the location.
@@ -132,20 +132,20 @@ fn parse_hunk_line(hunks: &mut Vec<PatchHunk>, line: &str) -> Result<(), String>
             hunk.old.push(text.to_owned());
             hunk.new.push(text.to_owned());
         }
-        Some(_) => return Err("a line of a change must begin with a blank, + or -".to_owned()),
+        Some(_) => return Err(failure("a line of a change must begin with a blank, + or -")),
     }
     Ok(())
 }
 
 /// Applies all hunks to a text, from top to bottom.
-pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, String> {
+pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, Error> {
     let ends = content.ends_with('\n') || content.is_empty();
     let whole = content.strip_suffix('\n').unwrap_or(content);
     let mut lines: Vec<String> =
         whole.split('\n').filter(|_| !content.is_empty()).map(str::to_owned).collect();
     let mut from = 0;
     for (number, hunk) in (1..).zip(hunks) {
-        let in_hunk = |message: String| format!("change {number}: {message}");
+        let in_hunk = |reason: Error| failure(format!("change {number}: {reason}"));
         let mut hunk = hunk.clone();
         if let Some(anchor) = &hunk.anchor {
             from = lines
@@ -154,7 +154,7 @@ pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, 
                 .position(|line| line.trim() == anchor)
                 .or_else(|| lines.iter().skip(from).position(|line| line.contains(anchor.as_str())))
                 .map(|found| from + found + 1)
-                .ok_or_else(|| in_hunk(format!("there is no line `{anchor}`")))?;
+                .ok_or_else(|| in_hunk(failure(format!("there is no line `{anchor}`"))))?;
             // Models often repeat the anchor as the first context line.
             if hunk.old.first().is_some_and(|first| first.trim() == anchor.trim()) {
                 from -= 1;
@@ -180,7 +180,7 @@ pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, 
 
 /// Finds the old lines of a hunk: first exactly, then ignoring more and more white space. Context
 /// lines are taken over from the file, so that they stay unchanged.
-fn locate_hunk(lines: &[String], hunk: &mut PatchHunk, from: usize) -> Result<usize, String> {
+fn locate_hunk(lines: &[String], hunk: &mut PatchHunk, from: usize) -> Result<usize, Error> {
     let comparisons: [fn(&str, &str) -> bool; 3] = [
         |line, old| line == old,
         |line, old| line.trim_end() == old.trim_end(),
@@ -204,17 +204,18 @@ fn locate_hunk(lines: &[String], hunk: &mut PatchHunk, from: usize) -> Result<us
                 several => {
                     let numbers: Vec<String> =
                         several.iter().take(5).map(|at| (at + 1).to_string()).collect();
-                    return Err(format!(
+                    return Err(failure(format!(
                         "its lines occur {} times, at line {}; add an @@ line or more context",
                         several.len(),
                         numbers.join(", ")
-                    ));
+                    )));
                 }
             }
         }
         if spare == 0 || hunk.new.last().is_some_and(|line| !line.is_empty()) {
             let first = hunk.old.iter().find(|line| !line.trim().is_empty()).map_or("", String::as_str);
-            return Err(format!("its lines are not in the file, beginning with `{}`", first.trim()));
+            let first = first.trim();
+            return Err(failure(format!("its lines are not in the file, beginning with `{first}`")));
         }
         spare -= 1;
         hunk.old.pop();
@@ -261,7 +262,7 @@ mod tests {
             PatchOperation::Delete { path: "old".to_owned() },
             update("p", "q", Vec::new()),
         ];
-        assert_eq!(parse_patch(text), Ok(expected));
+        assert_eq!(parse_patch(text).unwrap(), expected);
     }
 
     #[test]
@@ -280,12 +281,12 @@ mod tests {
             ("*** Delete File: a\n*** End Patch\n*** Delete File: b", "after the end"),
         ];
         for (text, expected) in cases {
-            let error = parse_patch(text).unwrap_err();
+            let error = parse_patch(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text:?}: {error}");
         }
     }
 
-    fn apply(content: &str, body: &str) -> Result<String, String> {
+    fn apply(content: &str, body: &str) -> Result<String, Error> {
         match parse_patch(&format!("*** Update File: a\n{body}")).as_deref() {
             Ok([PatchOperation::Update { hunks, .. }]) => apply_hunks(content, hunks),
             other => panic!("{other:?}"),
@@ -308,7 +309,7 @@ mod tests {
             ("\u{7}a\n\u{1b}]0;t\u{7}\n", "-\u{7}a\n+b", "b\n\u{1b}]0;t\u{7}\n"),
         ];
         for (content, body, expected) in cases {
-            assert_eq!(apply(content, body).as_deref(), Ok(expected), "{content:?} {body:?}");
+            assert_eq!(apply(content, body).unwrap(), expected, "{content:?} {body:?}");
         }
     }
 
@@ -321,7 +322,7 @@ mod tests {
             ("b\na\n", "-a\n+x\n@@\n-b\n+y", "change 2"),
         ];
         for (content, body, expected) in cases {
-            let error = apply(content, body).unwrap_err();
+            let error = apply(content, body).unwrap_err().to_string();
             assert!(error.contains(expected), "{content:?} {body:?}: {error}");
         }
     }

@@ -6,6 +6,9 @@
 
 use std::ops::Range;
 
+use hermes_exec::files::Occurrences;
+
+use crate::Error;
 use crate::tool_support::text::truncate_chars;
 
 /// A larger text is searched for exact matches only.
@@ -21,164 +24,117 @@ const MIN_MIDDLE_SIMILARITY: f64 = 0.5;
 const MAX_LISTED_LOCATIONS: usize = 5;
 const MAX_LISTED_CHARS: usize = 80;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MatchStrategy {
-    Exact,
-    LineTrimmed,
-    WhitespaceNormalized,
-    IndentationFlexible,
-    EscapeNormalized,
-    TrimmedBoundary,
-    UnicodeNormalized,
-    BlockAnchor,
-    ContextAware,
-}
-
-/// How many matches to replace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Occurrence {
-    Single,
-    All,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Replacement {
     pub(super) content: String,
-    pub(super) strategy: MatchStrategy,
+    pub(super) strategy: &'static str,
     pub(super) count: usize,
 }
 
-impl MatchStrategy {
-    const ALL: [Self; 9] = [
-        Self::Exact,
-        Self::LineTrimmed,
-        Self::WhitespaceNormalized,
-        Self::IndentationFlexible,
-        Self::EscapeNormalized,
-        Self::TrimmedBoundary,
-        Self::UnicodeNormalized,
-        Self::BlockAnchor,
-        Self::ContextAware,
-    ];
+/// The strategy that needs no caution.
+pub(super) const EXACT: &str = "exact";
 
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::LineTrimmed => "line_trimmed",
-            Self::WhitespaceNormalized => "whitespace_normalized",
-            Self::IndentationFlexible => "indentation_flexible",
-            Self::EscapeNormalized => "escape_normalized",
-            Self::TrimmedBoundary => "trimmed_boundary",
-            Self::UnicodeNormalized => "unicode_normalized",
-            Self::BlockAnchor => "block_anchor",
-            Self::ContextAware => "context_aware",
-        }
-    }
-
+struct MatchStrategy {
+    name: &'static str,
+    find: fn(content: &str, old: &str) -> Vec<Range<usize>>,
+    /// Makes the new text for one match.
+    fit: fn(matched: &str, old: &str, new: &str) -> String,
     /// Whether a match may be another text altogether.
-    const fn is_approximate(self) -> bool {
-        matches!(self, Self::BlockAnchor | Self::ContextAware)
-    }
-
-    fn find(self, content: &str, old: &str) -> Vec<Range<usize>> {
-        match self {
-            Self::Exact => find_exact(content, old),
-            Self::LineTrimmed => find_line_blocks(content, old, |line, wanted| line.trim() == wanted.trim()),
-            Self::WhitespaceNormalized => {
-                MappedText::new(content, collapse_blanks).find(&with_collapsed_blanks(old))
-            }
-            Self::IndentationFlexible => find_line_blocks(content, old, |line, wanted| {
-                with_collapsed_blanks(line.trim()) == with_collapsed_blanks(wanted.trim())
-            }),
-            Self::EscapeNormalized => match unescape(old) {
-                plain if plain == old => Vec::new(),
-                plain => find_exact(content, &plain),
-            },
-            Self::TrimmedBoundary => find_exact(content, old.trim()),
-            Self::UnicodeNormalized => {
-                MappedText::new(content, push_ascii_punctuation).find(&with_ascii_punctuation(old))
-            }
-            Self::BlockAnchor => find_anchored_blocks(content, old),
-            Self::ContextAware => find_similar_blocks(content, old),
-        }
-    }
+    is_approximate: bool,
 }
 
-/// Replaces a text; the error is the reason for the model.
+const fn strategy(
+    name: &'static str,
+    find: fn(&str, &str) -> Vec<Range<usize>>,
+    fit: fn(&str, &str, &str) -> String,
+) -> MatchStrategy {
+    MatchStrategy { name, find, fit, is_approximate: false }
+}
+
+const STRATEGIES: [MatchStrategy; 9] = [
+    strategy(EXACT, find_exact, keep_new),
+    strategy("line_trimmed", find_trimmed_lines, reindent),
+    strategy("whitespace_normalized", |content, old| find_mapped(content, old, collapse_blanks), keep_new),
+    strategy("indentation_flexible", find_collapsed_lines, reindent),
+    strategy("escape_normalized", find_unescaped, |_, _, new| unescape(new)),
+    strategy(
+        "trimmed_boundary",
+        |content, old| find_exact(content, old.trim()),
+        |_, _, new| new.trim().to_owned(),
+    ),
+    strategy(
+        "unicode_normalized",
+        |content, old| find_mapped(content, old, push_ascii_punctuation),
+        keep_new,
+    ),
+    MatchStrategy { is_approximate: true, ..strategy("block_anchor", find_anchored_blocks, reindent) },
+    MatchStrategy { is_approximate: true, ..strategy("context_aware", find_similar_blocks, reindent) },
+];
+
+/// Replaces a text.
 pub(super) fn replace(
     content: &str,
     old: &str,
     new: &str,
-    occurrence: Occurrence,
-) -> Result<Replacement, String> {
+    occurrences: Occurrences,
+) -> Result<Replacement, Error> {
+    let failure = |reason: String| Err(Error::File(reason));
     if old.trim().is_empty() {
-        return Err("`old_string` is empty or only white space; write_file writes a whole file".to_owned());
+        return failure(
+            "`old_string` is empty or only white space; write_file writes a whole file".to_owned(),
+        );
     }
     if old == new {
-        return Err("`old_string` and `new_string` are the same; nothing to do".to_owned());
+        return failure("`old_string` and `new_string` are the same; nothing to do".to_owned());
     }
-    let tried = if content.len() > MAX_FUZZY_BYTES { 1 } else { MatchStrategy::ALL.len() };
-    for strategy in MatchStrategy::ALL.into_iter().take(tried) {
-        let matches = strategy.find(content, old);
-        match matches.len() {
-            0 => continue,
-            1 => {}
-            count if occurrence == Occurrence::Single => {
-                let locations = list_locations(content, &matches);
-                return Err(format!(
-                    "`old_string` occurs {count} times; give more of the text around it, or replace_all=true:\n{locations}"
-                ));
-            }
-            count if strategy.is_approximate() => {
-                let locations = list_locations(content, &matches);
-                return Err(format!(
-                    "{count} texts are only similar to `old_string`, which is not enough for replace_all:\n{locations}"
-                ));
-            }
-            _ => {}
+    let tried = if content.len() > MAX_FUZZY_BYTES { 1 } else { STRATEGIES.len() };
+    for strategy in STRATEGIES.iter().take(tried) {
+        let matches = (strategy.find)(content, old);
+        let count = matches.len();
+        if count == 0 {
+            continue;
         }
-        if strategy != MatchStrategy::Exact {
+        if count > 1 && occurrences == Occurrences::One {
+            let locations = list_locations(content, &matches);
+            return failure(format!(
+                "`old_string` occurs {count} times; give more of the text around it, or replace_all=true:\n{locations}"
+            ));
+        }
+        if count > 1 && strategy.is_approximate {
+            let locations = list_locations(content, &matches);
+            return failure(format!(
+                "{count} texts are only similar to `old_string`, which is not enough for replace_all:\n{locations}"
+            ));
+        }
+        if strategy.name != EXACT {
             check_escape_drift(content, &matches, old, new)?;
         }
-        let replaced = splice(content, &matches, old, new, strategy);
-        return Ok(Replacement { content: replaced, strategy, count: matches.len() });
+        let content = splice(content, &matches, |matched| (strategy.fit)(matched, old, new));
+        return Ok(Replacement { content, strategy: strategy.name, count });
     }
-    Err(not_found_message(content, old, new))
+    failure(not_found_message(content, old, new))
 }
 
-fn splice(content: &str, matches: &[Range<usize>], old: &str, new: &str, strategy: MatchStrategy) -> String {
+fn splice(content: &str, matches: &[Range<usize>], new_text: impl Fn(&str) -> String) -> String {
     let mut replaced = String::with_capacity(content.len());
     let mut from = 0;
     for range in matches {
-        let matched = content.get(range.clone()).unwrap_or_default();
         replaced.push_str(content.get(from..range.start).unwrap_or_default());
-        replaced.push_str(&fit_replacement(matched, old, new, strategy));
+        replaced.push_str(&new_text(content.get(range.clone()).unwrap_or_default()));
         from = range.end;
     }
     replaced.push_str(content.get(from..).unwrap_or_default());
     replaced
 }
 
-/// The new text for one match, with the indentation of the file and without additions at its ends.
-fn fit_replacement(matched: &str, old: &str, new: &str, strategy: MatchStrategy) -> String {
-    match strategy {
-        MatchStrategy::Exact => new.to_owned(),
-        MatchStrategy::EscapeNormalized => unescape(new),
-        MatchStrategy::TrimmedBoundary => new.trim().to_owned(),
-        MatchStrategy::WhitespaceNormalized | MatchStrategy::UnicodeNormalized => new.to_owned(),
-        MatchStrategy::LineTrimmed
-        | MatchStrategy::IndentationFlexible
-        | MatchStrategy::BlockAnchor
-        | MatchStrategy::ContextAware => {
-            // The match ends before the line end of its last line.
-            let new = new.strip_suffix('\n').filter(|_| old.ends_with('\n')).unwrap_or(new);
-            reindent(matched, old, new)
-        }
-    }
+fn keep_new(_matched: &str, _old: &str, new: &str) -> String {
+    new.to_owned()
 }
 
 /// Moves text from the indentation that the model used to that of the file.
 fn reindent(matched: &str, old: &str, new: &str) -> String {
+    // The match ends before the line end of its last line.
+    let new = new.strip_suffix('\n').filter(|_| old.ends_with('\n')).unwrap_or(new);
     let (given, actual) = (first_indentation(old), first_indentation(matched));
     if given == actual {
         return new.to_owned();
@@ -198,14 +154,14 @@ fn first_indentation(text: &str) -> &str {
 
 /// Rejects backslashes before quotes that the file does not have: JSON escaping added them by
 /// mistake.
-fn check_escape_drift(content: &str, matches: &[Range<usize>], old: &str, new: &str) -> Result<(), String> {
+fn check_escape_drift(content: &str, matches: &[Range<usize>], old: &str, new: &str) -> Result<(), Error> {
     for quote in ["\\'", "\\\""] {
         let is_present =
             matches.iter().any(|range| content.get(range.clone()).is_some_and(|text| text.contains(quote)));
         if old.contains(quote) && new.contains(quote) && !is_present {
-            return Err(format!(
+            return Err(Error::File(format!(
                 "`old_string` and `new_string` have {quote} where the file has no backslash; send the text without it"
-            ));
+            )));
         }
     }
     Ok(())
@@ -213,6 +169,20 @@ fn check_escape_drift(content: &str, matches: &[Range<usize>], old: &str, new: &
 
 fn find_exact(content: &str, old: &str) -> Vec<Range<usize>> {
     content.match_indices(old).map(|(at, text)| at..at + text.len()).collect()
+}
+
+fn find_trimmed_lines(content: &str, old: &str) -> Vec<Range<usize>> {
+    find_line_blocks(content, old, |line, wanted| line.trim() == wanted.trim())
+}
+
+fn find_collapsed_lines(content: &str, old: &str) -> Vec<Range<usize>> {
+    let collapsed = |line: &str| normalize(line.trim(), collapse_blanks);
+    find_line_blocks(content, old, |line, wanted| collapsed(line) == collapsed(wanted))
+}
+
+fn find_unescaped(content: &str, old: &str) -> Vec<Range<usize>> {
+    let plain = unescape(old);
+    if plain == old { Vec::new() } else { find_exact(content, &plain) }
 }
 
 /// Each line without its end, and its offset.
@@ -246,34 +216,34 @@ fn block_range(window: &[(usize, &str)]) -> Option<Range<usize>> {
     Some(*start..last + line.len())
 }
 
-/// A normalized text that maps back to the original.
-struct MappedText {
-    text: String,
-    /// The original offset of each byte and of the end.
-    from: Vec<usize>,
+/// Gets the previous character and the character, and appends the normalized form.
+type Normalization = fn(Option<char>, char, &mut String);
+
+/// A normalized text, and the original offset of each of its bytes and of its end.
+fn normalize_mapped(text: &str, change: Normalization) -> (String, Vec<usize>) {
+    let (mut normalized, mut offsets, mut before) = (String::new(), Vec::new(), None);
+    for (at, c) in text.char_indices() {
+        change(before, c, &mut normalized);
+        offsets.resize(normalized.len(), at);
+        before = Some(c);
+    }
+    offsets.push(text.len());
+    (normalized, offsets)
 }
 
-impl MappedText {
-    /// `change` gets the previous character and the character, and appends the normalized form.
-    fn new(content: &str, change: fn(Option<char>, char, &mut String)) -> Self {
-        let (mut text, mut from, mut before) = (String::new(), Vec::new(), None);
-        for (at, c) in content.char_indices() {
-            change(before, c, &mut text);
-            from.resize(text.len(), at);
-            before = Some(c);
-        }
-        from.push(content.len());
-        Self { text, from }
-    }
+fn normalize(text: &str, change: Normalization) -> String {
+    normalize_mapped(text, change).0
+}
 
-    fn find(&self, wanted: &str) -> Vec<Range<usize>> {
-        let ranges = self
-            .text
-            .match_indices(wanted)
-            .filter_map(|(at, text)| Some(*self.from.get(at)?..*self.from.get(at + text.len())?));
+/// Finds a text where both are normalized.
+fn find_mapped(content: &str, old: &str, change: Normalization) -> Vec<Range<usize>> {
+    let (normalized, offsets) = normalize_mapped(content, change);
+    find_exact(&normalized, &normalize(old, change))
+        .into_iter()
+        .filter_map(|found| Some(*offsets.get(found.start)?..*offsets.get(found.end)?))
         // A character that became several may be matched in part.
-        ranges.filter(|range| !range.is_empty()).collect()
-    }
+        .filter(|range| !range.is_empty())
+        .collect()
 }
 
 /// Collapses a run of blanks to one.
@@ -283,10 +253,6 @@ fn collapse_blanks(before: Option<char>, c: char, text: &mut String) {
         (_, ' ' | '\t') => text.push(' '),
         (_, c) => text.push(c),
     }
-}
-
-fn with_collapsed_blanks(text: &str) -> String {
-    MappedText::new(text, collapse_blanks).text
 }
 
 /// Replaces typographic punctuation by ASCII.
@@ -300,10 +266,6 @@ fn push_ascii_punctuation(_before: Option<char>, c: char, text: &mut String) {
         '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => text.push(' '),
         c => text.push(c),
     }
-}
-
-fn with_ascii_punctuation(text: &str) -> String {
-    MappedText::new(text, push_ascii_punctuation).text
 }
 
 /// Resolves escapes that were written twice, such as a backslash and an n for a line end.
@@ -329,7 +291,8 @@ fn unescape(text: &str) -> String {
 
 /// Blocks whose first and last lines match and whose middle is similar.
 fn find_anchored_blocks(content: &str, old: &str) -> Vec<Range<usize>> {
-    let straight = with_ascii_punctuation(old);
+    let straighten = |text: &str| normalize(text, push_ascii_punctuation);
+    let straight = straighten(old);
     let wanted: Vec<&str> = straight.trim_matches('\n').split('\n').map(str::trim).collect();
     let [first, middle @ .., last] = wanted.as_slice() else { return Vec::new() };
     if middle.is_empty() || first.is_empty() || last.is_empty() {
@@ -339,7 +302,7 @@ fn find_anchored_blocks(content: &str, old: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for window in lines.windows(wanted.len()) {
         let [(_, begin), inner @ .., (_, end)] = window else { continue };
-        if with_ascii_punctuation(begin).trim() == *first && with_ascii_punctuation(end).trim() == *last {
+        if straighten(begin).trim() == *first && straighten(end).trim() == *last {
             let similar: f64 =
                 inner.iter().zip(middle).map(|((_, line), wanted)| similarity(line.trim(), wanted)).sum();
             if similar >= MIN_MIDDLE_SIMILARITY * middle.len() as f64 {
@@ -436,9 +399,9 @@ mod tests {
     use super::*;
 
     fn one(content: &str, old: &str, new: &str) -> (&'static str, String) {
-        match replace(content, old, new, Occurrence::Single) {
-            Ok(change) => (change.strategy.as_str(), change.content),
-            Err(why) => ("", why),
+        match replace(content, old, new, Occurrences::One) {
+            Ok(change) => (change.strategy, change.content),
+            Err(why) => ("", why.to_string()),
         }
     }
 
@@ -474,10 +437,10 @@ mod tests {
     fn several_matches_are_listed_and_never_guessed() {
         let (_, why) = one("x\nx\n", "x", "y");
         assert!(why.contains("2 times") && why.contains("line 1: x\nline 2: x"), "{why}");
-        let all = replace("x\nx\n", "x", "y", Occurrence::All).unwrap();
+        let all = replace("x\nx\n", "x", "y", Occurrences::All).unwrap();
         assert_eq!((all.content.as_str(), all.count), ("y\ny\n", 2));
         let blocks = "begin\naaaa bbbb\nend\nbegin\naaaa bbcb\nend\n";
-        let why = replace(blocks, "begin\naaaa bbdb\nend", "", Occurrence::All).unwrap_err();
+        let why = replace(blocks, "begin\naaaa bbdb\nend", "", Occurrences::All).unwrap_err().to_string();
         assert!(why.contains("only similar"), "{why}");
     }
 
@@ -503,11 +466,11 @@ mod tests {
         fn any_input_is_handled_and_only_the_match_changes(
             content in "[ab \t\n\\\\'ä\u{2014}\u{2026}]{0,60}", old in "[ab \t\n\\\\'ä\u{2014}.-]{0,12}", new in "[xy\n]{0,6}",
         ) {
-            for occurrence in [Occurrence::Single, Occurrence::All] {
+            for occurrence in [Occurrences::One, Occurrences::All] {
                 if let Ok(change) = replace(&content, &old, &new, occurrence) {
                     prop_assert!(change.count > 0);
-                    if change.strategy.as_str() == "exact" {
-                        let expected = if occurrence == Occurrence::All {
+                    if change.strategy == "exact" {
+                        let expected = if occurrence == Occurrences::All {
                             content.replace(&old, &new)
                         } else {
                             content.replacen(&old, &new, 1)

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::format::{self, PatchOperation};
 use super::{MAX_FILE_BYTES, OriginalFile, sha256, unified_diff};
 use crate::tool::read_file::missing_file_result;
-use crate::tool::{CallContext, ToolResult};
-use crate::tool_support::files::{FileOutcome, PlaceFiles, check_path, describe_error, is_missing};
+use crate::tool::{CallContext, CallResult, ToolResult};
+use crate::tool_support::files::{FileOutcome, PlaceFiles, check_path, file_error, is_missing};
 use crate::tool_support::text::{display_text, lint};
-use crate::{ToolContext, lock};
+use crate::{Error, ToolContext, lock};
 
 /// The change of one file.
 struct FileStep {
@@ -32,36 +32,32 @@ enum FileChange {
     Remove,
 }
 
-/// A path that a patch names, with its content and mode, or the real path of a file that does not
-/// exist.
+/// A path that a patch names.
 enum TargetFile {
-    Existing(OriginalFile, u32),
+    Existing(OriginalFile),
+    /// There is no file with this real path.
     Absent(String),
 }
 
-pub(super) async fn apply_patch(
-    context: &ToolContext,
-    text: &str,
-    call: CallContext<'_>,
-) -> Result<ToolResult, ToolResult> {
+pub(super) async fn apply_patch(context: &ToolContext, text: &str, call: CallContext<'_>) -> CallResult {
     if text.trim().is_empty() {
         return Err(ToolResult::error("mode=patch needs `patch`"));
     }
-    let operations = format::parse_patch(text).map_err(ToolResult::error)?;
-    let files = PlaceFiles::open(context, call.observer).await?;
-    let (steps, notes) = plan_steps(&files, &operations, call).await?;
+    let operations = format::parse_patch(text)?;
+    let files = PlaceFiles::open(context, call).await?;
+    let (steps, notes) = plan_steps(&files, &operations).await?;
     let mut permits = Vec::new();
     for step in &steps {
         let access = match step.change {
             FileChange::Write { .. } => FileAccess::Write,
             FileChange::Remove => FileAccess::Delete,
         };
-        permits.push(files.request_permit(access, &step.path, &step.real_path, call).await?);
+        permits.push(files.request_permit(access, &step.path, &step.real_path).await?);
     }
     let mut finished: Vec<&str> = Vec::new();
     for (step, permit) in steps.iter().zip(permits) {
         if let Err(error) = apply_step(&files, step, permit).await {
-            let error = describe_error(&step.path, &error);
+            let error = file_error(&step.path, &error);
             return Err(ToolResult::failure(json!({
                 "success": false,
                 "error": format!("{error}; the files before it are changed already"),
@@ -81,11 +77,10 @@ pub(super) async fn apply_patch(
 async fn plan_steps(
     files: &PlaceFiles<'_>,
     operations: &[PatchOperation],
-    call: CallContext<'_>,
 ) -> Result<(Vec<FileStep>, Vec<String>), ToolResult> {
     let (mut steps, mut problems, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for operation in operations {
-        match plan_operation(files, operation, call, &mut notes).await {
+        match plan_operation(files, operation, &mut notes).await {
             Ok(planned) => steps.extend(planned),
             Err(result) if result.is_denied() => return Err(result),
             Err(result) => problems.push(result.content),
@@ -139,36 +134,35 @@ fn success_json(steps: &[FileStep], notes: &[String]) -> Value {
 async fn plan_operation(
     files: &PlaceFiles<'_>,
     operation: &PatchOperation,
-    call: CallContext<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<FileStep>, ToolResult> {
     match operation {
         PatchOperation::Add { path, content } => {
-            let real_path = require_absent(files, path, call).await?;
+            let real_path = require_absent(files, path).await?;
             Ok(vec![creation_step(path, real_path, content.clone(), content.as_bytes().to_vec())])
         }
         PatchOperation::Delete { path } => {
-            let (original, _mode) = require_existing(files, path, call).await?;
-            Ok(vec![removal_step(files, path, original.decoded.text, call).await?])
+            let original = require_existing(files, path).await?;
+            Ok(vec![removal_step(files, path, original.decoded.text).await?])
         }
         PatchOperation::Update { path, to, hunks } => {
-            let (original, mode) = require_existing(files, path, call).await?;
-            let OriginalFile { decoded, digest, real_path } = original;
-            let after = format::apply_hunks(&decoded.text, hunks)
-                .map_err(|reason| ToolResult::error(format!("{path}: {}", display_text(&reason))))?;
+            let OriginalFile { decoded, digest, mode, real_path } = require_existing(files, path).await?;
+            let after = format::apply_hunks(&decoded.text, hunks).map_err(|reason| {
+                ToolResult::error(format!("{path}: {}", display_text(&reason.to_string())))
+            })?;
             let bytes = decoded.style.encode(&after);
             let Some(to) = to else {
                 let change = FileChange::Write { bytes, expect: Precondition::Content(digest) };
                 let (path, before) = (path.clone(), decoded.text);
                 return Ok(vec![FileStep { path, real_path, change, before, after }]);
             };
-            let target = require_absent(files, to, call).await?;
+            let target = require_absent(files, to).await?;
             if mode & 0o111 != 0 {
                 notes.push(format!(
                     "{to} is a new file and not executable, as {path} was; chmod +x makes it so"
                 ));
             }
-            let removal = removal_step(files, path, decoded.text, call).await?;
+            let removal = removal_step(files, path, decoded.text).await?;
             Ok(vec![creation_step(to, target, after, bytes), removal])
         }
     }
@@ -180,73 +174,50 @@ fn creation_step(path: &str, real_path: String, after: String, bytes: Vec<u8>) -
 }
 
 /// Removing a link removes the link itself, so the path of the link counts.
-async fn removal_step(
-    files: &PlaceFiles<'_>,
-    path: &str,
-    before: String,
-    call: CallContext<'_>,
-) -> Result<FileStep, ToolResult> {
-    let stat = |permit| files.files.stat(permit);
-    let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, call, stat).await?;
-    let stat = result.map_err(|error| ToolResult::error(describe_error(path, &error)))?;
-    if stat.kind == FileKind::Directory {
-        return Err(ToolResult::error(format!("{path} is a directory")));
+async fn removal_step(files: &PlaceFiles<'_>, path: &str, before: String) -> Result<FileStep, Error> {
+    let stat = |permit| files.guest.stat(permit);
+    let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, stat).await?;
+    if result.map_err(|error| file_error(path, &error))?.kind == FileKind::Directory {
+        return Err(Error::File(format!("{path} is a directory")));
     }
     let path = path.to_owned();
     Ok(FileStep { path, real_path, change: FileChange::Remove, before, after: String::new() })
 }
 
 /// The real path of a file that must not exist yet.
-async fn require_absent(
-    files: &PlaceFiles<'_>,
-    path: &str,
-    call: CallContext<'_>,
-) -> Result<String, ToolResult> {
-    match read_target(files, path, call).await? {
+async fn require_absent(files: &PlaceFiles<'_>, path: &str) -> Result<String, ToolResult> {
+    match read_target(files, path).await? {
         TargetFile::Absent(real_path) => Ok(real_path),
-        TargetFile::Existing(..) => {
+        TargetFile::Existing(_) => {
             Err(ToolResult::error(format!("{path} exists already; update or delete it")))
         }
     }
 }
 
-async fn require_existing(
-    files: &PlaceFiles<'_>,
-    path: &str,
-    call: CallContext<'_>,
-) -> Result<(OriginalFile, u32), ToolResult> {
-    match read_target(files, path, call).await? {
-        TargetFile::Existing(original, mode) => Ok((original, mode)),
+async fn require_existing(files: &PlaceFiles<'_>, path: &str) -> Result<OriginalFile, ToolResult> {
+    match read_target(files, path).await? {
+        TargetFile::Existing(original) => Ok(original),
         TargetFile::Absent(_) => Err(missing_file_result(files, path).await),
     }
 }
 
-async fn read_target(
-    files: &PlaceFiles<'_>,
-    path: &str,
-    call: CallContext<'_>,
-) -> Result<TargetFile, ToolResult> {
+async fn read_target(files: &PlaceFiles<'_>, path: &str) -> Result<TargetFile, ToolResult> {
     let path = check_path(path)?;
-    let read = |permit| async {
-        files.files.read(permit, FileRange::Whole).await?.read_to_end(MAX_FILE_BYTES).await
-    };
-    let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, call, read).await?;
+    let read = |permit| files.read(permit, FileRange::Whole, MAX_FILE_BYTES);
+    let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, read).await?;
     match result {
-        Ok((bytes, end)) => {
-            let digest = end.whole.map(|whole| whole.digest);
-            Ok(TargetFile::Existing(OriginalFile::new(path, &bytes, digest, real_path)?, end.stat.mode))
-        }
+        Ok(read) => Ok(TargetFile::Existing(OriginalFile::new(path, read, real_path)?)),
         Err(error) if is_missing(&error) => Ok(TargetFile::Absent(real_path)),
-        Err(error) => Err(ToolResult::error(describe_error(path, &error))),
+        Err(error) => Err(file_error(path, &error).into()),
     }
 }
 
 async fn apply_step(files: &PlaceFiles<'_>, step: &FileStep, permit: Permit) -> Result<(), ExecError> {
     match &step.change {
-        FileChange::Remove => files.files.remove(permit).await,
+        FileChange::Remove => files.guest.remove(permit).await,
         FileChange::Write { bytes, expect } => {
             let options = WriteOptions { precondition: *expect, parents: ParentDirs::Create };
-            files.files.write(permit, &mut bytes.as_slice(), options).await.map(drop)
+            files.write(permit, bytes, options).await.map(drop)
         }
     }
 }

@@ -1,10 +1,12 @@
 //! HTML to Markdown, as far as a reader needs it.
 //!
-//! Our own converter, because pages come from strangers: it reads a page once from left to right
-//! with a short stack, so that neither nesting nor invalid markup costs time or memory. The tree
-//! builders of `html5ever`, and with it `html2text` and `htmd`, take time that grows with the
-//! square of the nesting depth: a second for 10,000 open `<div>`, of which 5 MiB hold a million.
+//! The page comes from a stranger, so the converter reads its tokens once from left to right with a
+//! short stack: neither nesting nor invalid markup costs time or memory. The tree builders of
+//! `html5ever`, and with it `html2text` and `htmd`, take time that grows with the square of the
+//! nesting depth: a second for 10,000 open `<div>`, of which 5 MiB hold a million.
 
+use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
+use html5gum::{Span, Tokenizer};
 use reqwest::Url;
 
 /// Indentation levels of nested lists.
@@ -12,31 +14,51 @@ const MAX_LIST_DEPTH: usize = 8;
 /// Bytes of a link target; longer ones are left out.
 const MAX_LINK_BYTES: usize = 500;
 
+/// Elements whose content is no text for a reader. The title is not part of the text either.
+const SKIPPED_ELEMENTS: [&str; 16] = [
+    "audio", "button", "canvas", "iframe", "math", "noembed", "noframes", "noscript", "object", "script",
+    "select", "style", "svg", "template", "title", "video",
+];
+
 /// Converts a page to Markdown with absolute links.
 pub(super) fn to_markdown(html: &str, base: &Url) -> String {
     let mut converter = Converter {
         out: MarkdownWriter::default(),
         base,
+        tag: StartTag::default(),
+        skipped: None,
         link: None,
         lists: Vec::new(),
         title: String::new(),
     };
-    let mut rest = html;
-    while let Some((text, after)) = rest.split_once('<') {
-        converter.text(text);
-        rest = converter.markup(after);
-    }
-    converter.text(rest);
+    let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| {
+        converter.handle_event(event);
+        None
+    });
+    emitter.naively_switch_states(true);
+    let Ok(()) = Tokenizer::new_with_emitter(html, emitter).finish();
     converter.finish()
 }
 
 struct Converter<'a> {
     out: MarkdownWriter,
     base: &'a Url,
+    /// The start tag that is being read.
+    tag: StartTag,
+    /// The open element whose content is skipped.
+    skipped: Option<String>,
     /// The target of the open link, and where its text begins.
     link: Option<(String, usize)>,
     lists: Vec<OpenList>,
     title: String,
+}
+
+#[derive(Default)]
+struct StartTag {
+    name: String,
+    attribute: String,
+    href: Option<String>,
+    alt: Option<String>,
 }
 
 struct OpenList {
@@ -45,53 +67,42 @@ struct OpenList {
 }
 
 impl Converter<'_> {
-    fn text(&mut self, text: &str) {
-        if !text.is_empty() {
-            self.out.text(&decode_entities(text));
+    fn handle_event(&mut self, event: CallbackEvent<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match (event, self.skipped.as_deref()) {
+            (CallbackEvent::EndTag { name }, Some(skipped)) if name == skipped.as_bytes() => {
+                self.skipped = None;
+            }
+            (CallbackEvent::String { value }, Some("title")) if self.title.is_empty() => {
+                self.title = text(value).split_whitespace().collect::<Vec<_>>().join(" ");
+            }
+            (_, Some(_)) => {}
+            (CallbackEvent::String { value }, None) => self.out.text(&text(value)),
+            (CallbackEvent::OpenStartTag { name }, None) => {
+                self.tag = StartTag { name: text(name), ..StartTag::default() };
+            }
+            (CallbackEvent::AttributeName { name }, None) => self.tag.attribute = text(name),
+            // The first attribute of a name counts.
+            (CallbackEvent::AttributeValue { value }, None) => match self.tag.attribute.as_str() {
+                "href" => drop(self.tag.href.get_or_insert_with(|| text(value))),
+                "alt" => drop(self.tag.alt.get_or_insert_with(|| text(value))),
+                _ => {}
+            },
+            (CallbackEvent::CloseStartTag { .. }, None) => {
+                let tag = std::mem::take(&mut self.tag);
+                if SKIPPED_ELEMENTS.contains(&tag.name.as_str()) {
+                    self.skipped = Some(tag.name);
+                } else {
+                    self.open(tag);
+                }
+            }
+            (CallbackEvent::EndTag { name }, None) => self.close(&text(name)),
+            _ => {}
         }
     }
 
-    /// Handles the markup after a `<` and returns the rest of the page.
-    fn markup<'h>(&mut self, after: &'h str) -> &'h str {
-        if let Some(comment) = after.strip_prefix("!--") {
-            return comment.split_once("-->").map_or("", |(_, rest)| rest);
-        }
-        if after.starts_with(['!', '?']) {
-            return after.split_once('>').map_or("", |(_, rest)| rest);
-        }
-        let closes = after.starts_with('/');
-        let inner = after.strip_prefix('/').unwrap_or(after);
-        if !inner.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            self.out.text("<");
-            return after;
-        }
-        let (tag, rest) = split_tag(inner);
-        let end = tag.find(|c: char| c.is_whitespace() || c == '/').unwrap_or(tag.len());
-        let (name, attributes) = tag.split_at_checked(end).unwrap_or((tag, ""));
-        let name = name.to_ascii_lowercase();
-        if closes {
-            self.close(&name);
-            return rest;
-        }
+    fn open(&mut self, StartTag { name, href, alt, .. }: StartTag) {
         match name.as_str() {
-            "title" if self.title.is_empty() => {
-                let (title, rest) = split_at_closing_tag(rest, "title");
-                self.title = decode_entities(title).split_whitespace().collect::<Vec<_>>().join(" ");
-                rest
-            }
-            "script" | "style" | "noscript" | "template" | "svg" | "iframe" | "object" | "canvas"
-            | "select" | "title" | "math" | "audio" | "video" | "button" => {
-                split_at_closing_tag(rest, &name).1
-            }
-            _ => {
-                self.open(&name, attributes);
-                rest
-            }
-        }
-    }
-
-    fn open(&mut self, name: &str, attributes: &str) {
-        match name {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 let level = name.bytes().last().map_or(1, |digit| usize::from(digit.saturating_sub(b'0')));
                 self.out.paragraph();
@@ -120,14 +131,14 @@ impl Converter<'_> {
             "td" | "th" => self.out.cell(),
             "tr" => self.out.line(),
             "img" => {
-                let alt = attribute_value(attributes, "alt").unwrap_or_default();
+                let alt = alt.unwrap_or_default();
                 if !alt.trim().is_empty() {
                     self.out.text(&format!("[{}]", alt.trim()));
                 }
             }
             "a" => {
                 self.end_link();
-                self.link = attribute_value(attributes, "href").map(|href| (href, self.out.text.len()));
+                self.link = href.map(|href| (href, self.out.text.len()));
             }
             "p" | "div" | "section" | "article" | "header" | "footer" | "main" | "nav" | "aside"
             | "table" | "form" | "dl" | "figure" | "address" | "body" => self.out.paragraph(),
@@ -283,72 +294,6 @@ impl MarkdownWriter {
     }
 }
 
-/// Splits a tag from the rest. A `>` inside quotes does not end it.
-fn split_tag(text: &str) -> (&str, &str) {
-    let mut quote = None;
-    for (at, c) in text.char_indices() {
-        match (quote, c) {
-            (None, '>') => {
-                return (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default());
-            }
-            (None, '"' | '\'') if text.get(..at).is_some_and(|before| before.trim_end().ends_with('=')) => {
-                quote = Some(c);
-            }
-            (Some(open), c) if open == c => quote = None,
-            _ => {}
-        }
-    }
-    // The page ends within the tag.
-    (text, "")
-}
-
-/// The text before a closing tag, and the text after it.
-fn split_at_closing_tag<'h>(text: &'h str, name: &str) -> (&'h str, &'h str) {
-    let mut from = 0;
-    while let Some(found) = text.get(from..).and_then(|rest| rest.find("</")) {
-        let at = from + found;
-        let inner = text.get(at + 2..).unwrap_or_default();
-        let is_match = inner.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
-        if is_match {
-            let rest = inner.split_once('>').map_or("", |(_, rest)| rest);
-            return (text.get(..at).unwrap_or_default(), rest);
-        }
-        from = at + 2;
-    }
-    (text, "")
-}
-
-fn attribute_value(attributes: &str, name: &str) -> Option<String> {
-    let mut rest = attributes;
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '/');
-        if rest.is_empty() {
-            return None;
-        }
-        let end = rest.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(rest.len());
-        let (found, after) = rest.split_at_checked(end.max(1)).unwrap_or((rest, ""));
-        let after = after.trim_start();
-        let (value, after) = match after.strip_prefix('=').map(str::trim_start) {
-            None => ("", after),
-            Some(value) => match value.chars().next() {
-                Some(quote @ ('"' | '\'')) => {
-                    let inner = value.strip_prefix(quote).unwrap_or_default();
-                    inner.split_once(quote).unwrap_or((inner, ""))
-                }
-                _ => value.split_once(char::is_whitespace).unwrap_or((value, "")),
-            },
-        };
-        if found.eq_ignore_ascii_case(name) {
-            return Some(decode_entities(value));
-        }
-        rest = after;
-    }
-}
-
-fn decode_entities(text: &str) -> String {
-    html_escape::decode_html_entities(text).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -381,7 +326,7 @@ mod tests {
             ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "a | b\n1 | 2"),
             ("<script>if (a < b) {}</script><style>p{}</style>x<!-- <p>no -->y", "xy"),
             ("<img src=a alt='a cat'>", "[a cat]"),
-            ("a < b && c &lt; d &unknown; &#65;&#x42;&#0;", "a < b && c < d &unknown; AB&#0;"),
+            ("a < b && c &lt; d &unknown; &#65;&#x42;&#0;", "a < b && c < d &unknown; AB\u{fffd}"),
             ("<p title=\"a > b\">x</p>", "x"),
             ("<div><div>x", "x"),
             ("</p></ul></pre>x", "x"),
