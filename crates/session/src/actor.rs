@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::command::WhileBusy;
 use crate::pool::MAILBOX_CAPACITY;
 use crate::{
-    BackgroundTask, BoxFuture, BusyPolicy, Error, Frontend, ModelConfig, ResumedTurn, SessionCommand,
-    SessionInput, SessionMessage, SessionPool, SessionRequest, StopReason, TurnEvent, TurnFrontend,
+    BackgroundTask, BoxFuture, BusyPolicy, Error, Frontend, FrontendInput, ModelConfig, ResumedTurn,
+    SessionCommand, SessionMessage, SessionPool, SessionRequest, StopReason, TurnEvent, TurnFrontend,
     TurnResult, TurnStart,
 };
 
@@ -38,15 +38,15 @@ pub struct SessionActor<F: Frontend> {
     frontend: Arc<F>,
     key: SessionKey,
     scope: ConversationScope,
-    mailbox: mpsc::Receiver<SessionInput<F::Message>>,
+    mailbox: mpsc::Receiver<FrontendInput<F>>,
     /// Inputs to process before those in the mailbox.
-    next: VecDeque<SessionInput<F::Message>>,
+    next: VecDeque<FrontendInput<F>>,
     /// Inputs passed to the running turn.
-    steering: Vec<SessionInput<F::Message>>,
+    steering: Vec<FrontendInput<F>>,
     tools: Option<Arc<ToolContext>>,
     conversation: Option<Conversation>,
     /// The last answered input.
-    last: Option<SessionInput<F::Message>>,
+    last: Option<FrontendInput<F>>,
     /// Whether the user knows that the queue is full.
     has_reported_overflow: bool,
     /// Set if this is a background task.
@@ -58,7 +58,7 @@ impl<F: Frontend> SessionActor<F> {
         pool: Arc<SessionPool<F::Message>>,
         frontend: Arc<F>,
         key: SessionKey,
-        mailbox: mpsc::Receiver<SessionInput<F::Message>>,
+        mailbox: mpsc::Receiver<FrontendInput<F>>,
         task: Option<BackgroundTask>,
     ) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl<F: Frontend> SessionActor<F> {
         pool: Arc<SessionPool<F::Message>>,
         frontend: Arc<F>,
         key: SessionKey,
-    ) -> (Self, mpsc::Sender<SessionInput<F::Message>>) {
+    ) -> (Self, mpsc::Sender<FrontendInput<F>>) {
         let (mailbox, inputs) = mpsc::channel(MAILBOX_CAPACITY);
         let scope = ConversationScope::Own(None);
         (Self { scope, ..Self::new(pool, frontend, key, inputs, None) }, mailbox)
@@ -102,12 +102,12 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// The next input that waits.
-    pub fn next_waiting(&mut self) -> Option<SessionInput<F::Message>> {
+    pub fn next_waiting(&mut self) -> Option<FrontendInput<F>> {
         self.next.pop_front().or_else(|| self.mailbox.try_recv().ok())
     }
 
     /// Processes an input after those that wait.
-    pub fn push_back(&mut self, input: SessionInput<F::Message>) {
+    pub fn push_back(&mut self, input: FrontendInput<F>) {
         self.next.push_back(input);
     }
 
@@ -178,7 +178,7 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// Processes an input whose errors only the front end shows.
-    async fn process_unattended(&mut self, input: SessionInput<F::Message>, stop: &CancellationToken) {
+    async fn process_unattended(&mut self, input: FrontendInput<F>, stop: &CancellationToken) {
         if let Err(error) = self.process(input, stop).await {
             tracing::debug!(%error, "input failed");
         }
@@ -203,7 +203,7 @@ impl<F: Frontend> SessionActor<F> {
     /// none for a command.
     pub async fn process(
         &mut self,
-        mut input: SessionInput<F::Message>,
+        mut input: FrontendInput<F>,
         stop: &CancellationToken,
     ) -> Result<Option<TurnResult>, Error> {
         self.has_reported_overflow = false;
@@ -230,7 +230,7 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// Starts a new conversation if the current one is over because of its age.
-    async fn reset_if_due(&mut self, input: &mut SessionInput<F::Message>) {
+    async fn reset_if_due(&mut self, input: &mut FrontendInput<F>) {
         let Ok(Some(current)) = self.current_session().await else { return };
         let Some(reset) = self.frontend.reset_due(input, &current) else { return };
         // An unfinished turn is resumed first.
@@ -266,7 +266,7 @@ impl<F: Frontend> SessionActor<F> {
     /// Answers a message. None if it was answered before Hermes stopped.
     async fn run_message(
         &mut self,
-        input: &SessionInput<F::Message>,
+        input: &FrontendInput<F>,
         stop: &CancellationToken,
     ) -> Result<Option<TurnResult>, Error> {
         let open = self.open_turn(input).await?;
@@ -283,7 +283,7 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// Opens the conversation for an input, without a turn.
-    pub async fn open(&mut self, input: &SessionInput<F::Message>) -> Result<(), Error> {
+    pub async fn open(&mut self, input: &FrontendInput<F>) -> Result<(), Error> {
         self.frontend.set_input(input);
         self.ensure_conversation(input).await
     }
@@ -291,7 +291,7 @@ impl<F: Frontend> SessionActor<F> {
     /// Resumes the interrupted turn of the conversation. Returns its end; none if there is none.
     pub async fn resume_turn(
         &mut self,
-        input: &SessionInput<F::Message>,
+        input: &FrontendInput<F>,
         stop: &CancellationToken,
     ) -> Result<Option<TurnResult>, Error> {
         match self.open_turn(input).await? {
@@ -301,7 +301,7 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// Opens the conversation, and returns its interrupted turn.
-    async fn open_turn(&mut self, input: &SessionInput<F::Message>) -> Result<Option<TurnId>, Error> {
+    async fn open_turn(&mut self, input: &FrontendInput<F>) -> Result<Option<TurnId>, Error> {
         self.ensure_conversation(input).await?;
         let Some(conversation) = &self.conversation else { return Err(Error::NoConversation) };
         Ok(self.store().current_turn(conversation.id()).await?.map(|open| open.id))
@@ -310,7 +310,7 @@ impl<F: Frontend> SessionActor<F> {
     /// Runs a new or interrupted turn to completion and handles inputs that arrive during it.
     async fn run_turn(
         &mut self,
-        input: &SessionInput<F::Message>,
+        input: &FrontendInput<F>,
         start: TurnStart<'_>,
         stop: &CancellationToken,
     ) -> Result<TurnResult, Error> {
@@ -389,17 +389,12 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// Handles an input that arrives during a turn.
-    async fn handle_while_busy(&mut self, input: SessionInput<F::Message>, control: &TurnControl) {
+    async fn handle_while_busy(&mut self, input: FrontendInput<F>, control: &TurnControl) {
         let input = match &input.command {
-            Some(_) => input,
-            None => {
-                let submitted = self.frontend.submit_clarification(input, self.tools.as_ref(), &control.stop);
-                match submitted {
-                    Some(input) => input,
-                    None => return,
-                }
-            }
+            Some(_) => Some(input),
+            None => self.frontend.submit_clarification(input, self.tools.as_ref(), &control.stop),
         };
+        let Some(input) = input else { return };
         if let Some(command) = &input.command
             && let Err(reason) = self.frontend.check_command(&input, command)
         {
@@ -429,7 +424,7 @@ impl<F: Frontend> SessionActor<F> {
         }
     }
 
-    async fn queue_input(&mut self, input: SessionInput<F::Message>) {
+    async fn queue_input(&mut self, input: FrontendInput<F>) {
         if self.next.len() < MAILBOX_CAPACITY {
             self.frontend.on_queued(&input);
             return self.next.push_back(input);
@@ -439,7 +434,7 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// Passes an input to the running turn, or queues it if it needs a turn of its own.
-    async fn steer(&mut self, input: SessionInput<F::Message>, control: &TurnControl) {
+    async fn steer(&mut self, input: FrontendInput<F>, control: &TurnControl) {
         let text = self.frontend.steer_text(&input).filter(|_| self.steering.len() < MAILBOX_CAPACITY);
         let Some(text) = text else { return self.queue_input(input).await };
         control.steer(text, input.inbox_id);
@@ -448,14 +443,14 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// The tools of the session, for the sender of this input.
-    pub async fn open_tools(&mut self, input: &SessionInput<F::Message>) -> Result<Arc<ToolContext>, Error> {
+    pub async fn open_tools(&mut self, input: &FrontendInput<F>) -> Result<Arc<ToolContext>, Error> {
         let current = self.current_session().await?;
         self.ensure_tools(input, current.as_ref())
     }
 
     fn ensure_tools(
         &mut self,
-        input: &SessionInput<F::Message>,
+        input: &FrontendInput<F>,
         current: Option<&SessionRow>,
     ) -> Result<Arc<ToolContext>, Error> {
         let tools = match &self.tools {
@@ -479,7 +474,7 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// Opens the conversation and its tools for the sender of this input.
-    async fn ensure_conversation(&mut self, input: &SessionInput<F::Message>) -> Result<(), Error> {
+    async fn ensure_conversation(&mut self, input: &FrontendInput<F>) -> Result<(), Error> {
         let current = self.current_session().await?;
         let current_id = current.as_ref().map(|current| &current.id);
         if self.conversation.as_ref().is_some_and(|known| current_id != Some(known.id())) {
@@ -491,7 +486,7 @@ impl<F: Frontend> SessionActor<F> {
             return Ok(());
         }
         let models = self.models_for(current.as_ref())?;
-        let model = primary_model(&models);
+        let (model, _provider) = models.primary_model();
         let prompt =
             |tools: &ToolContext| self.pool.host.system_prompt(tools.config(), &model, &input.message);
         let conversation = match current {
@@ -556,8 +551,4 @@ impl<F: Frontend> SessionActor<F> {
         }
         Arc::into_inner(self.tools?)
     }
-}
-
-fn primary_model(models: &ModelConfig) -> String {
-    models.endpoints.first().map(|first| first.model.clone()).unwrap_or_default()
 }

@@ -1,9 +1,11 @@
 //! The commands of sessions: `/new`, `/stop`, `/model` and so on, the same in every front end.
 
 use hermes_types::Choice;
+use strum::IntoStaticStr;
 
 /// The role of a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum UserRole {
     User,
     Admin,
@@ -18,8 +20,10 @@ pub enum Surface {
     Terminal,
 }
 
-/// A command typed as `/name`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A command typed as `/name`. The name of a variant is that of its [`CommandSpec`], where it has
+/// one of its own.
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum SessionCommand {
     New,
     Stop(StopScope),
@@ -186,31 +190,13 @@ impl SessionCommand {
     }
 
     pub fn spec(&self) -> Option<&'static CommandSpec> {
-        CommandSpec::find(match self {
-            Self::New => "new",
-            Self::Stop(_) => "stop",
-            Self::Status => "status",
-            Self::Answer { choice: Choice::Deny { .. }, .. } => "deny",
-            Self::Answer { .. } => "approve",
-            Self::Queue(_) => "queue",
-            Self::Steer(_) => "steer",
-            Self::Retry => "retry",
-            Self::Undo(_) => "undo",
-            Self::Model(_) => "model",
-            Self::Usage => "usage",
-            Self::Title(_) => "title",
-            Self::Sessions => "sessions",
-            Self::Resume(_) => "resume",
-            Self::Sethome => "sethome",
-            Self::Whoami => "whoami",
-            Self::Help => "help",
-            Self::Background(_) => "background",
-            Self::Restart => "restart",
-            Self::Yolo => "yolo",
-            Self::Quit => "quit",
-            Self::BadUsage(spec) => spec.name,
-            Self::Unknown(_) => return None,
-        })
+        match self {
+            Self::Answer { choice: Choice::Deny { .. }, .. } => CommandSpec::find("deny"),
+            Self::Answer { .. } => CommandSpec::find("approve"),
+            Self::BadUsage(spec) => Some(spec),
+            Self::Unknown(_) => None,
+            command => CommandSpec::find(command.into()),
+        }
     }
 
     /// The role needed for the command with these arguments.
@@ -322,14 +308,14 @@ fn is_question_id(word: &str) -> bool {
 fn parse_model(rest: &str) -> Option<Option<ModelChange>> {
     let (options, names): (Vec<&str>, Vec<&str>) =
         rest.split_whitespace().partition(|word| word.starts_with('-'));
-    let reach = match options.as_slice() {
+    let scope = match options.as_slice() {
         [] => ModelScope::Session,
         ["--global"] => ModelScope::Global,
         _ => return None,
     };
     match names.as_slice() {
-        [] if reach == ModelScope::Session => Some(None),
-        [name] => Some(Some(ModelChange { name: (*name).to_owned(), scope: reach })),
+        [] if scope == ModelScope::Session => Some(None),
+        [name] => Some(Some(ModelChange { name: (*name).to_owned(), scope })),
         _ => None,
     }
 }
@@ -354,8 +340,8 @@ mod tests {
         yes(id, Choice::Deny { reason: reason.map(str::to_owned) })
     }
 
-    fn model(name: &str, reach: ModelScope) -> Option<SessionCommand> {
-        Some(SessionCommand::Model(Some(ModelChange { name: name.to_owned(), scope: reach })))
+    fn model(name: &str, scope: ModelScope) -> Option<SessionCommand> {
+        Some(SessionCommand::Model(Some(ModelChange { name: name.to_owned(), scope })))
     }
 
     fn misused(name: &str) -> Option<SessionCommand> {

@@ -83,6 +83,9 @@ pub trait TurnFrontend: Send + Sync + 'static {
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
+/// An input of a front end.
+pub type FrontendInput<F> = SessionInput<<F as Frontend>::Message>;
+
 /// The user interface of one session. It renders what happens, and contains no session logic.
 pub trait Frontend: Send + Sync + Sized + 'static {
     type Message: SessionMessage;
@@ -96,92 +99,77 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     fn approver(&self) -> Arc<dyn Approver>;
 
     /// An input is processed now; questions go to its sender.
-    fn set_input(&self, _input: &SessionInput<Self::Message>) {}
+    fn set_input(&self, _input: &FrontendInput<Self>) {}
 
     /// Whether the sender still has access.
-    fn has_access(&self, input: &SessionInput<Self::Message>) -> impl Future<Output = bool> + Send;
+    fn has_access(&self, input: &FrontendInput<Self>) -> impl Future<Output = bool> + Send;
 
     /// Whether the sender may use a command.
-    fn check_command(
-        &self,
-        input: &SessionInput<Self::Message>,
-        command: &SessionCommand,
-    ) -> Result<(), Error>;
+    fn check_command(&self, input: &FrontendInput<Self>, command: &SessionCommand) -> Result<(), Error>;
 
     /// Whether the conversation is over because of its age.
-    fn reset_due(
-        &self,
-        _input: &SessionInput<Self::Message>,
-        _session: &SessionRow,
-    ) -> Option<ConversationReset> {
+    fn reset_due(&self, _input: &FrontendInput<Self>, _session: &SessionRow) -> Option<ConversationReset> {
         None
     }
 
     /// Replies to an input, which is then done.
-    fn reply(
-        &self,
-        input: &SessionInput<Self::Message>,
-        reply: CommandReply,
-    ) -> impl Future<Output = ()> + Send;
+    fn reply(&self, input: &FrontendInput<Self>, reply: CommandReply) -> impl Future<Output = ()> + Send;
 
     /// Marks inputs done that need no reply.
     fn finish(&self, inputs: Vec<InboxId>) -> impl Future<Output = ()> + Send;
 
     /// Whether an input was answered completely before Hermes stopped.
-    fn is_finished(
-        &self,
-        input: &SessionInput<Self::Message>,
-    ) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn is_finished(&self, input: &FrontendInput<Self>) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Rejects an input because too many wait. Only the first one of several gets a reply.
-    fn reject(&self, input: SessionInput<Self::Message>, is_first: bool) -> impl Future<Output = ()> + Send;
+    fn reject(&self, input: FrontendInput<Self>, is_first: bool) -> impl Future<Output = ()> + Send;
 
     /// An input waits until the turn ends.
-    fn on_queued(&self, _input: &SessionInput<Self::Message>) {}
+    fn on_queued(&self, _input: &FrontendInput<Self>) {}
 
     /// An input was passed to the running turn.
-    fn on_steered(&self, _input: &SessionInput<Self::Message>) {}
+    fn on_steered(&self, _input: &FrontendInput<Self>) {}
 
     /// Takes an input as the answer to a question of the model; returns it if no question is open.
     fn submit_clarification(
         &self,
-        input: SessionInput<Self::Message>,
+        input: FrontendInput<Self>,
         tools: Option<&Arc<ToolContext>>,
         stop: &CancellationToken,
-    ) -> Option<SessionInput<Self::Message>>;
+    ) -> Option<FrontendInput<Self>>;
 
     /// Answers an approval question. Returns the text to show.
     fn answer_question(
         &self,
-        input: &SessionInput<Self::Message>,
+        input: &FrontendInput<Self>,
         id: &str,
         choice: Choice,
     ) -> impl Future<Output = String> + Send;
 
     /// The text for the running turn; none if the input needs a turn of its own.
-    fn steer_text(&self, input: &SessionInput<Self::Message>) -> Option<String>;
+    fn steer_text(&self, input: &FrontendInput<Self>) -> Option<String>;
 
     /// The message for the model.
     fn user_input(
         &self,
-        input: &SessionInput<Self::Message>,
+        input: &FrontendInput<Self>,
         tools: &Arc<ToolContext>,
         stop: &CancellationToken,
     ) -> impl Future<Output = UserInput> + Send;
 
     /// A message is going to be answered.
-    fn on_message_started(&self, _input: &SessionInput<Self::Message>) {}
+    fn on_message_started(&self, _input: &FrontendInput<Self>) {}
 
     /// A message was answered, or could not be.
     fn on_message_ended(
         &self,
-        input: &SessionInput<Self::Message>,
+        input: &FrontendInput<Self>,
         result: Result<&StopReason, &Error>,
     ) -> impl Future<Output = ()> + Send;
 
     fn start_turn(
         &self,
-        input: &SessionInput<Self::Message>,
+        input: &FrontendInput<Self>,
         start: TurnStart<'_>,
         resumed: Option<ResumedTurn>,
         tools: &Arc<ToolContext>,
@@ -189,15 +177,14 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     ) -> Arc<Self::Turn>;
 
     /// Runs as long as a turn does, for example to show that the bot is typing.
-    fn run_during_turn(&self, input: &SessionInput<Self::Message>)
-    -> impl Future<Output = Infallible> + Send;
+    fn run_during_turn(&self, input: &FrontendInput<Self>) -> impl Future<Output = Infallible> + Send;
 
     fn on_turn_ended(&self, result: &TurnResult);
 
     /// A background task was stored under its own key and starts now.
     fn start_background_task(
         &self,
-        input: &SessionInput<Self::Message>,
+        input: &FrontendInput<Self>,
         key: &SessionKey,
         title: &str,
     ) -> impl Future<Output = Result<(), Error>> + Send;
@@ -208,7 +195,7 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     /// Runs a command that only this surface offers.
     fn run_own_command(
         &self,
-        input: &SessionInput<Self::Message>,
+        input: &FrontendInput<Self>,
         command: &SessionCommand,
     ) -> impl Future<Output = ()> + Send;
 

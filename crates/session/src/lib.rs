@@ -25,8 +25,8 @@ pub use background::{BackgroundTask, parent_session};
 pub use command::{CommandSpec, SessionCommand, Surface, UserRole};
 pub use error::Error;
 pub use frontend::{
-    BusyPolicy, CommandReply, ConversationReset, Frontend, ResumedTurn, SessionHost, SessionRequest,
-    TurnFrontend, TurnStart,
+    BusyPolicy, CommandReply, ConversationReset, Frontend, FrontendInput, ResumedTurn, SessionHost,
+    SessionRequest, TurnFrontend, TurnStart,
 };
 pub use hermes_agent::{
     Approver, BoxFuture, Clarification, Error as AgentError, ExportPolicy, IMPORT_DIR, ModelConfig, Question,

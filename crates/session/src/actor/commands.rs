@@ -9,14 +9,14 @@ use hermes_types::{Choice, Person, Timestamp};
 use super::{ConversationScope, SessionActor};
 use crate::background::{MAX_TASKS_PER_SESSION, background_task_key, parent_session, task_title};
 use crate::command::{self, ModelChange, ModelScope, SessionCommand, StopScope, UserRole};
-use crate::{CommandReply, Error, Frontend, ModelConfig, SessionInput, SessionMessage, UserInput};
+use crate::{CommandReply, Error, Frontend, FrontendInput, ModelConfig, SessionMessage, UserInput};
 
 const MAX_LISTED_SESSIONS: usize = 20;
 const EMPTY_CONVERSATION: &str = "This conversation is empty.";
 
 impl<F: Frontend> SessionActor<F> {
     /// Runs a command and replies.
-    pub(super) async fn run_command(&mut self, input: SessionInput<F::Message>, command: SessionCommand) {
+    pub(super) async fn run_command(&mut self, input: FrontendInput<F>, command: SessionCommand) {
         if let Err(reason) = self.frontend.check_command(&input, &command) {
             return self.frontend.reply(&input, reason.to_string().into()).await;
         }
@@ -40,7 +40,7 @@ impl<F: Frontend> SessionActor<F> {
 
     async fn command_reply(
         &mut self,
-        input: &SessionInput<F::Message>,
+        input: &FrontendInput<F>,
         command: SessionCommand,
     ) -> Result<CommandReply, Error> {
         Ok(match command {
@@ -75,11 +75,7 @@ impl<F: Frontend> SessionActor<F> {
             SessionCommand::Status => CommandReply::Table(self.status_rows(input).await?),
             SessionCommand::Usage => self.usage_text().await?.into(),
             SessionCommand::Whoami => {
-                let role = match input.role {
-                    UserRole::User => "user",
-                    UserRole::Admin => "admin",
-                    UserRole::Owner => "owner",
-                };
+                let role: &str = input.role.into();
                 format!("{}, {role}", input.message.sender(&input.person)).into()
             }
             SessionCommand::Title(title) => self.show_or_set_title(title.as_deref()).await?.into(),
@@ -111,7 +107,7 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// Runs a text in a background session.
-    async fn start_background(&self, input: SessionInput<F::Message>, text: String) {
+    async fn start_background(&self, input: FrontendInput<F>, text: String) {
         if self.pool.background_tasks(&self.key).len() >= MAX_TASKS_PER_SESSION {
             let text = format!(
                 "{MAX_TASKS_PER_SESSION} background tasks are already running; `/stop all` stops them."
@@ -149,7 +145,7 @@ impl<F: Frontend> SessionActor<F> {
     /// Answers a question by id, or the only open one. Returns the text to show.
     async fn answer_question(
         &self,
-        input: &SessionInput<F::Message>,
+        input: &FrontendInput<F>,
         id: Option<&str>,
         choice: Choice,
     ) -> Result<String, Error> {
@@ -211,7 +207,7 @@ impl<F: Frontend> SessionActor<F> {
     }
 
     /// The conversations of the sender in this chat, or at a terminal all of the owner.
-    async fn list_sessions(&self, input: &SessionInput<F::Message>) -> Result<String, Error> {
+    async fn list_sessions(&self, input: &FrontendInput<F>) -> Result<String, Error> {
         let query = SessionQuery { limit: MAX_LISTED_SESSIONS, ..SessionQuery::default() };
         let all = self.store().sessions(&self.viewer(input), query).await?;
         let lines: Vec<String> = all
@@ -222,7 +218,7 @@ impl<F: Frontend> SessionActor<F> {
         Ok(if lines.is_empty() { "No conversations yet.".to_owned() } else { lines.join("\n") })
     }
 
-    fn viewer(&self, input: &SessionInput<F::Message>) -> Viewer {
+    fn viewer(&self, input: &FrontendInput<F>) -> Viewer {
         match input.role {
             UserRole::Owner => Viewer::Owner,
             UserRole::User | UserRole::Admin => Viewer::Person(input.person.clone()),
@@ -234,11 +230,7 @@ impl<F: Frontend> SessionActor<F> {
         matches!(self.scope, ConversationScope::Own(_)) || session.key == self.key
     }
 
-    async fn resume_session(
-        &mut self,
-        input: &SessionInput<F::Message>,
-        word: &str,
-    ) -> Result<String, Error> {
+    async fn resume_session(&mut self, input: &FrontendInput<F>, word: &str) -> Result<String, Error> {
         let meant = self.store().find_session(&self.viewer(input), word).await?;
         if !self.may_resume(&meant) {
             return Ok("That conversation belongs to another chat.".to_owned());
@@ -258,7 +250,7 @@ impl<F: Frontend> SessionActor<F> {
 
     async fn undo_messages(
         &mut self,
-        input: &SessionInput<F::Message>,
+        input: &FrontendInput<F>,
         count: u32,
     ) -> Result<Option<UserInput>, Error> {
         if self.current_session().await?.is_none() {
@@ -278,7 +270,7 @@ impl<F: Frontend> SessionActor<F> {
 
     async fn change_model(
         &mut self,
-        input: &SessionInput<F::Message>,
+        input: &FrontendInput<F>,
         ModelChange { name, scope }: ModelChange,
     ) -> Result<String, Error> {
         let models = self.pool.host.model_for(Some(&name))?;
@@ -296,10 +288,7 @@ impl<F: Frontend> SessionActor<F> {
         Ok(describe_models(&models))
     }
 
-    async fn status_rows(
-        &self,
-        input: &SessionInput<F::Message>,
-    ) -> Result<Vec<(&'static str, String)>, Error> {
+    async fn status_rows(&self, input: &FrontendInput<F>) -> Result<Vec<(&'static str, String)>, Error> {
         let mut rows = vec![("session", self.key.as_str().to_owned())];
         if let Some(tools) = &self.tools {
             let plan = &tools.config().place;
