@@ -66,7 +66,7 @@ impl TerminalApprover {
         self.changed.notified().await;
     }
 
-    /// Runs `work`, and answers its questions with the lines typed meanwhile. Ctrl-C cancels `stop`.
+    /// Runs `work`, and answers its questions with the lines typed during it. Ctrl-C cancels `stop`.
     pub(crate) async fn run_with_answers<T>(
         &self,
         work: impl Future<Output = T>,

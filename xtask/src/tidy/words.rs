@@ -22,18 +22,10 @@ const BANNED_IN_TEXTS: &[&str] = &[
 /// The same type name in two crates is confusing, except for these.
 const SHARED_TYPE_NAMES: &[&str] = &["Client", "Config", "Error"];
 
-/// Folders that still use banned words, and type names that still repeat.
-const UNCHECKED_FOLDERS: &[&str] = &[
-    "crates/cli/src/command/chat/editor.rs", "crates/cli/src/terminal_approver.rs",
-    "crates/cli/src/turn_view.rs",
-];
-const REPEATED_TYPE_NAMES: &[&str] = &[];
-
 /// Reports banned words in the names and texts of one file.
 pub(super) fn check_words(file: &SourceFile, problems: &mut Vec<String>) {
     // The lists above would report themselves.
-    let is_unchecked = UNCHECKED_FOLDERS.iter().any(|folder| file.path.starts_with(folder));
-    if is_unchecked || file.path.ends_with("tidy/words.rs") {
+    if file.path.ends_with("tidy/words.rs") {
         return;
     }
     for token in &file.tokens {
@@ -81,7 +73,7 @@ pub(super) fn check_unique_types(files: &[SourceFile], problems: &mut Vec<String
         }
     }
     for (name, places) in places {
-        if places.len() > 1 && !SHARED_TYPE_NAMES.contains(&name) && !REPEATED_TYPE_NAMES.contains(&name) {
+        if places.len() > 1 && !SHARED_TYPE_NAMES.contains(&name) {
             problems.push(format!(
                 "the type name `{name}` is used {} times: {}",
                 places.len(),
