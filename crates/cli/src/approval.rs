@@ -9,15 +9,14 @@ use hermes_agent::{Approver, CallContext};
 use hermes_policy::escape::escape;
 use hermes_policy::{Permit, Question, Refusal, Verdict};
 use hermes_types::{Attendance, CallId, EntryPoint, Job, Origin, Person, Place, SessionKey};
+use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::Context;
 use crate::screen::{Screen, Tone};
 use crate::terminal_approver::TerminalApprover;
 use crate::turn_view::TurnView;
-use hermes_config::failure::{Failure, FailureKind};
-use hermes_config::keys::Config;
+use crate::{Config, Context, Failure, FailureKind, Result};
 use hermes_config::resolve;
 
 /// How questions of a command are answered.
@@ -32,7 +31,7 @@ pub(crate) enum Consent {
 }
 
 /// A refusal, and the question that was asked, if any.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct RefusalReport {
     pub(crate) reason: String,
     rules: Vec<String>,
@@ -72,7 +71,7 @@ pub(crate) async fn approve(
     session: &SessionKey,
     job: Job,
     consent: Consent,
-) -> Result<Decision, Failure> {
+) -> Result<Decision> {
     let failure = |denied: Denied| Failure::failed(denied.to_string());
     let gate = Arc::new(resolve::gate(config));
     let person = owner();
@@ -129,7 +128,7 @@ pub(crate) async fn approve_or_report(
     session: &SessionKey,
     job: Job,
     consent: Consent,
-) -> Result<Result<Permit, ExitCode>, Failure> {
+) -> Result<Result<Permit, ExitCode>> {
     Ok(match approve(context, config, place, session, job, consent).await? {
         Decision::Allowed(permit) => Ok(permit),
         Decision::Refused(refusal) => Err(report_refusal(context, &refusal)?),
@@ -146,20 +145,19 @@ pub(crate) fn print_reasons(screen: Screen, question: &Question) {
 }
 
 /// Asks for a yes at the terminal.
-pub(crate) fn confirm(context: &Context, prompt: &str) -> Result<bool, Failure> {
+pub(crate) fn confirm(context: &Context, prompt: &str) -> Result<bool> {
     context.screen.prompt(prompt);
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-fn report_refusal(context: &Context, refusal: &RefusalReport) -> Result<ExitCode, Failure> {
-    let RefusalReport { reason, rules, question } = refusal;
-    if context.screen.is_json() {
-        context.screen.json(&json!({"refused": {"rules": rules, "reason": reason, "question": question}}))?;
+fn report_refusal(context: &Context, refusal: &RefusalReport) -> Result<ExitCode> {
+    let screen = context.screen;
+    if screen.is_json() {
+        screen.json(&json!({"refused": refusal}))?;
     } else {
-        let word = context.screen.paint(Tone::Bad, "refused");
-        context.screen.print_stderr(&format!("{word}: {reason}"));
+        screen.print_stderr(&format!("{}: {}", screen.paint(Tone::Bad, "refused"), refusal.reason));
     }
     Ok(FailureKind::Refused.code())
 }

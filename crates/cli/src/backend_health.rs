@@ -1,12 +1,10 @@
 //! The health of the configured backends.
 
-use hermes_config::failure::Failure;
-use hermes_config::keys::Config;
 use hermes_config::resolve::{self, ResolveMode, engine};
 use hermes_exec::health::{BackendHealth, BackendProblem};
 use hermes_types::BackendName;
 
-use crate::{Context, block_on};
+use crate::{Config, Context, Failure, block_on};
 
 /// The backends that run commands of this configuration.
 pub(crate) fn configured(config: &Config) -> Vec<BackendName> {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::keys::{Config, PlaceScope};
 use hermes_config::resolve::agent::{self, Actor};
 use hermes_config::resolve::gateway::{SHARED_DIR, chat_backend, session_scope, shared_volume};
@@ -17,46 +16,38 @@ use hermes_store::Store;
 use hermes_types::{BackendName, EntryPoint, Person, SessionKey, Timestamp};
 use tokio::sync::Notify;
 
-use crate::Context;
 use crate::approval::owner;
 use crate::backend_health;
 use crate::session_host::{HostServices, remove_places};
+use crate::{Context, Failure, Result};
 
 /// Fails if the commands of chats cannot run on their backend.
-pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
+pub(crate) fn check(context: &Context, config: &Config) -> Result<()> {
     let backend = chat_backend(config);
     let Usability::Unusable(trouble) = backend_health::probe(context, config, backend).usability else {
         return Ok(());
     };
-    let failure = Failure::new(
-        FailureKind::Unavailable,
-        format!("cannot run commands of chats on the {backend} backend: {}", trouble.what),
-    );
+    let message = format!("cannot run commands of chats on the {backend} backend: {}", trouble.what);
     let others = [
         (BackendName::Sandbox, "in the built-in sandbox"),
         (BackendName::Docker, "in containers"),
         (BackendName::Local, "as you, on this machine, with the gate asking"),
     ];
     let others = others.into_iter().filter(|(other, _)| *other != backend);
-    Err(others.fold(failure.hint(trouble.remedy), |failure, (other, what)| {
+    Err(others.fold(Failure::unavailable(message).hint(trouble.remedy), |failure, (other, what)| {
         failure.hint(format!("`hermes config set gateway.terminal_backend {other}` runs them {what}"))
     }))
 }
 
 /// Provides models and environments for chat sessions.
+#[derive(Debug)]
 pub(crate) struct ChatHost {
     services: HostServices,
     restart: Notify,
 }
 
-impl std::fmt::Debug for ChatHost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChatHost").field("request", &self.services.request).finish_non_exhaustive()
-    }
-}
-
 impl ChatHost {
-    pub(crate) fn new(context: Arc<Context>, mut config: Config, store: Store) -> Result<Self, Failure> {
+    pub(crate) fn new(context: Arc<Context>, mut config: Config, store: Store) -> Result<Self> {
         config.terminal.docker_volumes.extend(shared_volume(&context, &config)?);
         let backend = chat_backend(&config);
         let takes_images = !matches!(backend, BackendName::Local | BackendName::Sandbox | BackendName::Ssh);
@@ -96,7 +87,7 @@ impl ChatHost {
     }
 
     /// Starts to remove the remains of environments.
-    pub(crate) fn start_reaper(&self) -> Result<Reaper, Failure> {
+    pub(crate) fn start_reaper(&self) -> Result<Reaper> {
         let HostServices { context, config, request, .. } = &self.services;
         let choice = SessionChoice { key: SessionKey::new("chats"), keep: Retention::All };
         let place = resolve::resolve_place(context, config, request, &choice, ResolveMode::Create)?;
@@ -176,7 +167,9 @@ impl SessionHost<InboundMessage> for ChatHost {
                 PlaceScope::Chat | PlaceScope::Shared => false,
             };
             if is_own {
-                self.services.remove_places(key).await.map_err(|error| Error::Host(error.to_string()))?;
+                let HostServices { context, config, .. } = &self.services;
+                let removed = remove_places(context, config, key).await;
+                removed.map_err(|error| Error::Host(error.to_string()))?;
             }
             Ok(is_own)
         })

@@ -55,9 +55,14 @@ impl Keyboard {
 
 /// The next line; `None` at the end of input. Waits forever without a keyboard.
 pub(crate) async fn next_line(keyboard: &mut Option<Keyboard>) -> Option<String> {
-    match keyboard {
-        // Reading fails if the terminal is gone.
-        Some(keyboard) => keyboard.line().await.ok().flatten(),
+    // Reading fails if the terminal is gone.
+    or_pending(keyboard.as_mut().map(Keyboard::line)).await.ok().flatten()
+}
+
+/// Waits for a future, or forever without one.
+pub(crate) async fn or_pending<T>(future: Option<impl Future<Output = T>>) -> T {
+    match future {
+        Some(future) => future.await,
         None => std::future::pending().await,
     }
 }

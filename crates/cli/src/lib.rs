@@ -9,6 +9,7 @@ pub mod args;
 mod backend_health;
 mod chat_host;
 mod command;
+mod database;
 mod keyboard;
 mod log;
 mod place;
@@ -29,13 +30,14 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use approval::Consent;
-use args::{Args, Command, GatewayAction};
-use command::doctor::DoctorMode;
+use args::{Args, Command};
 use hermes_config::ConfigContext;
 use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::home::Home;
-use log::DefaultLogging;
+use hermes_config::keys::Config;
 use screen::{OutputFormat, Screen};
+
+type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// The context of every command: the configuration, through `Deref`, and the screen.
 struct Context {
@@ -62,7 +64,7 @@ pub fn run() -> ExitCode {
     let screen = Screen::new(if args.json { OutputFormat::Json } else { OutputFormat::Text }, &process);
     let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
         let loaded = hermes_config::load(home.path(), process, BTreeMap::new());
-        log::init(home.path(), args.verbose, default_logging(&command), &loaded)?;
+        log::init(home.path(), args.verbose, &command, &loaded)?;
         let config = ConfigContext::new(home, loaded, Arc::new(move |message| screen.warn(message)));
         dispatch(command, &Arc::new(Context { config, screen }))
     });
@@ -72,14 +74,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn default_logging(command: &Command) -> DefaultLogging {
-    match command {
-        Command::Gateway(GatewayAction::Run) => DefaultLogging::Gateway,
-        _ => DefaultLogging::Quiet,
-    }
-}
-
-fn dispatch(command: Command, context: &Arc<Context>) -> Result<ExitCode, Failure> {
+fn dispatch(command: Command, context: &Arc<Context>) -> Result<ExitCode> {
     let done = match command {
         Command::Chat(args) => return command::chat::run(&args, context),
         Command::Exec(args) => return command::exec::run(args, context),
@@ -90,12 +85,8 @@ fn dispatch(command: Command, context: &Arc<Context>) -> Result<ExitCode, Failur
         Command::Gateway(action) => return command::gateway::run(action, context),
         Command::Status => return command::status::run(context),
         Command::Doctor { live, yes } => {
-            let mode = match (live, yes) {
-                (false, _) => DoctorMode::Offline,
-                (true, false) => DoctorMode::Live(Consent::Unavailable),
-                (true, true) => DoctorMode::Live(Consent::Given),
-            };
-            return command::doctor::run(context, mode);
+            let consent = if yes { Consent::Given } else { Consent::Unavailable };
+            return command::doctor::run(context, live.then_some(consent));
         }
         Command::FillPool(args) => command::fill_pool::run(&args, context),
         Command::KeepProxy(args) => command::keep_proxy::run(&args),
@@ -110,8 +101,12 @@ fn dispatch(command: Command, context: &Arc<Context>) -> Result<ExitCode, Failur
 }
 
 /// Runs a future on a runtime of this thread.
-fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(future);
+    // A thread may still be reading the keyboard.
+    runtime.shutdown_background();
+    result
 }
 
 /// The process environment. Names and values that are not UTF-8 are ignored.

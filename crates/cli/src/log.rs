@@ -14,31 +14,19 @@ use hermes_policy::redact::Redactor;
 use hermes_types::LockFile;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
+use crate::args::{Command, GatewayAction};
+use crate::{Failure, Result};
 use hermes_config::LoadedConfig;
-use hermes_config::failure::Failure;
 use hermes_config::file::match_owner;
 use hermes_config::secrets::secrets;
 
-/// The log on stderr without `-v` and `HERMES_LOG`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DefaultLogging {
-    Quiet,
-    /// The state of the gateway, and all warnings.
-    Gateway,
-}
-
 /// Starts logging. `verbose` counts the `-v` of the command line; `HERMES_LOG` holds levels by name.
-pub(crate) fn init(
-    home: &Path,
-    verbose: u8,
-    default: DefaultLogging,
-    loaded: &LoadedConfig,
-) -> Result<(), Failure> {
+pub(crate) fn init(home: &Path, verbose: u8, command: &Command, loaded: &LoadedConfig) -> Result<()> {
     let variable = loaded.layers.process.get("HERMES_LOG");
     // The module of each line is shown only if the user asked for a log.
     let is_requested = verbose > 0 || variable.is_some();
@@ -50,7 +38,8 @@ pub(crate) fn init(
             Failure::configuration(format!("HERMES_LOG: {error}"))
                 .hint("Use a level such as `debug`, or `hermes_exec=trace,info`.")
         })?,
-        (0, None) if default == DefaultLogging::Gateway => Targets::new()
+        // The state of the gateway, and all warnings.
+        (0, None) if matches!(command, Command::Gateway(GatewayAction::Run)) => Targets::new()
             .with_default(LevelFilter::WARN)
             .with_target("hermes_cli::command::gateway", LevelFilter::INFO)
             .with_target("hermes_gateway::service", LevelFilter::INFO),
@@ -72,11 +61,11 @@ pub(crate) fn init(
         }
     });
     let to_file = file.map(|file| {
-        let sink = RedactingWriter { redactor: redactor.clone(), out: LogTarget::File(file) };
-        text_layer().with_writer(sink).with_filter(level)
+        let writer = RedactingWriter { redactor: redactor.clone(), out: file };
+        text_layer().with_writer(move || writer.clone()).with_filter(level)
     });
-    let sink = RedactingWriter { redactor, out: LogTarget::Stderr };
-    let to_stderr = text_layer().with_target(is_requested).with_writer(sink).with_filter(stderr);
+    let writer = move || RedactingWriter { redactor: redactor.clone(), out: io::stderr() };
+    let to_stderr = text_layer().with_target(is_requested).with_writer(writer).with_filter(stderr);
     Registry::default()
         .with(to_file)
         .with(to_stderr)
@@ -93,26 +82,12 @@ fn text_layer<S>() -> fmt::Layer<S> {
 type LazyRedactor = LazyLock<Option<Redactor>, Box<dyn FnOnce() -> Option<Redactor> + Send>>;
 
 #[derive(Clone)]
-struct RedactingWriter {
+struct RedactingWriter<W> {
     redactor: Arc<LazyRedactor>,
-    out: LogTarget,
+    out: W,
 }
 
-#[derive(Clone)]
-enum LogTarget {
-    Stderr,
-    File(LogFile),
-}
-
-impl MakeWriter<'_> for RedactingWriter {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
-impl Write for RedactingWriter {
+impl<W: Write> Write for RedactingWriter<W> {
     /// The formatter passes one whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
@@ -120,10 +95,7 @@ impl Write for RedactingWriter {
             Some(redactor) => redactor.redact(&text),
             None => Cow::Borrowed(&*text),
         };
-        match &self.out {
-            LogTarget::Stderr => io::stderr().lock().write_all(text.as_bytes())?,
-            LogTarget::File(file) => file.append(text.as_bytes())?,
-        }
+        self.out.write_all(text.as_bytes())?;
         Ok(line.len())
     }
 
@@ -141,8 +113,9 @@ struct LogFile {
     open: Arc<Mutex<Option<File>>>,
 }
 
-impl LogFile {
-    fn append(&self, line: &[u8]) -> io::Result<()> {
+impl Write for LogFile {
+    /// Appends a whole line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |size: u64| size + (line.len() as u64) <= self.max_bytes || size == 0;
         // Another process may have rotated the file.
@@ -151,7 +124,7 @@ impl LogFile {
             Ok(opened.ino() == current.ino() && fits(current.size()))
         };
         if let Some(file) = open.as_mut().filter(|file| is_current(file).unwrap_or(false)) {
-            return file.write_all(line);
+            return file.write_all(line).map(|()| line.len());
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));
         if !folder.is_dir() {
@@ -167,9 +140,15 @@ impl LogFile {
         match_owner(&file, folder)?;
         file.write_all(line)?;
         *open = Some(file);
-        Ok(())
+        Ok(line.len())
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl LogFile {
     fn rotate(&self) -> io::Result<()> {
         let numbered = |number: u64| PathBuf::from(format!("{}.{number}", self.path.display()));
         for number in (1..self.keep).rev().filter(|number| numbered(*number).exists()) {
@@ -187,11 +166,11 @@ mod tests {
     fn the_log_stays_within_its_size_and_number_of_files() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("logs").join("agent.log");
-        let file = LogFile { path: path.clone(), max_bytes: 1000, keep: 2, open: Arc::default() };
-        let other = LogFile { open: Arc::default(), ..file.clone() };
+        let mut file = LogFile { path: path.clone(), max_bytes: 1000, keep: 2, open: Arc::default() };
+        let mut other = LogFile { open: Arc::default(), ..file.clone() };
         for number in 0..100 {
-            let writer = if number % 2 == 0 { &file } else { &other };
-            writer.append(format!("line {number:03} {}\n", "x".repeat(40)).as_bytes()).unwrap();
+            let writer = if number % 2 == 0 { &mut file } else { &mut other };
+            writer.write_all(format!("line {number:03} {}\n", "x".repeat(40)).as_bytes()).unwrap();
         }
         let mut names: Vec<_> =
             fs::read_dir(home.path().join("logs")).unwrap().map(|e| e.unwrap().file_name()).collect();

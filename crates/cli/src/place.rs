@@ -3,23 +3,30 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use hermes_agent::ToolContext;
-use hermes_config::failure::Failure;
-use hermes_config::keys::Config;
 use hermes_config::layers::Source;
 use hermes_config::resolve::image::pull_settings;
 use hermes_config::resolve::{self, PlaceRequest, ResolveMode, Retention, SessionChoice};
 use hermes_exec::backend::docker::NO_DISK_LIMIT;
 use hermes_exec::backend::docker::pull::PullEvent;
-use hermes_exec::{OpenPlace, ResolvedPlace, TreeStatus};
+use hermes_exec::{
+    CommandEvent, CommandInput, OpenPlace, Outcome, OutputMode, ResolvedPlace, RunOptions, TreeStatus,
+    WorkingDirectory,
+};
+use hermes_policy::Permit;
+use hermes_types::Job;
 
-use crate::Context;
 use crate::command::{fill_pool, keep_proxy};
 use crate::progress::{PullOutput, PullView};
+use crate::{Config, Context, Result};
+
+/// How often another command may change the session's directory before a command starts.
+const MAX_START_ATTEMPTS: u32 = 5;
 
 /// Opens an environment. A missing image is pulled first, with progress for the user.
-async fn open(context: &Context, config: &Config, resolved: &ResolvedPlace) -> Result<OpenPlace, Failure> {
+async fn open(context: &Context, config: &Config, resolved: &ResolvedPlace) -> Result<OpenPlace> {
     let mut view: Option<PullView> = None;
     let settings = pull_settings(context, config);
     let opened = resolved.open_with_pull(&settings, |image, event| match event {
@@ -67,24 +74,90 @@ pub(crate) async fn with_place<T>(
     config: &Config,
     request: &PlaceRequest,
     session: &SessionChoice,
-    work: impl AsyncFnOnce(&ResolvedPlace, &OpenPlace) -> (Result<T, Failure>, Survivors),
-) -> Result<T, Failure> {
+    work: impl AsyncFnOnce(&ResolvedPlace, &OpenPlace) -> (Result<T>, Survivors),
+) -> Result<T> {
     let resolved = resolve::resolve_place(context, config, request, session, ResolveMode::Create)?;
+    let run = async {
+        let place = open(context, config, &resolved).await?;
+        warn_of_limits(context, &place).await;
+        if let Err(error) = fill_pool::start(context, request, &resolved) {
+            tracing::warn!(error = error.message, "cannot fill the warm pool");
+        }
+        tracing::info!(place = resolved.name(), backend = %resolved.backend_name(), "environment open");
+        let (result, survivors) = work(&resolved, &place).await;
+        let closed = close(context, &resolved, session.keep, place, survivors).await;
+        let result = result?;
+        closed.map(|()| result)
+    };
+    with_reaper(context, config, &resolved, run).await
+}
+
+/// Removes the remains of environments while `work` runs, and once more when it has ended.
+pub(crate) async fn with_reaper<T>(
+    context: &Context,
+    config: &Config,
+    resolved: &ResolvedPlace,
+    work: impl Future<Output = T>,
+) -> T {
     let reaper = resolve::places(context, config).start_reaper(resolved.backend().engine_access());
-    let place = open(context, config, &resolved).await?;
-    warn_of_limits(context, &place).await;
-    if let Err(error) = fill_pool::start(context, request, &resolved) {
-        tracing::warn!(error = error.message, "cannot fill the warm pool");
-    }
-    tracing::info!(place = resolved.name(), backend = %resolved.backend_name(), "environment open");
-    let (result, survivors) = work(&resolved, &place).await;
-    let closed = close(context, &resolved, session.keep, place, survivors).await;
+    let result = work.await;
     // The next process retries a failed removal; the command has its own outcome.
     if let Err(error) = reaper.finish().await {
         tracing::warn!(%error, "cannot remove the remains of environments");
     }
-    let result = result?;
-    closed.map(|()| result)
+    result
+}
+
+/// The options of a foreground command without input, in the directory of its session.
+pub(crate) fn foreground_options(timeout: Duration, keep_bytes: u32, output: OutputMode) -> RunOptions {
+    RunOptions {
+        timeout: Some(timeout),
+        keep_bytes,
+        input: CommandInput::None,
+        env: Vec::new(),
+        output,
+        directory: WorkingDirectory::Session,
+        terminal_size: None,
+    }
+}
+
+/// Runs a command in `cwd`, or in the directory of its session, with the permit that `judge` returns.
+/// Returns the refusal if there is none. The command is interrupted whenever `interrupt` returns.
+pub(crate) async fn run_command<R>(
+    place: &OpenPlace,
+    text: &str,
+    cwd: Option<&str>,
+    options: &RunOptions,
+    mut judge: impl AsyncFnMut(Job) -> Result<Result<Permit, R>>,
+    mut print: impl FnMut(&[u8]) -> Result<()>,
+    mut interrupt: impl AsyncFnMut(),
+) -> Result<Result<Outcome, R>> {
+    let mut attempts = 0;
+    let mut command = loop {
+        let cwd = match cwd {
+            Some(cwd) => cwd.to_owned(),
+            None => place.cwd().await?,
+        };
+        let permit = match judge(Job::shell(text, cwd)).await? {
+            Ok(permit) => permit,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        attempts += 1;
+        match place.start_command(permit, options.clone()).await {
+            // Another command changed the session's directory; the gate must judge the new one.
+            Err(hermes_exec::Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
+            started => break started?,
+        }
+    };
+    loop {
+        tokio::select! {
+            event = command.next_event() => match event? {
+                CommandEvent::Output(bytes) => print(&bytes)?,
+                CommandEvent::End(outcome) => return Ok(Ok(outcome)),
+            },
+            () = interrupt() => command.interrupt().await?,
+        }
+    }
 }
 
 /// Keeps or removes an environment after its command.
@@ -94,7 +167,7 @@ async fn close(
     keep: Retention,
     place: OpenPlace,
     survivors: Survivors,
-) -> Result<(), Failure> {
+) -> Result<()> {
     match (keep, survivors) {
         (_, Survivors::Background) => keep_proxy::start(context, resolved),
         (Retention::None, _) => Ok(place.remove().await?),
@@ -112,15 +185,13 @@ pub(crate) async fn release_place(
     request: &PlaceRequest,
     resolved: &ResolvedPlace,
     session: &SessionChoice,
-    tools: Option<ToolContext>,
-) -> Result<(), Failure> {
-    let Some(place) = tools.and_then(ToolContext::into_place) else { return Ok(()) };
+    tools: ToolContext,
+) -> Result<()> {
+    let Some(place) = tools.into_place() else { return Ok(()) };
     warn_of_limits(context, &place).await;
     fill_pool::start(context, request, resolved)?;
-    let views = match place.processes().await {
-        Ok(processes) => processes.list().await.unwrap_or_default(),
-        Err(_ended) => Vec::new(),
-    };
+    // Nothing runs in an environment that has ended.
+    let views = async { place.processes().await?.list().await }.await.unwrap_or_default();
     let is_alive = views.iter().any(|view| view.tree == TreeStatus::Alive);
     let survivors = if is_alive { Survivors::Background } else { Survivors::None };
     close(context, resolved, session.keep, place, survivors).await

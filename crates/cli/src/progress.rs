@@ -4,16 +4,12 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use hermes_exec::backend::docker::pull::{LayerStep, PullProgress};
-use rustix::termios::tcgetwinsize;
 
-use crate::screen::{truncate, write_stderr};
+use crate::screen::{ERASE_LINE, truncate, write_stderr};
+use crate::terminal;
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 const BAR_WIDTH: usize = 24;
-/// For a terminal that reports no width.
-const DEFAULT_COLUMNS: usize = 80;
-/// Returns to the start of the line and clears it.
-const ERASE_LINE: &str = "\r\u{1b}[K";
 
 /// The output without a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,10 +80,7 @@ fn progress_counts(progress: &PullProgress) -> String {
 
 /// Truncates a line so that it does not wrap.
 fn fit_terminal(line: &str) -> String {
-    let columns = tcgetwinsize(io::stderr()).map_or(0, |window| usize::from(window.ws_col));
-    // A pseudo terminal may report no size.
-    let columns = if columns == 0 { DEFAULT_COLUMNS } else { columns };
-    truncate(line, columns.max(2) - 1)
+    truncate(line, terminal::columns().max(2) - 1)
 }
 
 #[cfg(test)]

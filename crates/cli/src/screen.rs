@@ -1,6 +1,7 @@
 //! Output: text for people, or one JSON document.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,12 +11,14 @@ use hermes_types::Timestamp;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::terminal;
-use hermes_config::failure::{Failure, FailureKind};
+use crate::{Failure, FailureKind, Result, terminal};
 use hermes_config::layers::{Problem, Severity};
 
 /// The minimum width of the last column of a table.
 const MIN_LAST_COLUMN: usize = 12;
+
+/// Returns to the beginning of the line and erases it.
+pub(crate) const ERASE_LINE: &str = "\r\u{1b}[K";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
@@ -26,7 +29,7 @@ pub(crate) enum OutputFormat {
 /// Standard output and standard error, with or without colors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
-    pub(crate) format: OutputFormat,
+    format: OutputFormat,
     colors: bool,
 }
 
@@ -53,12 +56,12 @@ impl Screen {
     }
 
     /// Prints text to stdout.
-    pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn text(self, text: &str) -> Result<()> {
         self.bytes(text.as_bytes())
     }
 
     /// Prints bytes to stdout. If the reader has closed the pipe, the program exits silently.
-    pub(crate) fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn bytes(self, bytes: &[u8]) -> Result<()> {
         let mut out = io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
@@ -66,13 +69,18 @@ impl Screen {
         }
     }
 
-    pub(crate) fn line(self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn line(self, text: &str) -> Result<()> {
         self.text(&format!("{text}\n"))
     }
 
     /// Prints one JSON document.
-    pub(crate) fn json(self, value: &Value) -> Result<(), Failure> {
+    pub(crate) fn json(self, value: &Value) -> Result<()> {
         self.line(&format!("{value:#}"))
+    }
+
+    /// Prints `document` as JSON, or a line of text.
+    pub(crate) fn print(self, document: &Value, text: &str) -> Result<()> {
+        if self.is_json() { self.json(document) } else { self.line(text) }
     }
 
     /// Prints a list: `document` as JSON, or `rows` as a table, or the note `empty` on stderr.
@@ -82,7 +90,7 @@ impl Screen {
         empty: &str,
         head: &[&str],
         rows: &[Vec<String>],
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if self.is_json() {
             return self.json(document);
         }
@@ -94,33 +102,22 @@ impl Screen {
     }
 
     /// Prints a table. On a terminal the last column is cut to the width of the window.
-    pub(crate) fn table(self, head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+    pub(crate) fn table(self, head: &[&str], rows: &[Vec<String>]) -> Result<()> {
         let width = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
             cells.chain(head.get(column).copied()).map(UnicodeWidthStr::width).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..head.len()).map(width).collect();
-        let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
-        let last_width = match terminal::size() {
-            Ok(size) if usize::from(size.columns) > before + MIN_LAST_COLUMN => {
-                usize::from(size.columns) - before
-            }
-            Ok(_) => MIN_LAST_COLUMN,
-            Err(_no_terminal) => usize::MAX,
-        };
-        let line = |cells: &[&str]| -> String {
-            let padded = cells.iter().zip(&widths).map(|(cell, width)| pad(cell, *width));
+        let mut widths: Vec<usize> = (0..head.len()).map(width).collect();
+        if let (Ok(size), Some((last, others))) = (terminal::size(), widths.split_last_mut()) {
+            let before: usize = others.iter().map(|width| width + 2).sum();
+            *last = usize::from(size.columns).saturating_sub(before).max(MIN_LAST_COLUMN).min(*last);
+        }
+        let line = |cells: Vec<&str>| -> String {
+            let padded = cells.iter().zip(&widths).map(|(cell, width)| pad(&truncate(cell, *width), *width));
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
-        self.line(&self.paint(Tone::Quiet, &line(head)))?;
-        for row in rows {
-            let last = row.last().map(|cell| truncate(cell, last_width)).unwrap_or_default();
-            let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
-            cells.pop();
-            cells.push(&last);
-            self.line(&line(&cells))?;
-        }
-        Ok(())
+        self.line(&self.paint(Tone::Quiet, &line(head.to_vec())))?;
+        rows.iter().try_for_each(|row| self.line(&line(row.iter().map(String::as_str).collect())))
     }
 
     /// Colors text, if colors are shown.
@@ -138,11 +135,6 @@ impl Screen {
     /// Prints a line to stderr.
     pub(crate) fn print_stderr(self, text: &str) {
         write_stderr(&format!("{text}\n"));
-    }
-
-    /// Prints a part of a line to stderr.
-    pub(crate) fn write_stderr(self, text: &str) {
-        write_stderr(text);
     }
 
     pub(crate) fn has_colors(self) -> bool {
@@ -172,16 +164,11 @@ impl Screen {
 
     /// Prints a failure and returns its exit code.
     pub(crate) fn report_failure(self, failure: &Failure) -> ExitCode {
-        match self.format {
-            OutputFormat::Json => {
-                if self.json(&failure.json()).is_err() {
-                    return FailureKind::Failed.code();
-                }
-            }
-            OutputFormat::Text => {
-                self.print_stderr(&format!("{}: {}", self.paint(Tone::Bad, "error"), failure.message));
-                self.print_hints(&failure.hints);
-            }
+        if !self.is_json() {
+            self.print_stderr(&format!("{}: {}", self.paint(Tone::Bad, "error"), failure.message));
+            self.print_hints(&failure.hints);
+        } else if self.json(&failure.json()).is_err() {
+            return FailureKind::Failed.code();
         }
         failure.kind.code()
     }
@@ -218,6 +205,12 @@ pub(crate) fn format_since(at: Timestamp) -> String {
 /// The time until `at`, in its largest unit.
 pub(crate) fn format_until(at: Timestamp) -> String {
     format_age(Duration::from_secs(at.seconds().saturating_sub(Timestamp::now().seconds())))
+}
+
+/// A number with its noun.
+pub(crate) fn format_count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// Untrusted text in one line, without control characters.

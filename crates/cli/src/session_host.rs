@@ -1,10 +1,9 @@
 //! What the hosts of terminal and chat sessions share: settings, models and environments.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_config::change;
-use hermes_config::failure::{Failure, FailureKind};
-use hermes_config::keys::Config;
 use hermes_config::resolve::agent::{self, Actor, SharedResources};
 use hermes_config::resolve::{self, PlaceRequest, ResolveMode, SessionChoice, model};
 use hermes_exec::{ListedPlace, PlaceState, TreeStatus};
@@ -13,8 +12,8 @@ use hermes_session::{ModelConfig, SessionConfig};
 use hermes_store::Store;
 use hermes_types::SessionKey;
 
-use crate::Context;
 use crate::command::config::refuse_managed;
+use crate::{Config, Context, Failure, Result};
 
 /// The config key that `/model NAME --global` sets.
 const DEFAULT_MODEL_KEY: &str = "model.default";
@@ -28,6 +27,12 @@ pub(crate) struct HostServices {
     client: Client,
     /// The model for all sessions, if it is not that of the config.
     default_model: Mutex<Option<String>>,
+}
+
+impl fmt::Debug for HostServices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostServices").field("request", &self.request).finish_non_exhaustive()
+    }
 }
 
 impl HostServices {
@@ -49,29 +54,24 @@ impl HostServices {
         choice: &SessionChoice,
         key: &SessionKey,
         actor: Actor,
-    ) -> Result<SessionConfig, Failure> {
+    ) -> Result<SessionConfig> {
         let place =
             resolve::resolve_place(&self.context, config, &self.request, choice, ResolveMode::Create)?;
         let place = place.with_session(key.clone());
         Ok(agent::session_config(&self.resources, config, place, actor, self.store.clone()))
     }
 
-    pub(crate) fn model_config(&self, model: Option<&str>) -> Result<ModelConfig, Failure> {
+    pub(crate) fn model_config(&self, model: Option<&str>) -> Result<ModelConfig> {
         let default = self.default_model.lock().unwrap_or_else(PoisonError::into_inner).clone();
         model::model_config(&self.context, &self.config, self.client.clone(), model.or(default.as_deref()))
     }
 
-    pub(crate) fn set_default_model(&self, model: &str) -> Result<(), Failure> {
+    pub(crate) fn set_default_model(&self, model: &str) -> Result<()> {
         refuse_managed(&self.context)?;
         change::set(self.context.home.path(), DEFAULT_MODEL_KEY, model)
-            .map_err(|error| Failure::new(FailureKind::Failed, error.to_string()))?;
+            .map_err(|error| Failure::failed(error.to_string()))?;
         *self.default_model.lock().unwrap_or_else(PoisonError::into_inner) = Some(model.to_owned());
         Ok(())
-    }
-
-    /// Removes the environments of a session and all that is in them.
-    pub(crate) async fn remove_places(&self, key: &SessionKey) -> Result<(), hermes_exec::Error> {
-        remove_places(&self.context, &self.config, key).await
     }
 
     /// Whether a process runs in an environment of a session.
@@ -79,8 +79,7 @@ impl HostServices {
         let places = places_of(&self.context, &self.config, key).await?;
         for place in places.iter().filter(|place| matches!(place.state, PlaceState::Running(_))) {
             // Nothing runs in an environment that ended just now.
-            let Ok(processes) = place.processes().await else { continue };
-            let Ok(views) = processes.list().await else { continue };
+            let views = async { place.processes().await?.list().await }.await.unwrap_or_default();
             if views.iter().any(|view| view.tree == TreeStatus::Alive) {
                 return Ok(true);
             }

@@ -5,10 +5,18 @@ use std::io;
 use hermes_exec::TerminalSize;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
+pub(crate) const DEFAULT_COLUMNS: usize = 80;
+
 /// The size of the window.
 pub(crate) fn size() -> io::Result<TerminalSize> {
     let window = tcgetwinsize(io::stdout())?;
     Ok(TerminalSize { rows: window.ws_row, columns: window.ws_col })
+}
+
+/// The columns of the terminal of standard error. A pseudo terminal may report no size.
+pub(crate) fn columns() -> usize {
+    let columns = tcgetwinsize(io::stderr()).map_or(0, |window| usize::from(window.ws_col));
+    if columns == 0 { DEFAULT_COLUMNS } else { columns }
 }
 
 /// Restores the mode of the terminal when it is dropped.

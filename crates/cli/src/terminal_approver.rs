@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approval::{Consent, NO_TERMINAL, owner, print_reasons};
 use crate::keyboard::{Keyboard, next_line};
-use crate::screen::{OutputFormat, Screen, Tone, one_line};
+use crate::screen::{Screen, Tone, one_line};
 use crate::turn_view::{QuestionEnd, TurnView};
 
 /// Asks at a terminal. The reader of the keyboard passes the lines to [`Self::submit_line`].
@@ -136,7 +136,7 @@ impl Approver for TerminalApprover {
                 let line = self.ask_line(&question_text(self.screen, question), prompt(offer)).await;
                 parse_choice(&line.unwrap_or_default(), offer)
             } else {
-                if self.screen.format == OutputFormat::Text {
+                if !self.screen.is_json() {
                     print_reasons(self.screen, question);
                 }
                 Choice::Deny { reason: Some(NO_TERMINAL.to_owned()) }

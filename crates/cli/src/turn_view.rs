@@ -3,26 +3,24 @@
 //! On a terminal the running calls are one line at the bottom, which is erased when they finish. Elsewhere
 //! nothing is erased.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_agent::TurnEvent;
 use hermes_types::CallId;
 
-use crate::screen::{Screen, Tone, one_line};
+use crate::screen::{ERASE_LINE, Screen, Tone, one_line, write_stderr};
 use crate::terminal;
 
-/// Returns to the beginning of the line and erases it.
-const ERASE_LINE: &str = "\r\u{1b}[K";
 const MAX_IMAGE_CHARS: usize = 100;
-/// The width of a terminal that does not report one.
-const DEFAULT_COLUMNS: usize = 80;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ViewMode {
     pub(crate) output: OutputKind,
-    pub(crate) answer: AnswerDisplay,
-    pub(crate) reasoning: ReasoningDisplay,
+    /// The answer is printed while it is generated, with the text before tool calls. Otherwise the caller
+    /// prints it, and text before tool calls is printed as a note.
+    pub(crate) is_answer_streamed: bool,
+    pub(crate) is_reasoning_shown: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,81 +33,60 @@ pub(crate) enum OutputKind {
     Pipe,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AnswerDisplay {
-    /// The answer is printed while it is generated, with the text before tool calls.
-    Streamed,
-    /// The caller prints the answer. Text before tool calls is printed as a note.
-    Withheld,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReasoningDisplay {
-    Shown,
-    Hidden,
-}
-
 #[derive(Debug)]
 pub(crate) struct TurnView {
     screen: Screen,
-    lines: Mutex<ViewState>,
+    state: Mutex<ViewState>,
 }
 
 impl TurnView {
     pub(crate) fn new(screen: Screen, mode: ViewMode) -> Self {
-        Self { screen, lines: Mutex::new(ViewState::new(screen, mode)) }
+        Self { screen, state: Mutex::new(ViewState::new(screen, mode)) }
     }
 
     /// A view that shows only questions and erases nothing.
     pub(crate) fn plain(screen: Screen) -> Self {
-        let mode = ViewMode {
-            output: OutputKind::Dumb,
-            answer: AnswerDisplay::Withheld,
-            reasoning: ReasoningDisplay::Hidden,
-        };
-        Self::new(screen, mode)
+        let output = OutputKind::Dumb;
+        Self::new(screen, ViewMode { output, is_answer_streamed: false, is_reasoning_shown: false })
     }
 
     pub(crate) fn show_event(&self, event: &TurnEvent) {
-        self.write(self.lock_state().on_event(event));
+        self.update(|state| state.on_event(event));
     }
 
     /// Prints something that is not part of the answer.
     pub(crate) fn print_note(&self, text: &str) {
-        self.write(self.lock_state().note(text));
+        self.update(|state| state.note(text));
     }
 
     /// Shows a question with a prompt. Until [`Self::end_question`] nothing is drawn over it.
     pub(crate) fn show_question(&self, text: &str, prompt: &str) {
-        self.write(self.lock_state().ask(text, prompt));
+        self.update(|state| state.ask(text, prompt));
     }
 
-    pub(crate) fn end_question(&self, typed: QuestionEnd) {
-        self.write(self.lock_state().answered(typed));
+    pub(crate) fn end_question(&self, end: QuestionEnd) {
+        self.update(|state| state.end_question(end));
     }
 
     /// Ends the line on which the terminal echoed a key.
     pub(crate) fn end_echoed_line(&self) {
-        self.write(self.lock_state().end_echoed_line());
+        self.update(ViewState::end_echoed_line);
     }
 
     /// Ends the current line, and forgets the running calls.
     pub(crate) fn finish(&self) {
-        self.write(self.lock_state().finish());
+        self.update(ViewState::finish);
     }
 
-    fn lock_state(&self) -> MutexGuard<'_, ViewState> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.width = terminal::size().map_or(DEFAULT_COLUMNS, |size| usize::from(size.columns)).max(20);
-        lines
-    }
-
-    fn write(&self, pieces: Vec<OutputPiece>) {
-        for piece in pieces {
+    fn update(&self, change: impl FnOnce(&mut ViewState)) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.width = terminal::columns().max(20);
+        change(&mut state);
+        for piece in std::mem::take(&mut state.output) {
             match piece {
                 // A turn goes on if stdout is closed: its text is stored.
                 OutputPiece::Out(text) => drop(self.screen.text(&text)),
-                OutputPiece::Err(text) => self.screen.write_stderr(&text),
+                OutputPiece::Err(text) => write_stderr(&text),
             }
         }
     }
@@ -151,64 +128,64 @@ struct ViewState {
     pulling: Option<String>,
     /// Text that may turn out not to be the answer.
     held: String,
+    /// Output that was not written yet.
+    output: Vec<OutputPiece>,
 }
 
 impl ViewState {
     fn new(screen: Screen, mode: ViewMode) -> Self {
-        let (running, pulling, held) = (Vec::new(), None, String::new());
-        Self { screen, mode, width: DEFAULT_COLUMNS, last: LastLine::Nothing, running, pulling, held }
+        Self {
+            screen,
+            mode,
+            width: terminal::DEFAULT_COLUMNS,
+            last: LastLine::Nothing,
+            running: Vec::new(),
+            pulling: None,
+            held: String::new(),
+            output: Vec::new(),
+        }
     }
 
-    fn on_event(&mut self, event: &TurnEvent) -> Vec<OutputPiece> {
+    fn on_event(&mut self, event: &TurnEvent) {
         match event {
-            TurnEvent::ReplyStarted { .. } => Vec::new(),
-            TurnEvent::Text(text) if self.mode.answer == AnswerDisplay::Withheld => {
-                self.held.push_str(text);
-                Vec::new()
-            }
+            TurnEvent::ReplyStarted { .. } => {}
+            TurnEvent::Text(text) if !self.mode.is_answer_streamed => self.held.push_str(text),
             TurnEvent::Text(text) => self.stream_text(text, LastLine::Answer),
-            TurnEvent::Reasoning(_) if self.mode.reasoning == ReasoningDisplay::Hidden => Vec::new(),
+            TurnEvent::Reasoning(_) if !self.mode.is_reasoning_shown => {}
             TurnEvent::Reasoning(text) => self.stream_text(text, LastLine::Reasoning),
             TurnEvent::Retrying { reason, delay } => {
                 let reason = one_line(reason, 200);
-                self.note(&self.quiet(&format!("{reason}; retrying in {}", format_duration(*delay))))
+                self.note(&self.quiet(&format!("{reason}; retrying in {}", format_duration(*delay))));
             }
             TurnEvent::Fallback { from, to } => {
-                self.note(&self.quiet(&format!("{from} failed, trying {to}")))
+                self.note(&self.quiet(&format!("{from} failed, trying {to}")));
             }
             TurnEvent::Pulling { image, bytes, total } => self.on_pull(image, *bytes, *total),
             TurnEvent::Pulled { image, succeeded, elapsed } => {
                 self.pulling = None;
-                let what = if *succeeded { "pulled" } else { "could not pull" };
-                let elapsed = self.quiet(&format_duration(*elapsed));
-                self.note(&format!(
-                    "  {} {what} {}  {elapsed}",
-                    self.result_mark(*succeeded),
-                    one_line(image, MAX_IMAGE_CHARS)
-                ))
+                let result = if *succeeded { "pulled" } else { "could not pull" };
+                let image = one_line(image, MAX_IMAGE_CHARS);
+                self.note_result(*succeeded, &format!("{result} {image}"), &format_duration(*elapsed));
             }
             TurnEvent::ToolStarted { call, tool, preview } => {
                 self.running.push((call.clone(), call_summary(tool, preview)));
-                let held = std::mem::take(&mut self.held);
-                let mut pieces = match held.trim() {
+                match std::mem::take(&mut self.held).trim() {
                     "" => self.begin_line(),
                     text => self.note(&self.quiet(&strip_controls(text))),
-                };
-                pieces.extend(self.draw_running());
-                pieces
+                }
+                self.draw_running();
             }
             TurnEvent::ToolFinished { call, tool, succeeded, elapsed, preview } => {
                 let known = self.running.iter().position(|(running, _)| running == call);
                 let about = known.map_or_else(|| tool.clone(), |at| self.running.remove(at).1);
-                let mark = self.result_mark(*succeeded);
-                let result = self.quiet(&format!("{}  {preview}", format_duration(*elapsed)));
-                self.note(&format!("  {mark} {about}  {}", result.trim_end()))
+                let result = format!("{}  {preview}", format_duration(*elapsed));
+                self.note_result(*succeeded, &about, &result);
             }
         }
     }
 
     /// Shows the progress of a pull: one line, redrawn where lines can be erased.
-    fn on_pull(&mut self, image: &str, bytes: u64, total: u64) -> Vec<OutputPiece> {
+    fn on_pull(&mut self, image: &str, bytes: u64, total: u64) {
         let mut text = format!("pulling {}", one_line(image, MAX_IMAGE_CHARS));
         if self.pulling.is_none() && self.mode.output != OutputKind::Terminal {
             self.pulling = Some(text.clone());
@@ -219,102 +196,89 @@ impl ViewState {
             text.push_str(&format!(" {} %", percent.min(100)));
         }
         if self.pulling.as_ref() == Some(&text) {
-            return Vec::new();
+            return;
         }
         self.pulling = Some(text);
-        let mut pieces = match self.last {
-            LastLine::Calls | LastLine::Nothing => self.begin_line(),
-            // It is drawn when the line is free again.
-            LastLine::Answer | LastLine::Reasoning | LastLine::Prompt => Vec::new(),
-        };
-        pieces.extend(self.draw_running());
-        pieces
-    }
-
-    fn result_mark(&self, succeeded: bool) -> String {
-        match succeeded {
-            true => self.screen.paint(Tone::Good, "✓"),
-            false => self.screen.paint(Tone::Bad, "✗"),
+        // After other lines, it is drawn when the line is free again.
+        if self.last == LastLine::Calls {
+            self.begin_line();
         }
+        self.draw_running();
     }
 
     /// Prints more of a streamed text.
-    fn stream_text(&mut self, text: &str, kind: LastLine) -> Vec<OutputPiece> {
-        let mut pieces = if self.last == kind { Vec::new() } else { self.begin_line() };
+    fn stream_text(&mut self, text: &str, kind: LastLine) {
+        if self.last != kind {
+            self.begin_line();
+        }
         let shown = if self.mode.output == OutputKind::Pipe { text.to_owned() } else { strip_controls(text) };
         self.last = if shown.ends_with('\n') || shown.is_empty() { LastLine::Nothing } else { kind };
-        pieces.push(match kind {
-            LastLine::Reasoning => OutputPiece::Err(self.quiet(&shown)),
-            _ => OutputPiece::Out(shown),
-        });
-        pieces
+        match kind {
+            LastLine::Reasoning => self.write_err(self.quiet(&shown)),
+            _ => self.output.push(OutputPiece::Out(shown)),
+        }
     }
 
-    fn note(&mut self, text: &str) -> Vec<OutputPiece> {
-        let mut pieces = self.begin_line();
-        pieces.push(OutputPiece::Err(format!("{text}\n")));
-        pieces.extend(self.draw_running());
-        pieces
+    /// Prints how something ended.
+    fn note_result(&mut self, succeeded: bool, what: &str, details: &str) {
+        let (tone, mark) = if succeeded { (Tone::Good, "✓") } else { (Tone::Bad, "✗") };
+        let line = format!("  {} {what}  {}", self.screen.paint(tone, mark), self.quiet(details));
+        self.note(line.trim_end());
     }
 
-    fn ask(&mut self, text: &str, prompt: &str) -> Vec<OutputPiece> {
-        let mut pieces = self.begin_line();
-        pieces.push(OutputPiece::Err(format!("{text}\n{prompt} ")));
+    fn note(&mut self, text: &str) {
+        self.begin_line();
+        self.write_err(format!("{text}\n"));
+        self.draw_running();
+    }
+
+    fn ask(&mut self, text: &str, prompt: &str) {
+        self.begin_line();
+        self.write_err(format!("{text}\n{prompt} "));
         self.last = LastLine::Prompt;
-        pieces
     }
 
-    fn answered(&mut self, end: QuestionEnd) -> Vec<OutputPiece> {
-        if self.last != LastLine::Prompt {
-            return Vec::new();
-        }
-        let mut pieces = match end {
-            // The echoed newline has ended the line.
-            QuestionEnd::AnsweredHere => {
-                self.last = LastLine::Nothing;
-                Vec::new()
+    fn end_question(&mut self, end: QuestionEnd) {
+        if self.last == LastLine::Prompt {
+            match end {
+                // The echoed newline has ended the line.
+                QuestionEnd::AnsweredHere => self.last = LastLine::Nothing,
+                QuestionEnd::AnsweredElsewhere => self.begin_line(),
             }
-            QuestionEnd::AnsweredElsewhere => self.begin_line(),
-        };
-        pieces.extend(self.draw_running());
-        pieces
-    }
-
-    fn end_echoed_line(&mut self) -> Vec<OutputPiece> {
-        match (self.last, self.mode.output) {
-            (LastLine::Nothing, OutputKind::Terminal | OutputKind::Dumb) => {
-                vec![OutputPiece::Err("\n".to_owned())]
-            }
-            _ => Vec::new(),
+            self.draw_running();
         }
     }
 
-    fn finish(&mut self) -> Vec<OutputPiece> {
+    fn end_echoed_line(&mut self) {
+        if self.last == LastLine::Nothing && self.mode.output != OutputKind::Pipe {
+            self.write_err("\n".to_owned());
+        }
+    }
+
+    fn finish(&mut self) {
         self.running.clear();
         self.pulling = None;
         self.held.clear();
-        self.begin_line()
+        self.begin_line();
     }
 
     /// Ends or erases the last line.
-    fn begin_line(&mut self) -> Vec<OutputPiece> {
-        let end = match self.last {
-            LastLine::Nothing => None,
-            LastLine::Answer => Some(OutputPiece::Out("\n".to_owned())),
-            LastLine::Reasoning | LastLine::Prompt => Some(OutputPiece::Err("\n".to_owned())),
-            LastLine::Calls => Some(OutputPiece::Err(ERASE_LINE.to_owned())),
-        };
-        self.last = LastLine::Nothing;
-        end.into_iter().collect()
+    fn begin_line(&mut self) {
+        match std::mem::replace(&mut self.last, LastLine::Nothing) {
+            LastLine::Nothing => {}
+            LastLine::Answer => self.output.push(OutputPiece::Out("\n".to_owned())),
+            LastLine::Reasoning | LastLine::Prompt => self.write_err("\n".to_owned()),
+            LastLine::Calls => self.write_err(ERASE_LINE.to_owned()),
+        }
     }
 
     /// Draws the line of running calls, where it can be erased.
-    fn draw_running(&mut self) -> Option<OutputPiece> {
+    fn draw_running(&mut self) {
         if self.mode.output != OutputKind::Terminal || self.last != LastLine::Nothing {
-            return None;
+            return;
         }
         let line = match (self.running.as_slice(), &self.pulling) {
-            ([], None) => return None,
+            ([], None) => return,
             ([], Some(pulling)) => format!("  … {pulling}"),
             ([(_, about)], Some(pulling)) => format!("  … {pulling}, for {about}"),
             (several, Some(pulling)) => format!("  … {pulling}, for {} at once", several.len()),
@@ -325,7 +289,11 @@ impl ViewState {
             }
         };
         self.last = LastLine::Calls;
-        Some(OutputPiece::Err(self.quiet(&one_line(&line, self.width.saturating_sub(1)))))
+        self.write_err(self.quiet(&one_line(&line, self.width.saturating_sub(1))));
+    }
+
+    fn write_err(&mut self, text: String) {
+        self.output.push(OutputPiece::Err(text));
     }
 
     fn quiet(&self, text: &str) -> String {
@@ -356,10 +324,10 @@ mod tests {
     use super::*;
     use crate::screen::OutputFormat;
 
-    fn lines(output: OutputKind, answer: AnswerDisplay) -> ViewState {
+    fn lines(output: OutputKind, is_answer_streamed: bool) -> ViewState {
         let screen =
             Screen::new(OutputFormat::Text, &BTreeMap::from([("NO_COLOR".to_owned(), "1".to_owned())]));
-        ViewState::new(screen, ViewMode { output, answer, reasoning: ReasoningDisplay::Hidden })
+        ViewState::new(screen, ViewMode { output, is_answer_streamed, is_reasoning_shown: false })
     }
 
     fn calling(id: &str) -> TurnEvent {
@@ -379,7 +347,8 @@ mod tests {
     /// The output on stdout and on stderr.
     fn played(lines: &mut ViewState, events: &[TurnEvent]) -> (String, String) {
         let (mut out, mut err) = (String::new(), String::new());
-        for piece in events.iter().flat_map(|event| lines.on_event(event)) {
+        events.iter().for_each(|event| lines.on_event(event));
+        for piece in std::mem::take(&mut lines.output) {
             match piece {
                 OutputPiece::Out(text) => out.push_str(&text),
                 OutputPiece::Err(text) => err.push_str(&text),
@@ -399,7 +368,7 @@ mod tests {
             TurnEvent::Text("It ".to_owned()),
             TurnEvent::Text("is\u{1b}[2J so.\n".to_owned()),
         ];
-        let shown = played(&mut lines(OutputKind::Pipe, AnswerDisplay::Streamed), &events);
+        let shown = played(&mut lines(OutputKind::Pipe, true), &events);
         let out = "I look.\nIt is\u{1b}[2J so.\n";
         let err = "  ✗ terminal  do b  1.2s  done\n  ✓ terminal  do a  1.2s  done\n";
         assert_eq!(shown, (out.to_owned(), err.to_owned()));
@@ -408,7 +377,7 @@ mod tests {
     #[test]
     fn on_a_terminal_running_calls_are_a_line_that_is_erased() {
         let events = [calling("a"), calling("b"), called("a", true), called("b", true)];
-        let (out, err) = played(&mut lines(OutputKind::Terminal, AnswerDisplay::Streamed), &events);
+        let (out, err) = played(&mut lines(OutputKind::Terminal, true), &events);
         assert_eq!(out, "");
         let expected = format!(
             "  … terminal  do a{ERASE_LINE}  … 2 at once: terminal  do a, terminal  do b{ERASE_LINE}  ✓ terminal  do a  1.2s  \
@@ -432,7 +401,7 @@ mod tests {
     #[test]
     fn a_pull_is_shown_in_the_line_of_running_calls() {
         let steps = [calling("a"), pulling(0, 0), pulling(1, 3), pulling(1, 3), pulling(9, 3), pulled(true)];
-        let (out, err) = played(&mut lines(OutputKind::Terminal, AnswerDisplay::Streamed), &steps);
+        let (out, err) = played(&mut lines(OutputKind::Terminal, true), &steps);
         assert_eq!(out, "");
         let expected = format!(
             "  … terminal  do a{ERASE_LINE}  … pulling debian:12, for terminal  do a{ERASE_LINE}  … pulling debian:12 33 %, for \
@@ -442,7 +411,7 @@ mod tests {
         assert_eq!(err, expected);
         // A shell command of the user is not a call.
         let steps = [pulling(0, 0), pulling(1, 2), pulled(false)];
-        let (_, err) = played(&mut lines(OutputKind::Terminal, AnswerDisplay::Streamed), &steps);
+        let (_, err) = played(&mut lines(OutputKind::Terminal, true), &steps);
         let expected = format!(
             "  … pulling debian:12{ERASE_LINE}  … pulling debian:12 50 %{ERASE_LINE}  ✗ could not pull debian:12  9.0s\n"
         );
@@ -454,7 +423,7 @@ mod tests {
         for output in [OutputKind::Pipe, OutputKind::Dumb] {
             let steps =
                 [calling("a"), pulling(0, 0), pulling(1, 2), pulling(2, 2), pulled(true), called("a", true)];
-            let (out, err) = played(&mut lines(output, AnswerDisplay::Withheld), &steps);
+            let (out, err) = played(&mut lines(output, false), &steps);
             let expected =
                 "  pulling debian:12\n  ✓ pulled debian:12  9.0s\n  ✓ terminal  do a  1.2s  done\n";
             assert_eq!((out.as_str(), err.as_str()), ("", expected));
@@ -464,7 +433,7 @@ mod tests {
     #[test]
     fn text_cannot_move_the_cursor_of_a_terminal() {
         let events = [TurnEvent::Text("a\u{1b}[2J\u{9b}b\tc\r\n".to_owned())];
-        let (out, _) = played(&mut lines(OutputKind::Terminal, AnswerDisplay::Streamed), &events);
+        let (out, _) = played(&mut lines(OutputKind::Terminal, true), &events);
         assert_eq!(out, "a[2Jb\tc\n");
     }
 
@@ -476,25 +445,30 @@ mod tests {
             called("a", true),
             TurnEvent::Text("The answer.".to_owned()),
         ];
-        let (out, err) = played(&mut lines(OutputKind::Pipe, AnswerDisplay::Withheld), &events);
+        let (out, err) = played(&mut lines(OutputKind::Pipe, false), &events);
         assert_eq!((out.as_str(), err.as_str()), ("", "I look.\n  ✓ terminal  do a  1.2s  done\n"));
     }
 
     #[test]
     fn nothing_is_drawn_over_a_question() {
-        let mut lines = lines(OutputKind::Terminal, AnswerDisplay::Streamed);
-        let text = |pieces: Vec<OutputPiece>| {
+        let mut lines = lines(OutputKind::Terminal, true);
+        let mut shown = |change: &dyn Fn(&mut ViewState)| {
+            change(&mut lines);
             let text = |piece| match piece {
                 OutputPiece::Out(text) | OutputPiece::Err(text) => text,
             };
-            pieces.into_iter().map(text).collect::<String>()
+            std::mem::take(&mut lines.output).into_iter().map(text).collect::<String>()
         };
-        assert_eq!(text(lines.on_event(&calling("a"))), "  … terminal  do a");
-        assert_eq!(text(lines.ask("rm -rf x", "run it?")), format!("{ERASE_LINE}rm -rf x\nrun it? "));
-        assert_eq!(text(lines.answered(QuestionEnd::AnsweredElsewhere)), "\n  … terminal  do a");
-        assert_eq!(text(lines.ask("again", "run it?")), format!("{ERASE_LINE}again\nrun it? "));
-        assert_eq!(text(lines.answered(QuestionEnd::AnsweredHere)), "  … terminal  do a");
-        assert_eq!(text(lines.finish()), ERASE_LINE);
+        assert_eq!(shown(&|lines| lines.on_event(&calling("a"))), "  … terminal  do a");
+        let asked = shown(&|lines| lines.ask("rm -rf x", "run it?"));
+        assert_eq!(asked, format!("{ERASE_LINE}rm -rf x\nrun it? "));
+        let answered = shown(&|lines| lines.end_question(QuestionEnd::AnsweredElsewhere));
+        assert_eq!(answered, "\n  … terminal  do a");
+        let asked = shown(&|lines| lines.ask("again", "run it?"));
+        assert_eq!(asked, format!("{ERASE_LINE}again\nrun it? "));
+        let answered = shown(&|lines| lines.end_question(QuestionEnd::AnsweredHere));
+        assert_eq!(answered, "  … terminal  do a");
+        assert_eq!(shown(&ViewState::finish), ERASE_LINE);
     }
 
     #[test]

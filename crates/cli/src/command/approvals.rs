@@ -12,11 +12,10 @@ use crate::approval::owner;
 use crate::args::ApprovalsAction;
 use crate::command::config::settings;
 use crate::screen::Tone;
-use crate::{Context, block_on};
-use hermes_config::failure::Failure;
+use crate::{Context, Result, block_on};
 use hermes_config::resolve;
 
-pub(crate) fn run(action: ApprovalsAction, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(action: ApprovalsAction, context: &Context) -> Result<()> {
     match action {
         ApprovalsAction::Test { command, backend } => test(context, &command, backend),
         ApprovalsAction::Ls => block_on(questions::list(context)),
@@ -36,7 +35,7 @@ pub(crate) fn run(action: ApprovalsAction, context: &Context) -> Result<(), Fail
     }
 }
 
-fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Result<(), Failure> {
+fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Result<()> {
     let config = settings(context)?;
     let backend = backend.unwrap_or(config.terminal.backend);
     let (place, cwd) = resolve::judged_place(context, config, backend)?;
@@ -59,10 +58,7 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
         return commands.try_for_each(|command| context.screen.line(&json!(judge(&command)).to_string()));
     }
     let report = judge(command);
-    if context.screen.is_json() {
-        return context.screen.json(&json!(report));
-    }
-    context.screen.text(&format_report(context, &report))
+    context.screen.print(&json!(report), &format_report(context, &report))
 }
 
 fn format_report(context: &Context, report: &GateReport) -> String {
@@ -73,14 +69,14 @@ fn format_report(context: &Context, report: &GateReport) -> String {
         (_, true) => (Tone::Bad, "deny: cannot be approved"),
         (_, false) => (Tone::Bad, "deny: your own rules forbid it"),
     };
-    let mut text = format!("{}\n", screen.paint(tone, verdict));
+    let mut text = screen.paint(tone, verdict);
     for rule in &report.rules {
         let id = screen.paint(Tone::Strong, rule.id);
-        text.push_str(&format!("  {id}: {}\n    {}\n", rule.reason, rule.segment));
+        text.push_str(&format!("\n  {id}: {}\n    {}", rule.reason, rule.segment));
     }
     if !report.segments.is_empty() {
-        text.push_str(&format!("{}\n", screen.paint(Tone::Quiet, "read as")));
-        report.segments.iter().for_each(|segment| text.push_str(&format!("  {segment}\n")));
+        text.push_str(&format!("\n{}", screen.paint(Tone::Quiet, "read as")));
+        report.segments.iter().for_each(|segment| text.push_str(&format!("\n  {segment}")));
     }
     text
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use hermes_session::{
     Approver, BusyPolicy, SessionActor, SessionCommand, SessionHost, SessionMessage, SessionPool, StopReason,
-    Surface, ToolContext, TurnResult, UserInput,
+    Surface, ToolContext, UserInput,
 };
 use hermes_store::{ImageStore, SessionRow, Viewer};
 use hermes_types::{Attendance, EntryPoint};
@@ -30,18 +30,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-use crate::Context;
 use crate::approval::{Consent, owner};
 use crate::args::ChatArgs;
 use crate::command::config::settings;
-use crate::screen::{OutputFormat, one_line};
+use crate::place::with_reaper;
+use crate::screen::one_line;
 use crate::terminal;
 use crate::terminal_approver::TerminalApprover;
-use crate::turn_view::{AnswerDisplay, OutputKind, ReasoningDisplay, TurnView, ViewMode};
+use crate::turn_view::{OutputKind, TurnView, ViewMode};
+use crate::{Config, Context, Failure, FailureKind, Result, block_on};
 use editor::{Editor, EditorEvent, Notice, PromptContent};
 use frontend::{TerminalFrontend, TerminalMessage, TerminalOutput};
-use hermes_config::failure::{Failure, FailureKind};
-use hermes_config::keys::Config;
 use hermes_config::resolve;
 use hermes_config::resolve::PlaceRequest;
 use hermes_config::resolve::agent::Actor;
@@ -56,13 +55,8 @@ const MAX_ECHO_CHARS: usize = 200;
 /// How long background tasks may take to stop when the person leaves.
 const BACKGROUND_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn run(args: &ChatArgs, context: &Arc<Context>) -> Result<ExitCode, Failure> {
-    let config = settings(context)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let code = runtime.block_on(chat(args, context, config));
-    // A thread may still be reading the keyboard.
-    runtime.shutdown_background();
-    code
+pub(crate) fn run(args: &ChatArgs, context: &Arc<Context>) -> Result<ExitCode> {
+    block_on(chat(args, context, settings(context)?))
 }
 
 enum ChatTask {
@@ -72,16 +66,14 @@ enum ChatTask {
     Interactive,
 }
 
-async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Result<ExitCode, Failure> {
+async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Result<ExitCode> {
     let task = read_task(args, context)?;
     let store = resolve::store::open(context).await?;
     let image_store = ImageStore::new(context.home.path());
     let old = image_store.clone();
     tokio::task::spawn_blocking(move || old.prune());
     let resumed = match &args.resume {
-        Some(word) => {
-            Some(store.find_session(&Viewer::Owner, word).await.map_err(resolve::store::store_failure)?)
-        }
+        Some(word) => Some(store.find_session(&Viewer::Owner, word).await?),
         None => None,
     };
     // A resumed conversation continues in its own environment.
@@ -136,25 +128,26 @@ async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Resul
     if let Some(model) = &args.model {
         pool.set_model(host.key(), model.clone());
     }
-    let frontend = Arc::new(TerminalFrontend::new(Arc::clone(&output)));
+    let frontend = Arc::new(TerminalFrontend { output: Arc::clone(&output), task: None });
     let (mut actor, mailbox) = SessionActor::driven(Arc::clone(&pool), frontend, host.key().clone());
     actor.set_tools(Arc::new(ToolContext::new(setup)));
-    let input = InputLoop::new(Arc::clone(&output), mailbox, background_texts, policy);
-    let mut repl = Repl::new(Arc::clone(context), output, actor, input, Arc::clone(&host));
+    let input = InputLoop {
+        output: Arc::clone(&output),
+        mailbox,
+        background: background_texts,
+        policy,
+        is_leaving: false,
+    };
+    let mut repl = Repl { context: Arc::clone(context), output, actor, input, host: Arc::clone(&host) };
     let done = match task {
         ChatTask::Interactive => run_interactive(&mut repl, config, resumed).await,
         ChatTask::SingleTurn(_) | ChatTask::ResumeTurn => run_single_turn(&mut repl, resumed, message).await,
     };
     pool.stop();
     tokio::time::timeout(BACKGROUND_STOP_TIMEOUT, tasks.wait()).await.ok();
-    let tools = repl.close(done.as_ref().is_ok_and(|done| done.is_over)).await;
+    let tools = repl.actor.close(done.as_ref().is_ok_and(|done| done.is_over)).await;
     if let Some(tools) = tools.filter(ToolContext::has_open_place) {
-        let reaper = resolve::places(context, config).start_reaper(place.backend().engine_access());
-        host.leave(tools).await?;
-        // A failed removal is retried by the next process.
-        if let Err(error) = reaper.finish().await {
-            tracing::warn!(%error, "cannot remove the remains of environments");
-        }
+        with_reaper(context, config, &place, host.leave(tools)).await?;
     }
     store.close().await;
     done.map(|done| done.code)
@@ -177,11 +170,11 @@ impl ChatResult {
     }
 }
 
-fn read_task(args: &ChatArgs, context: &Context) -> Result<ChatTask, Failure> {
+fn read_task(args: &ChatArgs, context: &Context) -> Result<ChatTask> {
     let text = match &args.query {
         Some(text) => text.clone(),
         None if io::stdin().is_terminal() && !args.images.is_empty() => String::new(),
-        None if io::stdin().is_terminal() && context.screen.format == OutputFormat::Text => {
+        None if io::stdin().is_terminal() && !context.screen.is_json() => {
             return Ok(ChatTask::Interactive);
         }
         None if io::stdin().is_terminal() => String::new(),
@@ -201,28 +194,21 @@ fn read_task(args: &ChatArgs, context: &Context) -> Result<ChatTask, Failure> {
 }
 
 fn view_mode(context: &Context, config: &Config, task: &ChatTask) -> ViewMode {
-    let output = match io::stdout().is_terminal() && io::stderr().is_terminal() {
-        false => OutputKind::Pipe,
-        true if is_dumb(context) => OutputKind::Dumb,
-        true => OutputKind::Terminal,
-    };
     let is_script = !matches!(task, ChatTask::Interactive) && !io::stdout().is_terminal();
     ViewMode {
-        output,
-        answer: match is_script || context.screen.format == OutputFormat::Json {
-            true => AnswerDisplay::Withheld,
-            false => AnswerDisplay::Streamed,
-        },
-        reasoning: if config.display.show_reasoning {
-            ReasoningDisplay::Shown
-        } else {
-            ReasoningDisplay::Hidden
-        },
+        output: output_kind(context),
+        is_answer_streamed: !is_script && !context.screen.is_json(),
+        is_reasoning_shown: config.display.show_reasoning,
     }
 }
 
-fn is_dumb(context: &Context) -> bool {
-    context.variable("TERM").is_none_or(|term| term == "dumb")
+fn output_kind(context: &Context) -> OutputKind {
+    let is_dumb = context.variable("TERM").is_none_or(|term| term == "dumb");
+    match io::stdout().is_terminal() && io::stderr().is_terminal() {
+        false => OutputKind::Pipe,
+        true if is_dumb => OutputKind::Dumb,
+        true => OutputKind::Terminal,
+    }
 }
 
 /// Runs one turn, after the interrupted one of a resumed conversation.
@@ -230,29 +216,28 @@ async fn run_single_turn(
     repl: &mut Repl,
     resumed: Option<SessionRow>,
     message: Option<UserInput>,
-) -> Result<ChatResult, Failure> {
+) -> Result<ChatResult> {
     repl.check_model()?;
-    let mut last: Option<Box<TurnResult>> = None;
+    let mut outcome = TurnOutcome::NoTurn;
     if let Some(session) = resumed {
         repl.open(&session).await?;
-        last = match repl.resume_turn().await? {
-            TurnOutcome::Abandoned => return Ok(ChatResult::interrupted()),
-            TurnOutcome::Ended(ended) => Some(ended),
-            TurnOutcome::NoTurn => None,
-        };
+        outcome = repl.resume_turn().await?;
     }
-    let was_stopped = last.as_ref().is_some_and(|ended| ended.stop_reason == StopReason::Interrupted);
+    let was_stopped = match &outcome {
+        TurnOutcome::Ended(ended) => ended.stop_reason == StopReason::Interrupted,
+        TurnOutcome::Abandoned => true,
+        TurnOutcome::NoTurn => false,
+    };
     if let (Some(message), false) = (message, was_stopped) {
-        last = match repl.send_message(message).await? {
-            TurnOutcome::Abandoned => return Ok(ChatResult::interrupted()),
-            TurnOutcome::Ended(ended) => Some(ended),
-            TurnOutcome::NoTurn => None,
-        };
+        outcome = repl.send_message(message).await?;
     }
-    match last {
-        Some(ended) => Ok(ChatResult::finished(report::report(repl, &ended)?)),
-        None => Err(Failure::new(FailureKind::Usage, "this conversation has no interrupted turn")
-            .hint("Use `-q TEXT` to send a message.")),
+    match outcome {
+        TurnOutcome::Ended(ended) => Ok(ChatResult::finished(report::report(repl, &ended)?)),
+        TurnOutcome::Abandoned => Ok(ChatResult::interrupted()),
+        TurnOutcome::NoTurn => {
+            Err(Failure::new(FailureKind::Usage, "this conversation has no interrupted turn")
+                .hint("Use `-q TEXT` to send a message."))
+        }
     }
 }
 
@@ -261,13 +246,12 @@ async fn run_interactive(
     repl: &mut Repl,
     config: &Config,
     resumed: Option<SessionRow>,
-) -> Result<ChatResult, Failure> {
+) -> Result<ChatResult> {
     let _terminal = terminal::TerminalGuard::new()?;
-    let screen = repl.context().screen;
-    let is_plain = is_dumb(repl.context()) || !io::stdout().is_terminal() || !io::stderr().is_terminal();
-    let mut editor = match is_plain {
-        true => Editor::plain(screen),
-        false => Editor::full(repl.context().home.path(), screen),
+    let screen = repl.context.screen;
+    let mut editor = match output_kind(&repl.context) {
+        OutputKind::Terminal => Editor::full(repl.context.home.path(), screen),
+        OutputKind::Dumb | OutputKind::Pipe => Editor::plain(screen),
     };
     repl.print_welcome();
     if let Some(session) = resumed
@@ -284,7 +268,7 @@ async fn run_interactive(
     let mut was_interrupted = false;
     // Process notices that arrived while a line was edited; they are sent after it.
     let mut held = Vec::new();
-    while !repl.input.is_leaving() {
+    while !repl.input.is_leaving {
         let outcome = match repl.actor.next_waiting() {
             Some(input) => {
                 let text = one_line(input.message.text(), MAX_ECHO_CHARS);

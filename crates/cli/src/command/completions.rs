@@ -3,11 +3,10 @@
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use crate::Context;
 use crate::args::Args;
-use hermes_config::failure::Failure;
+use crate::{Context, Result};
 
-pub(crate) fn run(shell: Shell, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(shell: Shell, context: &Context) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut public_command(), "hermes", &mut script);
     context.screen.bytes(&script)

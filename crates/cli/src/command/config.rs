@@ -7,19 +7,18 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 
-use crate::Context;
 use crate::args::ConfigAction;
-use crate::screen::Tone;
+use crate::screen::{Tone, format_count};
 use crate::terminal::TerminalGuard;
+use crate::{Context, Failure, FailureKind, Result};
 use hermes_config::change::{self, ChangeError, KeyChange};
 use hermes_config::define::Visibility;
-use hermes_config::failure::{Failure, FailureKind};
 use hermes_config::file::{self, ConfigLock, FileMode};
 use hermes_config::keys::{CONFIG_VERSION, Config};
 use hermes_config::layers::{Problem, ResolvedKey, Severity, Source};
 use hermes_config::{FileVersion, LoadedConfig, keys, migrate, schema};
 
-pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode> {
     let done = match action {
         ConfigAction::Path => path(context),
         ConfigAction::Show { all } => show(context, all),
@@ -28,9 +27,7 @@ pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode, F
         ConfigAction::Unset { key } => unset(context, &key),
         ConfigAction::Explain { key } => return explain(context, &key),
         ConfigAction::Check => return check(context, &context.loaded),
-        ConfigAction::Migrate { dry_run } => {
-            migrate(context, if dry_run { MigrationRun::Dry } else { MigrationRun::Real })
-        }
+        ConfigAction::Migrate { dry_run } => migrate(context, dry_run),
         ConfigAction::Edit => return edit(context),
         ConfigAction::Schema { markdown: false } => context.screen.json(&schema::json_schema()),
         ConfigAction::Schema { markdown: true } => context.screen.text(&schema::markdown()),
@@ -38,24 +35,21 @@ pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode, F
     done.map(|()| ExitCode::SUCCESS)
 }
 
-fn path(context: &Context) -> Result<(), Failure> {
+fn path(context: &Context) -> Result<()> {
     let home = context.home.path();
     let config = hermes_config::config_path(home);
-    if context.screen.is_json() {
-        let dotenv = hermes_config::dotenv_path(home);
-        return context.screen.json(&json!({"home": home, "config": config, "env": dotenv}));
-    }
-    context.screen.line(&config.display().to_string())
+    let document = json!({"home": home, "config": config, "env": hermes_config::dotenv_path(home)});
+    context.screen.print(&document, &config.display().to_string())
 }
 
 /// The typed settings, if the configuration is valid.
-pub(crate) fn settings(context: &Context) -> Result<&Config, Failure> {
+pub(crate) fn settings(context: &Context) -> Result<&Config> {
     let invalid = || Failure::configuration("the configuration cannot be used");
     valid_config(context)?.config.as_ref().ok_or_else(invalid)
 }
 
 /// The configuration, if it is valid. Prints its warnings.
-pub(crate) fn valid_config(context: &Context) -> Result<&LoadedConfig, Failure> {
+pub(crate) fn valid_config(context: &Context) -> Result<&LoadedConfig> {
     let loaded = &context.loaded;
     if let Some(first) = loaded.errors().next() {
         let more = loaded.errors().count() - 1;
@@ -72,7 +66,7 @@ pub(crate) fn valid_config(context: &Context) -> Result<&LoadedConfig, Failure> 
     Ok(loaded)
 }
 
-fn show(context: &Context, all: bool) -> Result<(), Failure> {
+fn show(context: &Context, all: bool) -> Result<()> {
     let loaded = valid_config(context)?;
     let screen = context.screen;
     if screen.is_json() {
@@ -109,7 +103,7 @@ fn format_value(value: &Value) -> String {
     }
 }
 
-fn find_key<'l>(loaded: &'l LoadedConfig, name: &str) -> Result<&'l ResolvedKey, Failure> {
+fn find_key<'l>(loaded: &'l LoadedConfig, name: &str) -> Result<&'l ResolvedKey> {
     let found = keys::find(name).and_then(|key| loaded.resolved(key.path));
     found.ok_or_else(|| unknown_key(name))
 }
@@ -119,7 +113,7 @@ fn unknown_key(name: &str) -> Failure {
     Failure::usage(format!("unknown key `{name}`")).hint(hermes_config::hint(name).unwrap_or_else(default))
 }
 
-fn get(context: &Context, name: &str) -> Result<(), Failure> {
+fn get(context: &Context, name: &str) -> Result<()> {
     match &find_key(valid_config(context)?, name)?.value {
         value if context.screen.is_json() => context.screen.json(value),
         Value::String(text) => context.screen.line(text),
@@ -128,7 +122,7 @@ fn get(context: &Context, name: &str) -> Result<(), Failure> {
     }
 }
 
-fn set(context: &Context, name: &str, value: String) -> Result<(), Failure> {
+fn set(context: &Context, name: &str, value: String) -> Result<()> {
     refuse_managed(context)?;
     let value = if value == "-" { read_value(context, name)? } else { value };
     let changed = change::set(context.home.path(), name, &value).map_err(change_failure)?;
@@ -136,7 +130,7 @@ fn set(context: &Context, name: &str, value: String) -> Result<(), Failure> {
     report(context, &changed, "set")
 }
 
-fn unset(context: &Context, name: &str) -> Result<(), Failure> {
+fn unset(context: &Context, name: &str) -> Result<()> {
     refuse_managed(context)?;
     let changed = change::unset(context.home.path(), name).map_err(change_failure)?;
     tracing::info!(key = changed.name, file = %changed.file.display(), "setting removed");
@@ -144,7 +138,7 @@ fn unset(context: &Context, name: &str) -> Result<(), Failure> {
 }
 
 /// Reports a change, and warns if a higher layer hides it.
-fn report(context: &Context, changed: &KeyChange, verb: &str) -> Result<(), Failure> {
+fn report(context: &Context, changed: &KeyChange, verb: &str) -> Result<()> {
     let KeyChange { name, file, value } = changed;
     let loaded = context.reload();
     let resolved = keys::find(name).and_then(|key| loaded.resolved(key.path));
@@ -152,13 +146,10 @@ fn report(context: &Context, changed: &KeyChange, verb: &str) -> Result<(), Fail
     let hidden_by = resolved
         .filter(|resolved| hides(&resolved.source) && resolved.key.visibility == Visibility::Public)
         .map(|resolved| &resolved.source);
-    if context.screen.is_json() {
-        let document = json!({"key": name, "value": value, "file": file, "hidden_by": hidden_by});
-        return context.screen.json(&document);
-    }
+    let document = json!({"key": name, "value": value, "file": file, "hidden_by": hidden_by});
     let value = value.as_ref().map_or_else(String::new, |value| format!(" to {}", format_value(value)));
-    context.screen.line(&format!("{verb} {name}{value} in {}", file.display()))?;
-    if let Some(source) = hidden_by {
+    context.screen.print(&document, &format!("{verb} {name}{value} in {}", file.display()))?;
+    if let (Some(source), false) = (hidden_by, context.screen.is_json()) {
         context.screen.warn(&format!("it has no effect while this is set: {source}"));
     }
     Ok(())
@@ -183,7 +174,7 @@ fn change_failure(error: ChangeError) -> Failure {
 }
 
 /// Refuses to change a home that a package manager manages.
-pub(crate) fn refuse_managed(context: &Context) -> Result<(), Failure> {
+pub(crate) fn refuse_managed(context: &Context) -> Result<()> {
     match context.variable("HERMES_MANAGED").map(|value| value.trim().to_ascii_lowercase()) {
         Some(value) if !["0", "false", "no"].contains(&value.as_str()) => Err(Failure::refused(
             "cannot change the configuration: this installation is managed (HERMES_MANAGED is set)",
@@ -194,7 +185,7 @@ pub(crate) fn refuse_managed(context: &Context) -> Result<(), Failure> {
 }
 
 /// Reads a value from standard input; other users could see the command line.
-fn read_value(context: &Context, name: &str) -> Result<String, Failure> {
+fn read_value(context: &Context, name: &str) -> Result<String> {
     let mut value = String::new();
     if io::stdin().is_terminal() {
         context.screen.prompt(&format!("{name} (not shown):"));
@@ -207,7 +198,7 @@ fn read_value(context: &Context, name: &str) -> Result<String, Failure> {
     Ok(trimmed.to_owned())
 }
 
-fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
+fn explain(context: &Context, name: &str) -> Result<ExitCode> {
     let loaded = &context.loaded;
     let resolved = find_key(loaded, name)?;
     let key = resolved.key;
@@ -241,7 +232,7 @@ fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-fn check(context: &Context, loaded: &LoadedConfig) -> Result<ExitCode, Failure> {
+fn check(context: &Context, loaded: &LoadedConfig) -> Result<ExitCode> {
     let is_valid = loaded.config.is_some();
     let code = if is_valid { ExitCode::SUCCESS } else { FailureKind::Configuration.code() };
     let screen = context.screen;
@@ -252,14 +243,11 @@ fn check(context: &Context, loaded: &LoadedConfig) -> Result<ExitCode, Failure> 
     }
     loaded.problems.iter().for_each(|problem| screen.print_problem(problem));
     let severities = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")];
-    let counts = severities.map(|(severity, noun)| {
-        (loaded.problems.iter().filter(|problem| problem.severity == severity).count(), noun)
+    let counts = severities.iter().filter_map(|(severity, noun)| {
+        let count = loaded.problems.iter().filter(|problem| problem.severity == *severity).count();
+        (count > 0).then(|| format_count(count, noun))
     });
-    let counts: Vec<String> = counts
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }))
-        .collect();
+    let counts: Vec<String> = counts.collect();
     let file = file.display();
     screen.line(&match (loaded.version, counts.join(", ").as_str()) {
         (FileVersion::NoFile, "") => format!("no {file}: every key has its default"),
@@ -276,13 +264,7 @@ fn check(context: &Context, loaded: &LoadedConfig) -> Result<ExitCode, Failure> 
     Ok(code)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MigrationRun {
-    Dry,
-    Real,
-}
-
-fn migrate(context: &Context, run: MigrationRun) -> Result<(), Failure> {
+fn migrate(context: &Context, dry_run: bool) -> Result<()> {
     refuse_managed(context)?;
     let home = context.home.path();
     let screen = context.screen;
@@ -315,28 +297,26 @@ fn migrate(context: &Context, run: MigrationRun) -> Result<(), Failure> {
         (&config_path, &old, &migrated.config, FileMode::Preserve),
         (&dotenv_path, &old_dotenv, &migrated.dotenv, FileMode::Private),
     ] {
-        if run == MigrationRun::Real && before != after {
+        if !dry_run && before != after {
             backups.push(back_up(&lock, path, before, from)?);
             lock.write(path, after.as_bytes(), mode)?;
             tracing::info!(from, to = CONFIG_VERSION, file = %path.display(), "file migrated");
         }
     }
     let changes = &migrated.changes;
-    if screen.is_json() {
-        let is_applied = run == MigrationRun::Real;
-        return screen.json(&json!({
-            "from": from, "to": CONFIG_VERSION, "changes": changes, "applied": is_applied, "backups": backups,
-        }));
-    }
-    if changes.is_empty() {
-        return screen.line(&format!("{} is up to date (version {from})", config_path.display()));
+    let document = json!({
+        "from": from, "to": CONFIG_VERSION, "changes": changes, "applied": !dry_run, "backups": backups,
+    });
+    if screen.is_json() || changes.is_empty() {
+        let text = format!("{} is up to date (version {from})", config_path.display());
+        return screen.print(&document, &text);
     }
     screen.text(&diff(context, &old, &migrated.config))?;
     // A diff of the secrets file would print secrets.
     for change in changes.iter().filter(|change| change.ends_with("from .env")) {
         screen.line(change)?;
     }
-    if run == MigrationRun::Dry {
+    if dry_run {
         return screen.line("nothing was written (--dry-run)");
     }
     screen.line(&format!("migrated from version {from} to {CONFIG_VERSION}"))?;
@@ -346,7 +326,7 @@ fn migrate(context: &Context, run: MigrationRun) -> Result<(), Failure> {
 }
 
 /// Writes the old text to an unused file name in the same directory.
-fn back_up(lock: &ConfigLock, path: &Path, text: &str, version: u64) -> Result<PathBuf, Failure> {
+fn back_up(lock: &ConfigLock, path: &Path, text: &str, version: u64) -> Result<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let suffixes = std::iter::once(String::new()).chain((2..1000).map(|n| format!(".{n}")));
     let backup = suffixes
@@ -370,7 +350,7 @@ fn diff(context: &Context, old: &str, new: &str) -> String {
         .collect()
 }
 
-fn edit(context: &Context) -> Result<ExitCode, Failure> {
+fn edit(context: &Context) -> Result<ExitCode> {
     refuse_managed(context)?;
     let path = hermes_config::config_path(context.home.path());
     if file::read(&path)?.is_none() {

@@ -14,22 +14,13 @@ use serde_json::{Value, json};
 use crate::approval::Consent;
 use crate::command::gateway;
 use crate::screen::Tone;
-use crate::{Context, backend_health};
-use hermes_config::failure::{Failure, FailureKind};
+use crate::{Context, FailureKind, Result, backend_health};
 use hermes_config::layers::Severity;
 use hermes_config::{FileVersion, LoadedConfig};
 use hermes_exec::health::{BackendHealth, Guarantee, Usability};
 
 /// Less free space is a warning.
 const MIN_FREE_BYTES: u64 = 200 << 20;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DoctorMode {
-    /// Only reads.
-    Offline,
-    /// Also runs commands, with this consent.
-    Live(Consent),
-}
 
 /// The result of one check.
 #[derive(Debug, Serialize)]
@@ -70,18 +61,19 @@ impl DoctorFinding {
     }
 }
 
-pub(crate) fn run(context: &Context, mode: DoctorMode) -> Result<ExitCode, Failure> {
+/// Only reads, unless there is a consent to run commands.
+pub(crate) fn run(context: &Context, live: Option<Consent>) -> Result<ExitCode> {
     let home = context.home.path();
     let mut findings = vec![check_home(home)];
     findings.extend(check_config(&context.loaded));
     findings.extend(check_secrets(home));
     findings.extend(check_space(home));
     if let Some(config) = &context.loaded.config {
-        findings.push(model::run(context, config, mode)?);
+        findings.push(model::run(context, config, live)?);
         for backend in backend_health::configured(config) {
             let health = backend_health::probe(context, config, backend);
             findings.extend(check_backend(&health));
-            if let (DoctorMode::Live(consent), true) = (mode, health.is_usable()) {
+            if let (Some(consent), true) = (live, health.is_usable()) {
                 findings.extend(live::run(context, config, backend, consent)?);
             }
         }

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hermes_exec::{
-    CommandEvent, CommandInput, EndReason, ExitNotice, OpenPlace, Outcome, OutputMode, ProcessHandle,
-    ResolvedPlace, RunOptions, StateLoss, WorkingDirectory,
+    CommandInput, EndReason, ExitNotice, OpenPlace, Outcome, OutputMode, ProcessHandle, ResolvedPlace,
+    RunOptions, StateLoss, WorkingDirectory,
 };
 use hermes_policy::escape::escape;
-use hermes_types::{EnvName, Job, SessionKey, shell_quote};
+use hermes_types::{EnvName, SessionKey, shell_quote};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,20 +17,15 @@ use crate::approval::{Consent, approve_or_report};
 use crate::args::ExecArgs;
 use crate::command::config::settings;
 use crate::place::{self, Survivors};
-use crate::screen::{OutputFormat, Tone};
-use crate::{Context, block_on};
-use hermes_config::failure::Failure;
-use hermes_config::keys::Config;
+use crate::screen::Tone;
+use crate::{Config, Context, Result, block_on};
 use hermes_config::resolve::{self, ResolveMode, SessionChoice};
 
-/// How often another command may change the session's directory before this one starts.
-const MAX_START_ATTEMPTS: u32 = 5;
-
-pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode> {
     block_on(exec(args, context, settings(context)?))
 }
 
-async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
+async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode> {
     let request = args.place.request();
     let session = SessionChoice::new(&request, config)?;
     if args.dry_run {
@@ -59,7 +54,7 @@ async fn dry_run(
     context: &Context,
     config: &Config,
     session: &SessionChoice,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode> {
     let request = args.place.request();
     let resolved = resolve::resolve_place(context, config, &request, session, ResolveMode::Inspect)?;
     let request = resolved.create_request().await?;
@@ -104,48 +99,29 @@ async fn run_command(
     args: &ExecArgs,
     context: &Context,
     config: &Config,
-) -> Result<Result<Outcome, ExitCode>, Failure> {
+) -> Result<Result<Outcome, ExitCode>> {
     let options = run_options(args, context, config)?;
     let consent = match (args.yes, args.stdin) {
         (true, _) => Consent::Given,
         (false, false) => Consent::Ask,
         (false, true) => Consent::Unavailable,
     };
-    let mut attempts = 0;
-    let mut command = loop {
-        let cwd = match &args.cwd {
-            Some(cwd) => cwd.clone(),
-            None => place.cwd().await?,
-        };
-        let job = Job::shell(command_text(&args.command), cwd);
-        let (judged, session) = (resolved.place(), resolved.session());
-        let permit = match approve_or_report(context, config, judged, session, job, consent).await? {
-            Ok(permit) => permit,
-            Err(code) => return Ok(Err(code)),
-        };
-        attempts += 1;
-        match place.start_command(permit, options.clone()).await {
-            // Another command changed the session's directory; the gate must judge the new one.
-            Err(hermes_exec::Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
-            started => break started?,
-        }
+    let text = command_text(&args.command);
+    let judge = async |job| {
+        approve_or_report(context, config, resolved.place(), resolved.session(), job, consent).await
     };
     let mut interrupts = signal(SignalKind::interrupt())?;
-    loop {
-        tokio::select! {
-            event = command.next_event() => match event? {
-                CommandEvent::Output(bytes) => context.screen.bytes(&bytes)?,
-                CommandEvent::End(outcome) => {
-                    tracing::info!(place = resolved.name(), code = outcome.code, "command ended");
-                    return Ok(Ok(outcome));
-                }
-            },
-            _ = interrupts.recv() => command.interrupt().await?,
-        }
+    let interrupt = async || interrupts.recv().await.unwrap_or_default();
+    let print = |bytes: &[u8]| context.screen.bytes(bytes);
+    let cwd = args.cwd.as_deref();
+    let result = place::run_command(place, &text, cwd, &options, judge, print, interrupt).await?;
+    if let Ok(outcome) = &result {
+        tracing::info!(place = resolved.name(), code = outcome.code, "command ended");
     }
+    Ok(result)
 }
 
-fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOptions, Failure> {
+fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOptions> {
     let input = if args.stdin {
         let mut input = Vec::new();
         io::stdin().lock().read_to_end(&mut input)?;
@@ -163,12 +139,12 @@ fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<Ru
             None => context.screen.warn(&format!("{name} is not set; the command does not get it")),
         }
     }
-    let output = match (args.background, context.screen.format) {
+    let output = match (args.background, context.screen.is_json()) {
         (true, _) => {
             OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: ExitNotice::Notify }
         }
-        (false, OutputFormat::Text) => OutputMode::Live,
-        (false, OutputFormat::Json) => OutputMode::AtEnd,
+        (false, false) => OutputMode::Live,
+        (false, true) => OutputMode::AtEnd,
     };
     let timeout = Duration::from_secs(args.timeout.unwrap_or(config.terminal.timeout));
     Ok(RunOptions {
@@ -203,7 +179,7 @@ fn report(
     session: &SessionKey,
     cwd: Option<&str>,
     outcome: &Outcome,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode> {
     let screen = context.screen;
     let process = match outcome.end_reason {
         EndReason::Background(id) => Some(ProcessHandle::new(resolved.id(), id).to_string()),

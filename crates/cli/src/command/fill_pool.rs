@@ -5,16 +5,11 @@ use hermes_exec::ResolvedPlace;
 use super::keep_proxy::own_command;
 use crate::args::PlaceArgs;
 use crate::command::config::settings;
-use crate::{Context, block_on};
-use hermes_config::failure::Failure;
+use crate::{Context, Result, block_on};
 use hermes_config::resolve::{self, PlaceRequest, ResolveMode, SessionChoice};
 
 /// Starts the process, if the backend has a warm pool.
-pub(crate) fn start(
-    context: &Context,
-    request: &PlaceRequest,
-    resolved: &ResolvedPlace,
-) -> Result<(), Failure> {
+pub(crate) fn start(context: &Context, request: &PlaceRequest, resolved: &ResolvedPlace) -> Result<()> {
     if !resolved.has_warm_pool() {
         return Ok(());
     }
@@ -27,7 +22,7 @@ pub(crate) fn start(
     Ok(())
 }
 
-pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<()> {
     // The process must survive the terminal that started it.
     rustix::process::setsid().map_err(std::io::Error::from)?;
     let config = settings(context)?;

@@ -15,12 +15,10 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Context;
 use crate::args::GatewayAction;
 use crate::chat_host::{self, ChatHost};
 use crate::command::config::settings;
-use crate::screen::OutputFormat;
-use hermes_config::failure::{Failure, FailureKind};
+use crate::{Context, Failure, FailureKind, Result};
 use hermes_config::file::create_private_dir;
 use hermes_config::keys::{Config, ResetMode};
 use hermes_config::resolve;
@@ -29,7 +27,7 @@ use hermes_config::resolve::gateway::{chat_backend, local_backend_warning, sessi
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
-pub(crate) fn run(action: GatewayAction, context: &Arc<Context>) -> Result<ExitCode, Failure> {
+pub(crate) fn run(action: GatewayAction, context: &Arc<Context>) -> Result<ExitCode> {
     match action {
         GatewayAction::Run => {
             let config = settings(context)?;
@@ -55,7 +53,7 @@ enum ServeEnd {
     Restart,
 }
 
-async fn serve(context: &Arc<Context>, config: &Config) -> Result<ServeEnd, Failure> {
+async fn serve(context: &Arc<Context>, config: &Config) -> Result<ServeEnd> {
     // Install signal handlers first, so that no signal is lost during startup.
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -68,7 +66,7 @@ async fn serve(context: &Arc<Context>, config: &Config) -> Result<ServeEnd, Fail
     }
     let accounts = chat::accounts(config)?;
     if accounts.is_empty() {
-        return Err(Failure::new(FailureKind::Configuration, "no chat platform is set up").hint(
+        return Err(Failure::configuration("no chat platform is set up").hint(
             "`hermes config set discord.bot_token -` reads the token of a Discord bot from standard input",
         ));
     }
@@ -78,9 +76,8 @@ async fn serve(context: &Arc<Context>, config: &Config) -> Result<ServeEnd, Fail
         locks.push(locked(lock, "this bot is served by another gateway")?);
     }
     let store = resolve::store::open(context).await?;
-    service::announce_restart(home, &store)
-        .await
-        .map_err(|error| Failure::new(FailureKind::Failed, error.to_string()))?;
+    let announced = service::announce_restart(home, &store).await;
+    announced.map_err(|error| Failure::failed(error.to_string()))?;
     let host = Arc::new(ChatHost::new(Arc::clone(context), config.clone(), store.clone())?);
     if let Some(Failure { message, hints, .. }) = host.model_failure() {
         tracing::warn!("chats cannot be answered yet: {message}; {}", hints.join("; "));
@@ -110,7 +107,7 @@ async fn serve(context: &Arc<Context>, config: &Config) -> Result<ServeEnd, Fail
                 None => break,
                 Some(Ok(())) => continue,
                 Some(Err(error)) => {
-                    failure = Some(Failure::new(FailureKind::Unavailable, error.reason).hint(error.hint));
+                    failure = Some(Failure::unavailable(error.reason).hint(error.hint));
                     continue;
                 }
             },
@@ -135,23 +132,17 @@ async fn serve(context: &Arc<Context>, config: &Config) -> Result<ServeEnd, Fail
 }
 
 /// The lock, or the error if another process holds it.
-fn locked(lock: Option<LockFile>, message: &str) -> Result<LockFile, Failure> {
+fn locked(lock: Option<LockFile>, message: &str) -> Result<LockFile> {
     let hint = "`hermes gateway status` shows it; stop it before you start another one";
-    lock.ok_or_else(|| Failure::new(FailureKind::Unavailable, message).hint(hint))
+    lock.ok_or_else(|| Failure::unavailable(message).hint(hint))
 }
 
 fn reset_policy(config: &Config) -> ResetPolicy {
     let chosen = &config.session_reset;
     let idle = Duration::from_secs(chosen.idle_minutes.saturating_mul(60));
-    let (is_daily, is_idle) = match chosen.mode {
-        ResetMode::None => (false, false),
-        ResetMode::Daily => (true, false),
-        ResetMode::Idle => (false, true),
-        ResetMode::Both => (true, true),
-    };
     ResetPolicy {
-        idle: is_idle.then_some(idle),
-        daily: is_daily.then_some(chosen.at_hour.0),
+        idle: matches!(chosen.mode, ResetMode::Idle | ResetMode::Both).then_some(idle),
+        daily: matches!(chosen.mode, ResetMode::Daily | ResetMode::Both).then_some(chosen.at_hour.0),
         notify: chosen.notify,
     }
 }
@@ -174,7 +165,7 @@ fn gateway_settings(config: &Config, home: &Path, streaming: StreamingOptions) -
 }
 
 /// The lock file of an account, shared by all homes of this user so that a bot answers once.
-fn account_lock(context: &Context, account: &ChatAccount) -> Result<PathBuf, Failure> {
+fn account_lock(context: &Context, account: &ChatAccount) -> Result<PathBuf> {
     let state = match context.variable("XDG_STATE_HOME") {
         Some(state) => PathBuf::from(state),
         None => PathBuf::from(context.variable("HOME").unwrap_or("/")).join(".local/state"),
@@ -198,13 +189,9 @@ pub(crate) fn platforms(context: &Context) -> Map<String, Value> {
     }
 }
 
-fn status(context: &Context) -> Result<ExitCode, Failure> {
+fn status(context: &Context) -> Result<ExitCode> {
     let facts = facts(context);
     let is_running = facts["running"] == true;
-    if context.screen.format == OutputFormat::Json {
-        context.screen.json(&facts)?;
-    } else {
-        context.screen.text(&health::format_state(&facts))?;
-    }
+    context.screen.print(&facts, &health::format_state(&facts))?;
     Ok(if is_running { ExitCode::SUCCESS } else { FailureKind::Unavailable.code() })
 }

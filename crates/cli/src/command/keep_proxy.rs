@@ -7,11 +7,10 @@ use hermes_exec::{ResolvedPlace, proxy};
 use hermes_types::Network;
 
 use crate::args::KeepProxyArgs;
-use crate::{Context, block_on};
-use hermes_config::failure::Failure;
+use crate::{Context, Result, block_on};
 
 /// Starts the process, if the environment has a proxy. It exits when nothing runs in the environment.
-pub(crate) fn start(context: &Context, resolved: &ResolvedPlace) -> Result<(), Failure> {
+pub(crate) fn start(context: &Context, resolved: &ResolvedPlace) -> Result<()> {
     if resolved.backend().network() != Network::Proxy {
         return Ok(());
     }
@@ -23,14 +22,14 @@ pub(crate) fn start(context: &Context, resolved: &ResolvedPlace) -> Result<(), F
 
 /// This program with the same home, detached from the terminal.
 #[expect(clippy::disallowed_methods, reason = "starts this program")]
-pub(super) fn own_command(context: &Context) -> Result<Command, Failure> {
+pub(super) fn own_command(context: &Context) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(context.home.path());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command)
 }
 
-pub(crate) fn run(args: &KeepProxyArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &KeepProxyArgs) -> Result<()> {
     // The process must survive the terminal that started it.
     rustix::process::setsid().map_err(std::io::Error::from)?;
     block_on(async { Ok(proxy::serve_while_running(&args.run, &args.place).await?) })

@@ -6,39 +6,25 @@ use hermes_types::Timestamp;
 use serde_json::json;
 
 use crate::args::PairingAction;
-use crate::screen::{Tone, format_since, format_until, one_line};
-use crate::{Context, block_on};
-use hermes_config::failure::Failure;
-use hermes_config::resolve::store::find;
+use crate::database::with_store;
+use crate::screen::{Tone, format_count, format_since, format_until, one_line};
+use crate::{Context, Failure, Result, block_on};
 
-pub(crate) fn run(action: PairingAction, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(action: PairingAction, context: &Context) -> Result<()> {
     block_on(async {
-        // Without a database there are no requests and no users.
-        let store = find(context).await?;
-        let result = match action {
-            PairingAction::Ls => list(context, store.as_ref()).await,
-            PairingAction::Approve { platform, code } => {
-                approve(context, store.as_ref(), platform, &code).await
-            }
-            PairingAction::Revoke { platform, user } => {
-                revoke(context, store.as_ref(), platform, &user).await
-            }
-            PairingAction::ClearPending { platform } => {
-                clear_pending(context, store.as_ref(), platform).await
-            }
-        };
-        if let Some(store) = store {
-            store.close().await;
+        match action {
+            PairingAction::Ls => list(context).await,
+            PairingAction::Approve { platform, code } => approve(context, platform.as_str(), &code).await,
+            PairingAction::Revoke { platform, user } => revoke(context, platform.as_str(), &user).await,
+            PairingAction::ClearPending { platform } => clear_pending(context, platform).await,
         }
-        result
     })
 }
 
-async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
-    let (pending, paired) = match store {
-        Some(store) => (store.pending_users(Timestamp::now()).await?, store.paired_users().await?),
-        None => (Vec::new(), Vec::new()),
-    };
+async fn list(context: &Context) -> Result<()> {
+    let users =
+        async |store: &Store| Ok((store.pending_users(Timestamp::now()).await?, store.paired_users().await?));
+    let (pending, paired) = with_store(context, users).await?;
     let row = |platform: &str, user: &str, state: String, name: &str| {
         vec![platform.to_owned(), one_line(user, 40), state, one_line(name, 60)]
     };
@@ -58,32 +44,25 @@ async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
     )
 }
 
-async fn approve(
-    context: &Context,
-    store: Option<&Store>,
-    platform: Platform,
-    code: &str,
-) -> Result<(), Failure> {
-    let platform = platform.as_str();
+async fn approve(context: &Context, platform: &str, code: &str) -> Result<()> {
     let unknown_code = || {
         Failure::failed(format!("no pending request on {platform} has this code")).hint(
             "Run `hermes pairing ls` to list requests. A code expires after an hour; a message to the bot creates a new one.",
         )
     };
-    let store = store.ok_or_else(unknown_code)?;
-    match store.approve_code(platform, code, Timestamp::now()).await? {
-        ApprovalResult::Approved(user) if context.screen.is_json() => context.screen.json(&json!(user)),
-        ApprovalResult::Approved(user) => {
+    let approve = async |store: &Store| Ok(Some(store.approve_code(platform, code, Timestamp::now()).await?));
+    match with_store(context, approve).await? {
+        Some(ApprovalResult::Approved(user)) => {
             let name = one_line(&format!("{} ({})", user.name, user.user), 120);
             let approved = context.screen.paint(Tone::Good, "approved:");
-            context.screen.line(&format!("{approved} {name} on {platform}"))
+            context.screen.print(&json!(user), &format!("{approved} {name} on {platform}"))
         }
-        ApprovalResult::WrongCode { left: 1 } => {
+        Some(ApprovalResult::WrongCode { left: 1 }) => {
             Err(unknown_code()
                 .hint(format!("One more wrong code blocks approvals on {platform} for an hour.")))
         }
-        ApprovalResult::WrongCode { .. } => Err(unknown_code()),
-        ApprovalResult::Locked { until } => Err(Failure::refused(format!(
+        Some(ApprovalResult::WrongCode { .. }) | None => Err(unknown_code()),
+        Some(ApprovalResult::Locked { until }) => Err(Failure::refused(format!(
             "too many wrong codes: approvals on {platform} are blocked for another {}",
             format_until(until)
         ))
@@ -91,42 +70,23 @@ async fn approve(
     }
 }
 
-async fn revoke(
-    context: &Context,
-    store: Option<&Store>,
-    platform: Platform,
-    user: &str,
-) -> Result<(), Failure> {
-    let platform = platform.as_str();
+async fn revoke(context: &Context, platform: &str, user: &str) -> Result<()> {
     // Elsewhere users are named `platform:id`.
     let user = user.strip_prefix(platform).and_then(|rest| rest.strip_prefix(':')).unwrap_or(user);
-    let is_revoked = match store {
-        Some(store) => store.revoke_pairing(platform, user).await?,
-        None => false,
-    };
-    if !is_revoked {
-        return Err(Failure::failed(format!("`{}` has no access on {platform}", one_line(user, 60))).hint(
+    let shown = one_line(user, 60);
+    if !with_store(context, async |store| Ok(store.revoke_pairing(platform, user).await?)).await? {
+        return Err(Failure::failed(format!("`{shown}` has no access on {platform}")).hint(
             "Run `hermes pairing ls` to list approved users. Users of an allow list are in the configuration.",
         ));
     }
-    if context.screen.is_json() {
-        return context.screen.json(&json!({"platform": platform, "user": user, "revoked": true}));
-    }
-    context.screen.line(&format!("revoked access of {} on {platform}", one_line(user, 60)))
+    let document = json!({"platform": platform, "user": user, "revoked": true});
+    context.screen.print(&document, &format!("revoked access of {shown} on {platform}"))
 }
 
-async fn clear_pending(
-    context: &Context,
-    store: Option<&Store>,
-    platform: Option<Platform>,
-) -> Result<(), Failure> {
-    let cleared = match store {
-        Some(store) => store.clear_pending(platform.map(Platform::as_str), Timestamp::now()).await?,
-        None => 0,
-    };
-    match cleared {
-        _ if context.screen.is_json() => context.screen.json(&json!({"cleared": cleared})),
-        1 => context.screen.line("cleared 1 pending request"),
-        _ => context.screen.line(&format!("cleared {cleared} pending requests")),
-    }
+async fn clear_pending(context: &Context, platform: Option<Platform>) -> Result<()> {
+    let platform = platform.map(Platform::as_str);
+    let clear = async |store: &Store| Ok(store.clear_pending(platform, Timestamp::now()).await?);
+    let cleared = with_store(context, clear).await?;
+    let text = format!("cleared {}", format_count(cleared, "pending request"));
+    context.screen.print(&json!({"cleared": cleared}), &text)
 }

@@ -15,9 +15,7 @@ use crate::approval::{Consent, approve_or_report};
 use crate::args::ProcessAction;
 use crate::command::config::settings;
 use crate::screen::{format_age, one_line};
-use crate::{Context, block_on};
-use hermes_config::failure::Failure;
-use hermes_config::keys::Config;
+use crate::{Config, Context, Failure, Result, block_on};
 use hermes_config::resolve;
 
 /// The longest wait of one request to the guest; a longer wait uses several.
@@ -27,7 +25,7 @@ const PAGE_BYTES: u32 = 256 * 1024;
 /// About the most output in one document.
 const MAX_JSON_BYTES: usize = 16 << 20;
 
-pub(crate) fn run(action: ProcessAction, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(action: ProcessAction, context: &Context) -> Result<ExitCode> {
     let config = settings(context)?;
     let places = resolve::places(context, config);
     block_on(async {
@@ -58,28 +56,19 @@ pub(crate) fn run(action: ProcessAction, context: &Context) -> Result<ExitCode, 
                     // Standard input holds the text.
                     (false, None) => Consent::Unavailable,
                 };
-                let input_end = if close { InputEnd::Close } else { InputEnd::Leave };
-                return process.write(text, input_end, consent, context, config).await;
+                return process.write(text, close, consent, context, config).await;
             }
         }
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// What happens to the input after a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum InputEnd {
-    Leave,
-    Close,
-}
-
-async fn list(places: &Places, context: &Context) -> Result<(), Failure> {
+async fn list(places: &Places, context: &Context) -> Result<()> {
     let mut all: Vec<(PlaceRecord, ProcessView)> = Vec::new();
     for place in places.list().await? {
         if matches!(place.state, PlaceState::Running(_)) {
             // The environment may have ended in between.
-            let Ok(processes) = place.processes().await else { continue };
-            let Ok(views) = processes.list().await else { continue };
+            let views = async { place.processes().await?.list().await }.await.unwrap_or_default();
             all.extend(views.into_iter().map(|view| (place.record.clone(), view)));
         }
     }
@@ -113,7 +102,7 @@ struct SelectedProcess {
 }
 
 impl SelectedProcess {
-    async fn find(places: &Places, id: &str) -> Result<Self, Failure> {
+    async fn find(places: &Places, id: &str) -> Result<Self> {
         let handle: ProcessHandle = id.parse().map_err(|error: hermes_exec::process::InvalidHandle| {
             Failure::usage(format!("`{id}` is {error}"))
         })?;
@@ -131,11 +120,11 @@ impl SelectedProcess {
         Ok(Self { handle, place, processes })
     }
 
-    async fn view(&self) -> Result<ProcessView, Failure> {
+    async fn view(&self) -> Result<ProcessView> {
         Ok(self.processes.show(self.handle.process).await?)
     }
 
-    async fn log(&self, from: u64, limit: Option<u64>, context: &Context) -> Result<(), Failure> {
+    async fn log(&self, from: u64, limit: Option<u64>, context: &Context) -> Result<()> {
         let (mut at, mut left) = (from, limit.unwrap_or(u64::MAX));
         let mut collected = Vec::new();
         let is_json = context.screen.is_json();
@@ -163,7 +152,7 @@ impl SelectedProcess {
         context.screen.json(&facts)
     }
 
-    async fn follow(&self, from: u64, context: &Context) -> Result<(), Failure> {
+    async fn follow(&self, from: u64, context: &Context) -> Result<()> {
         if context.screen.is_json() {
             return Err(Failure::usage("`--follow` cannot be used with `--json`")
                 .hint("Omit `--json` or `--follow`."));
@@ -182,7 +171,7 @@ impl SelectedProcess {
         }
     }
 
-    async fn wait(&self, timeout: Option<Duration>, context: &Context) -> Result<ExitCode, Failure> {
+    async fn wait(&self, timeout: Option<Duration>, context: &Context) -> Result<ExitCode> {
         let start = Instant::now();
         let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
@@ -204,26 +193,24 @@ impl SelectedProcess {
         }
     }
 
-    async fn kill(&self, context: &Context) -> Result<(), Failure> {
+    async fn kill(&self, context: &Context) -> Result<()> {
         let before = self.view().await?.tree;
         let view = self.processes.kill(self.handle.process).await?;
-        if context.screen.is_json() {
-            return context.screen.json(&facts(&self.place.record, &view));
-        }
-        context.screen.line(&match before {
+        let text = match before {
             TreeStatus::Alive => format!("killed {}", self.handle),
             TreeStatus::Gone => format!("{} had already ended", self.handle),
-        })
+        };
+        context.screen.print(&facts(&self.place.record, &view), &text)
     }
 
     async fn write(
         &self,
         text: Option<String>,
-        end: InputEnd,
+        close: bool,
         consent: Consent,
         context: &Context,
         config: &Config,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode> {
         let text = match text {
             Some(text) => format!("{text}\n"),
             None => io::read_to_string(io::stdin().lock())?,
@@ -246,11 +233,11 @@ impl SelectedProcess {
                 Err(code) => return Ok(code),
             }
         }
-        if end == InputEnd::Close {
+        if close {
             self.processes.close_input(self.handle.process).await?;
         }
         if context.screen.is_json() {
-            context.screen.json(&json!({"written": count, "closed": end == InputEnd::Close}))?;
+            context.screen.json(&json!({"written": count, "closed": close}))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -4,21 +4,21 @@ mod pull;
 
 use std::time::Duration;
 
-use hermes_exec::{ListedPlace, PlaceRecord, PlaceState, Places};
+use hermes_exec::{ListedPlace, PlaceRecord, PlaceState, Places, Stats};
 use hermes_types::{Reach, Timestamp};
 use serde_json::{Value, json};
 
 use crate::args::SandboxAction;
 use crate::command::config::settings;
-use crate::screen::{Tone, format_age, format_since, one_line};
-use crate::{Context, block_on};
-use hermes_config::failure::Failure;
+use crate::command::only_item;
+use crate::screen::{Tone, format_age, format_count, format_since, one_line};
+use crate::{Context, Failure, Result, block_on};
 use hermes_config::resolve;
 
 /// How long a closed connection may still be counted.
 const DISCONNECT_DELAY: Duration = Duration::from_millis(300);
 
-pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<()> {
     let places = resolve::places(context, settings(context)?);
     block_on(async {
         match action {
@@ -26,36 +26,19 @@ pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<(), Failur
             SandboxAction::Ls => list(&places, context).await,
             SandboxAction::Show { id } => show(&places, &id, context).await,
             SandboxAction::Rm { ids, all, force } => {
-                let in_use = if force { InUse::Remove } else { InUse::Refuse };
                 let ids = if all {
                     places.list().await?.into_iter().map(|place| place.record.name).collect()
                 } else {
                     ids
                 };
-                remove(&places, &ids, in_use, context).await
+                remove(&places, &ids, force, context).await
             }
-            SandboxAction::Prune { files } => {
-                let files = if files { PersistentFiles::Remove } else { PersistentFiles::Keep };
-                prune(&places, files, context).await
-            }
+            SandboxAction::Prune { files } => prune(&places, files, context).await,
         }
     })
 }
 
-/// What to do with an environment that is in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum InUse {
-    Refuse,
-    Remove,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PersistentFiles {
-    Keep,
-    Remove,
-}
-
-async fn list(places: &Places, context: &Context) -> Result<(), Failure> {
+async fn list(places: &Places, context: &Context) -> Result<()> {
     let listed = places.list().await?;
     let row = |place: &ListedPlace| {
         vec![
@@ -78,7 +61,7 @@ fn format_session(record: &PlaceRecord, columns: usize) -> String {
     if record.is_warm() { "(in the warm pool)".to_owned() } else { one_line(&record.session, columns) }
 }
 
-async fn show(places: &Places, id: &str, context: &Context) -> Result<(), Failure> {
+async fn show(places: &Places, id: &str, context: &Context) -> Result<()> {
     let place = find_place(places, id).await?;
     let processes = match place.state {
         PlaceState::Running(_) => place.processes().await?.list().await?,
@@ -129,7 +112,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<(), Failur
     }
 }
 
-async fn remove(places: &Places, ids: &[String], in_use: InUse, context: &Context) -> Result<(), Failure> {
+async fn remove(places: &Places, ids: &[String], force: bool, context: &Context) -> Result<()> {
     let mut chosen: Vec<ListedPlace> = Vec::new();
     for id in ids {
         let mut place = find_place(places, id).await?;
@@ -137,7 +120,7 @@ async fn remove(places: &Places, ids: &[String], in_use: InUse, context: &Contex
             tokio::time::sleep(DISCONNECT_DELAY).await;
             place = find_place(places, id).await?;
         }
-        if in_use == InUse::Refuse && is_used(&place) {
+        if !force && is_used(&place) {
             return Err(Failure::failed(format!("{} is in use", place.record.name)).hint(
                 "Run `hermes sandbox show` to see what uses it, or add `--force` to remove it anyway.",
             ));
@@ -159,7 +142,7 @@ async fn remove(places: &Places, ids: &[String], in_use: InUse, context: &Contex
     Ok(())
 }
 
-async fn prune(places: &Places, files: PersistentFiles, context: &Context) -> Result<(), Failure> {
+async fn prune(places: &Places, removes_files: bool, context: &Context) -> Result<()> {
     let mut all = places.list().await?;
     if all.iter().any(is_only_connected) {
         tokio::time::sleep(DISCONNECT_DELAY).await;
@@ -171,7 +154,7 @@ async fn prune(places: &Places, files: PersistentFiles, context: &Context) -> Re
     let failed = places.end_all(running.clone()).await;
     places.remove_stale().await?;
     let mut removed = Vec::new();
-    if files == PersistentFiles::Remove {
+    if removes_files {
         for place in stopped.iter().chain(&running).filter(|place| place.record.files.is_some()) {
             place.remove().await?;
             removed.push(place.record.name.clone());
@@ -184,11 +167,9 @@ async fn prune(places: &Places, files: PersistentFiles, context: &Context) -> Re
     if screen.is_json() {
         return screen.json(&json!({"ended": names, "files_removed": removed}));
     }
-    let count = |number: usize| {
-        if number == 1 { "1 environment".to_owned() } else { format!("{number} environments") }
-    };
+    let count = |number| format_count(number, "environment");
     screen.line(&format!("ended {}", count(names.len())))?;
-    if files == PersistentFiles::Remove {
+    if removes_files {
         screen.line(&format!("removed the files of {}", count(removed.len())))?;
     } else if !stopped.is_empty() {
         let kept = count(stopped.len());
@@ -198,16 +179,9 @@ async fn prune(places: &Places, files: PersistentFiles, context: &Context) -> Re
 }
 
 /// The environment with a name, name prefix or session.
-async fn find_place(places: &Places, id: &str) -> Result<ListedPlace, Failure> {
-    let mut found = places.find(id).await?;
-    let list_hint = "Run `hermes sandbox ls` to list their names.";
-    match (found.pop(), found.len()) {
-        (Some(place), 0) => Ok(place),
-        (Some(_), more) => {
-            Err(Failure::usage(format!("`{id}` matches {} environments", more + 1)).hint(list_hint))
-        }
-        (None, _) => Err(Failure::failed(format!("no environment `{id}`")).hint(list_hint)),
-    }
+async fn find_place(places: &Places, id: &str) -> Result<ListedPlace> {
+    let found = places.find(id).await?;
+    only_item(found, "environment", id, "Run `hermes sandbox ls` to list their names.")
 }
 
 /// Whether a command runs there, or another client is connected.
@@ -246,30 +220,45 @@ fn format_reach(reach: &Reach) -> String {
     }
 }
 
+/// The activity of an environment that answers.
+pub(crate) fn stats(place: &ListedPlace) -> Option<Stats> {
+    match place.state {
+        PlaceState::Running(stats) => Some(stats),
+        PlaceState::Unresponsive | PlaceState::OtherRunDir | PlaceState::Stopped => None,
+    }
+}
+
 /// The JSON document of an environment.
 fn facts(place: &ListedPlace) -> Value {
+    let mut facts = common_facts(place);
+    facts["created"] = json!(place.record.created);
+    facts["running"] = json!(stats(place).map(|stats| stats.running));
+    facts["files"] = json!(place.record.files);
+    facts
+}
+
+/// The facts of an environment that all commands show.
+pub(crate) fn common_facts(place: &ListedPlace) -> Value {
     let record = &place.record;
-    let (state, stats) = match place.state {
-        PlaceState::Running(stats) if stats.running > 0 => ("running", Some(stats)),
-        PlaceState::Running(stats) => ("idle", Some(stats)),
-        PlaceState::Unresponsive => ("silent", None),
-        PlaceState::OtherRunDir => ("elsewhere", None),
-        PlaceState::Stopped => ("asleep", None),
+    let state = match place.state {
+        PlaceState::Running(stats) if stats.running > 0 => "running",
+        PlaceState::Running(_) => "idle",
+        PlaceState::Unresponsive => "silent",
+        PlaceState::OtherRunDir => "elsewhere",
+        PlaceState::Stopped => "asleep",
     };
+    let stats = stats(place);
     json!({
         "name": record.name,
         "id": record.place,
         "backend": record.backend,
         "session": record.session,
         "state": state,
-        "created": record.created,
         "age_seconds": Timestamp::now().seconds().saturating_sub(record.created),
         "idle_seconds": stats.map(|stats| stats.idle.as_secs()),
         "lifetime_seconds": record.lifetime,
         // This process is one of the clients.
         "clients": stats.map(|stats| stats.clients.saturating_sub(1)),
-        "running": stats.map(|stats| stats.running),
         "reach": record.reach,
-        "files": record.files,
     })
 }

@@ -10,16 +10,14 @@ use serde_json::{Value, json};
 use crate::args::SendArgs;
 use crate::command::config::settings;
 use crate::command::gateway;
-use crate::{Context, block_on};
-use hermes_config::failure::{Failure, FailureKind};
-use hermes_config::keys::Config;
+use crate::{Config, Context, Failure, FailureKind, Result, block_on};
 use hermes_config::resolve::chat::{self, HomeChannel};
 use hermes_config::resolve::{self, random_hex};
 
 /// A longer message is refused.
 const MAX_MESSAGE_BYTES: u64 = 256 << 10;
 
-pub(crate) fn run(args: &SendArgs, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(args: &SendArgs, context: &Context) -> Result<()> {
     let config = settings(context)?;
     block_on(async {
         if args.list {
@@ -44,7 +42,7 @@ pub(crate) fn run(args: &SendArgs, context: &Context) -> Result<(), Failure> {
 }
 
 /// Checks that a gateway will deliver the message. A running one may have other settings than this process.
-fn check_served(context: &Context, config: &Config, chats: &[ChatAddress]) -> Result<(), Failure> {
+fn check_served(context: &Context, config: &Config, chats: &[ChatAddress]) -> Result<()> {
     let accounts: Vec<_> = chat::accounts(config)?.iter().map(chat::ChatAccount::platform).collect();
     match chats.iter().find(|address| !accounts.contains(&address.platform)) {
         Some(address) if !is_running(context) => {
@@ -66,22 +64,16 @@ fn report_queued(
     text: &str,
     chats: &[ChatAddress],
     queued: usize,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let is_running = is_running(context);
-    if context.screen.is_json() {
-        let to: Vec<Value> = chats.iter().map(facts).collect();
-        return context.screen.json(&json!({"to": to, "queued": queued, "running": is_running}));
-    }
-    if chats.is_empty() {
-        return context.screen.line(text);
-    }
-    match (args.quiet, is_running) {
-        (true, _) => Ok(()),
-        (false, true) => context.screen.line("queued; the gateway delivers it now"),
-        (false, false) => {
-            context.screen.line("queued; no gateway is running: it is delivered when one starts")
-        }
-    }
+    let to: Vec<Value> = chats.iter().map(facts).collect();
+    let text = match (chats, is_running) {
+        ([], _) => text,
+        _ if args.quiet && !context.screen.is_json() => return Ok(()),
+        (_, true) => "queued; the gateway delivers it now",
+        (_, false) => "queued; no gateway is running: it is delivered when one starts",
+    };
+    context.screen.print(&json!({"to": to, "queued": queued, "running": is_running}), text)
 }
 
 fn facts(address: &ChatAddress) -> Value {
@@ -89,7 +81,7 @@ fn facts(address: &ChatAddress) -> Value {
 }
 
 /// The chats of a target. The default is the home channel, if there is only one.
-fn resolve_targets(to: Option<&DeliveryTarget>, homes: &[HomeChannel]) -> Result<Vec<ChatAddress>, Failure> {
+fn resolve_targets(to: Option<&DeliveryTarget>, homes: &[HomeChannel]) -> Result<Vec<ChatAddress>> {
     let known: Vec<ChatAddress> = homes.iter().map(|home| home.address.clone()).collect();
     let target = match (to, known.as_slice()) {
         (Some(target), _) => target.clone(),
@@ -113,7 +105,7 @@ fn resolve_targets(to: Option<&DeliveryTarget>, homes: &[HomeChannel]) -> Result
     })
 }
 
-fn message_text(args: &SendArgs) -> Result<String, Failure> {
+fn message_text(args: &SendArgs) -> Result<String> {
     let body = match (&args.file, args.text.as_deref()) {
         (Some(path), _) if path.as_os_str() != "-" => File::open(path)
             .and_then(read_text)
@@ -140,7 +132,7 @@ fn read_text(from: impl Read) -> io::Result<String> {
     io::read_to_string(from.take(MAX_MESSAGE_BYTES))
 }
 
-fn list(context: &Context, homes: &[HomeChannel]) -> Result<(), Failure> {
+fn list(context: &Context, homes: &[HomeChannel]) -> Result<()> {
     let document = |home: &HomeChannel| {
         let mut facts = facts(&home.address);
         facts["name"] = json!(home.name);

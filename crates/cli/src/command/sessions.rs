@@ -13,73 +13,82 @@ use serde_json::{Value, json};
 
 use crate::approval::{Consent, confirm};
 use crate::args::SessionsAction;
-use crate::chat_host;
 use crate::command::config::settings;
+use crate::database::with_store;
 use crate::screen::{Tone, format_since, one_line};
 use crate::{Context, block_on};
-use hermes_config::failure::Failure;
-use hermes_config::resolve::store::find;
+use crate::{Failure, Result, chat_host};
 
 /// Rows per query when all are read.
 const PAGE_SIZE: usize = 200;
 /// The most messages that `show` prints; the export has all.
 const MAX_SHOWN_MESSAGES: u32 = 10_000;
 
-pub(crate) fn run(action: SessionsAction, context: &Context) -> Result<(), Failure> {
-    block_on(async {
-        let store = find(context).await?;
-        let result = run_action(action, context, store.as_ref()).await;
-        if let Some(store) = store {
-            store.close().await;
-        }
-        result
-    })
+pub(crate) fn run(action: SessionsAction, context: &Context) -> Result<()> {
+    block_on(run_action(action, context))
 }
 
-/// Without a database there are no conversations, which is not an error.
-async fn run_action(action: SessionsAction, context: &Context, store: Option<&Store>) -> Result<(), Failure> {
+async fn run_action(action: SessionsAction, context: &Context) -> Result<()> {
     match action {
         SessionsAction::Ls { limit, after, source } => {
-            list(context, store, SessionQuery { source, after: after.map(SessionId::new), limit }).await
+            list(context, SessionQuery { source, after: after.map(SessionId::new), limit }).await
         }
         SessionsAction::Search { text, limit, skip, source } => {
-            search(context, store, SearchQuery { text: text.join(" "), source, skip, limit }).await
+            search(context, SearchQuery { text: text.join(" "), source, skip, limit }).await
         }
-        SessionsAction::Export { ids, all: false } => export(context, store, &ids).await,
-        SessionsAction::Export { all: true, .. } => export_all(context, store).await,
+        SessionsAction::Export { all: true, .. } => {
+            with_store(context, async |store| export_all(context, store).await).await
+        }
+        SessionsAction::Export { ids, all: false } => {
+            with_sessions(context, &ids, async |store, sessions| export(context, store, sessions).await).await
+        }
         SessionsAction::Show { id, limit, all } => {
             let filter = if all { MessageFilter::All } else { MessageFilter::Active };
-            show(context, store, &id, limit, filter).await
+            let names = std::slice::from_ref(&id);
+            with_sessions(context, names, async |store, sessions| {
+                show(context, store, sessions, limit, filter).await
+            })
+            .await
         }
-        SessionsAction::Rm { ids } => remove(context, store, &ids).await,
+        SessionsAction::Rm { ids } => {
+            with_sessions(context, &ids, async |store, sessions| remove(context, store, sessions).await).await
+        }
         SessionsAction::Prune { older_than, dry_run, yes } => {
             let age = u64::from(older_than) * 86_400;
             let before = Timestamp::from_seconds(Timestamp::now().seconds().saturating_sub(age));
             if dry_run {
-                return list_prunable(context, store, before).await;
+                return list_prunable(context, before).await;
             }
             let consent = match (yes, stdin().is_terminal() && stderr().is_terminal()) {
                 (true, _) => Consent::Given,
                 (false, true) => Consent::Ask,
                 (false, false) => Consent::Unavailable,
             };
-            prune(context, store, before, consent).await
+            prune(context, before, consent).await
         }
     }
 }
 
-async fn find_session(store: Option<&Store>, name: &str) -> Result<SessionRow, Failure> {
-    match store {
-        Some(store) => Ok(store.find_session(&Viewer::Owner, name).await?),
-        None => Err(Error::NoSession(name.to_owned()).into()),
-    }
+/// Runs `work` on the conversations with these names, which are all looked up before.
+async fn with_sessions(
+    context: &Context,
+    names: &[String],
+    work: impl AsyncFnOnce(&Store, &[SessionRow]) -> Result<()>,
+) -> Result<()> {
+    let found = with_store(context, async |store| {
+        let mut sessions = Vec::new();
+        for name in names {
+            sessions.push(store.find_session(&Viewer::Owner, name).await?);
+        }
+        work(store, &sessions).await.map(Some)
+    });
+    let no_session = || Error::NoSession(names.first().cloned().unwrap_or_default()).into();
+    found.await?.ok_or_else(no_session)
 }
 
-async fn list(context: &Context, store: Option<&Store>, query: SessionQuery) -> Result<(), Failure> {
-    let sessions = match store {
-        Some(store) => store.sessions(&Viewer::Owner, query).await?,
-        None => Vec::new(),
-    };
+async fn list(context: &Context, query: SessionQuery) -> Result<()> {
+    let read = async |store: &Store| Ok(store.sessions(&Viewer::Owner, query).await?);
+    let sessions = with_store(context, read).await?;
     let row = |session: &SessionRow| {
         vec![
             session.id.to_string(),
@@ -100,18 +109,17 @@ async fn list(context: &Context, store: Option<&Store>, query: SessionQuery) -> 
 
 async fn show(
     context: &Context,
-    store: Option<&Store>,
-    name: &str,
+    store: &Store,
+    sessions: &[SessionRow],
     limit: u32,
     filter: MessageFilter,
-) -> Result<(), Failure> {
-    let session = find_session(store, name).await?;
-    let Some(store) = store else { return Ok(()) };
+) -> Result<()> {
+    let Some(session) = sessions.first() else { return Ok(()) };
     let screen = context.screen;
     let last = u32::try_from(session.messages).unwrap_or(u32::MAX);
     let first = Seq::new(last.saturating_sub(limit.min(MAX_SHOWN_MESSAGES)));
     if !screen.is_json() {
-        screen.text(&session_header(context, &session))?;
+        screen.text(&session_header(context, session))?;
         if first > Seq::START {
             let line = format!("({} earlier messages; `hermes sessions export` prints all)", first.number());
             screen.line(&format!("\n{}", screen.paint(Tone::Quiet, &line)))?;
@@ -132,7 +140,7 @@ async fn show(
     if !screen.is_json() {
         return Ok(());
     }
-    let mut facts = facts(&session);
+    let mut facts = facts(session);
     facts["skipped"] = json!(first.number());
     facts["messages"] = json!(messages);
     screen.json(&facts)
@@ -194,11 +202,9 @@ fn format_message(context: &Context, row: &MessageRow) -> String {
     }
 }
 
-async fn search(context: &Context, store: Option<&Store>, query: SearchQuery) -> Result<(), Failure> {
-    let hits = match store {
-        Some(store) => store.search(&Viewer::Owner, query).await?,
-        None => Vec::new(),
-    };
+async fn search(context: &Context, query: SearchQuery) -> Result<()> {
+    let read = async |store: &Store| Ok(store.search(&Viewer::Owner, query).await?);
+    let hits = with_store(context, read).await?;
     let screen = context.screen;
     if screen.is_json() {
         return screen.json(&json!({"hits": hits}));
@@ -218,50 +224,32 @@ async fn search(context: &Context, store: Option<&Store>, query: SearchQuery) ->
     Ok(())
 }
 
-async fn export(context: &Context, store: Option<&Store>, names: &[String]) -> Result<(), Failure> {
-    // All names are looked up before anything is printed.
-    let mut ids = Vec::new();
-    for name in names {
-        ids.push(find_session(store, name).await?.id);
-    }
-    let Some(store) = store else { return Ok(()) };
-    for id in &ids {
-        print_export(context, store, id).await?;
-    }
-    Ok(())
-}
-
-async fn export_all(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
-    let Some(store) = store else { return Ok(()) };
+async fn export_all(context: &Context, store: &Store) -> Result<()> {
     let mut after = None;
     loop {
         let query = SessionQuery { after, limit: PAGE_SIZE, source: None };
         let page = store.sessions(&Viewer::Owner, query).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.id.clone());
-        for session in &page {
-            print_export(context, store, &session.id).await?;
-        }
+        export(context, store, &page).await?;
     }
 }
 
-async fn print_export(context: &Context, store: &Store, id: &SessionId) -> Result<(), Failure> {
-    store.export(id, |piece| context.screen.text(piece)).await
+async fn export(context: &Context, store: &Store, sessions: &[SessionRow]) -> Result<()> {
+    for session in sessions {
+        store.export(&session.id, |piece| context.screen.text(piece)).await?;
+    }
+    Ok(())
 }
 
-async fn remove(context: &Context, store: Option<&Store>, names: &[String]) -> Result<(), Failure> {
-    // All names are looked up before anything is removed, because `last` would change.
-    let mut sessions: Vec<SessionRow> = Vec::new();
-    for name in names {
-        let session = find_session(store, name).await?;
-        if !sessions.iter().any(|known| known.id == session.id) {
-            sessions.push(session);
-        }
-    }
-    let Some(store) = store else { return Ok(()) };
+async fn remove(context: &Context, store: &Store, sessions: &[SessionRow]) -> Result<()> {
     let screen = context.screen;
-    for session in &sessions {
+    let mut ids: Vec<&SessionId> = Vec::new();
+    for session in sessions {
         let id = &session.id;
+        if ids.contains(&id) {
+            continue;
+        }
         let current = store.current_session(&session.key).await?;
         let is_current = current.is_some_and(|current| current.id == *id);
         store.remove_session(id).await?;
@@ -271,26 +259,23 @@ async fn remove(context: &Context, store: Option<&Store>, names: &[String]) -> R
                 |error| Failure::failed(format!("cannot remove the environment of {id}: {error}")),
             )?;
         }
+        ids.push(id);
         if !screen.is_json() {
             screen.line(&format!("removed {id}"))?;
         }
     }
     if screen.is_json() {
-        let ids: Vec<&SessionId> = sessions.iter().map(|session| &session.id).collect();
-        screen.json(&json!({"removed": ids, "sessions": sessions.len()}))?;
+        screen.json(&json!({"removed": ids, "sessions": ids.len()}))?;
     }
     Ok(())
 }
 
-async fn prunable(store: Option<&Store>, before: Timestamp) -> Result<Vec<SessionId>, Failure> {
-    Ok(match store {
-        Some(store) => store.prunable(before).await?,
-        None => Vec::new(),
-    })
+async fn prunable(context: &Context, before: Timestamp) -> Result<Vec<SessionId>> {
+    with_store(context, async |store| Ok(store.prunable(before).await?)).await
 }
 
-async fn list_prunable(context: &Context, store: Option<&Store>, before: Timestamp) -> Result<(), Failure> {
-    let ids = prunable(store, before).await?;
+async fn list_prunable(context: &Context, before: Timestamp) -> Result<()> {
+    let ids = prunable(context, before).await?;
     if context.screen.is_json() {
         return context.screen.json(&json!({"would_remove": ids}));
     }
@@ -300,13 +285,8 @@ async fn list_prunable(context: &Context, store: Option<&Store>, before: Timesta
     ids.iter().try_for_each(|id| context.screen.line(id.as_str()))
 }
 
-async fn prune(
-    context: &Context,
-    store: Option<&Store>,
-    before: Timestamp,
-    consent: Consent,
-) -> Result<(), Failure> {
-    let count = prunable(store, before).await?.len();
+async fn prune(context: &Context, before: Timestamp, consent: Consent) -> Result<()> {
+    let count = prunable(context, before).await?.len();
     if count > 0 && consent == Consent::Unavailable {
         return Err(Failure::refused(format!("this would permanently remove {count} sessions"))
             .hint("Use `--dry-run` to list them, or `--yes` to remove them."));
@@ -315,15 +295,13 @@ async fn prune(
     if count > 0 && consent == Consent::Ask && !confirm(context, &prompt)? {
         return Err(Failure::refused("nothing was removed"));
     }
-    let pruned = match store {
-        Some(store) if count > 0 => store.prune(before).await?,
-        _ => PruneResult::default(),
-    };
-    if context.screen.is_json() {
-        return context.screen.json(&json!({"sessions": pruned.sessions, "freed_bytes": pruned.freed_bytes}));
-    }
-    let freed = pruned.freed_bytes / 1_000;
-    context.screen.line(&format!("removed {} sessions, freed {freed} KB", pruned.sessions))
+    let pruned = with_store(context, async |store| match count {
+        0 => Ok(PruneResult::default()),
+        _ => Ok(store.prune(before).await?),
+    });
+    let PruneResult { sessions, freed_bytes } = pruned.await?;
+    let text = format!("removed {sessions} sessions, freed {} KB", freed_bytes / 1_000);
+    context.screen.print(&json!({"sessions": sessions, "freed_bytes": freed_bytes}), &text)
 }
 
 /// The JSON document of a session.

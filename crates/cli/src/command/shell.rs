@@ -8,35 +8,28 @@ use hermes_types::{Job, SessionKey};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::Context;
 use crate::approval::{Consent, approve_or_report};
 use crate::args::PlaceArgs;
 use crate::command::config::settings;
 use crate::place::{self, Survivors};
 use crate::screen::Tone;
 use crate::terminal::{TerminalGuard, size};
-use hermes_config::failure::Failure;
-use hermes_config::keys::Config;
+use crate::{Config, Context, Failure, Result, block_on};
 use hermes_config::resolve::{PlaceRequest, SessionChoice};
 
 const SHELL_SCRIPT: &str = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi";
 /// Reads of the keyboard that wait to be sent.
 const KEYBOARD_QUEUE_LEN: usize = 16;
 
-pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode> {
     if context.screen.is_json() || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage("`hermes shell` requires a terminal for input and output")
             .hint("Use `hermes exec` to run a single command."));
     }
-    let config = settings(context)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let code = runtime.block_on(shell(&args.request(), context, config));
-    // The keyboard thread may still be reading.
-    runtime.shutdown_background();
-    code
+    block_on(shell(&args.request(), context, settings(context)?))
 }
 
-async fn shell(request: &PlaceRequest, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
+async fn shell(request: &PlaceRequest, context: &Context, config: &Config) -> Result<ExitCode> {
     let session = SessionChoice::new(request, config)?;
     let run = async |resolved: &ResolvedPlace, place: &OpenPlace| {
         (run_shell(resolved, place, &session.key, context, config).await, Survivors::Unknown)
@@ -50,7 +43,7 @@ async fn run_shell(
     session: &SessionKey,
     context: &Context,
     config: &Config,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode> {
     let job = Job::shell(SHELL_SCRIPT, place.cwd().await?);
     // Running `hermes shell` is the consent.
     let judged = resolved.place();
@@ -71,7 +64,7 @@ async fn run_shell(
 }
 
 /// Copies bytes between the two terminals until the program ends.
-async fn relay(mut terminal: Terminal, context: &Context) -> Result<ExitCode, Failure> {
+async fn relay(mut terminal: Terminal, context: &Context) -> Result<ExitCode> {
     let (sender, mut keys) = mpsc::channel::<Vec<u8>>(KEYBOARD_QUEUE_LEN);
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];

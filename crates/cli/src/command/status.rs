@@ -15,16 +15,16 @@ use tokio::time::timeout;
 
 use crate::command::config::settings;
 use crate::command::process::handle;
-use crate::{Context, backend_health, block_on};
-use hermes_config::failure::{Failure, FailureKind};
-use hermes_config::keys::Config;
+use crate::command::sandbox;
+use crate::database::with_store;
+use crate::{Config, Context, Failure, FailureKind, Result, backend_health, block_on};
 use hermes_config::layers::Source;
 use hermes_config::resolve;
 
 /// How long an environment may take to list its processes.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(context: &Context) -> Result<ExitCode> {
     let config = settings(context)?;
     let probe = |backend: &BackendName| backend_health::probe(context, config, *backend);
     let backends: Vec<_> = BackendName::ALL.iter().map(probe).collect();
@@ -38,20 +38,14 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     facts["places"] = places.iter().map(|(place, _)| place_facts(place)).collect();
     facts["processes"] = places.iter().flat_map(|(place, views)| process_facts(place, views)).collect();
     facts["questions"] = questions;
-    if context.screen.is_json() {
-        context.screen.json(&facts)?;
-    } else {
-        context.screen.text(&text::text(context, &facts))?;
-    }
+    context.screen.print(&facts, text::text(context, &facts).trim_end())?;
     Ok(if works { ExitCode::SUCCESS } else { FailureKind::Unavailable.code() })
 }
 
 /// The pending questions.
-async fn questions(context: &Context) -> Result<Value, Failure> {
-    let Some(store) = resolve::store::find(context).await? else { return Ok(json!([])) };
+async fn questions(context: &Context) -> Result<Value> {
     let now = Timestamp::now();
-    let open = store.open_questions(now).await?;
-    store.close().await;
+    let open = with_store(context, async |store| Ok(store.open_questions(now).await?)).await?;
     let row = |question: &QuestionRow| {
         json!({
             "id": question.id,
@@ -64,7 +58,7 @@ async fn questions(context: &Context) -> Result<Value, Failure> {
 }
 
 /// All environments with their processes, sorted by name.
-async fn places(context: &Context, config: &Config) -> Result<Vec<(ListedPlace, Vec<ProcessView>)>, Failure> {
+async fn places(context: &Context, config: &Config) -> Result<Vec<(ListedPlace, Vec<ProcessView>)>> {
     let listed = resolve::places(context, config).list().await;
     let listed = listed.map_err(|error| Failure::unavailable(error.to_string()))?;
     let mut places = listed.into_iter().map(with_processes).collect::<JoinSet<_>>().join_all().await;
@@ -193,28 +187,13 @@ fn backend_facts(health: &BackendHealth) -> (String, Value) {
 }
 
 fn place_facts(place: &ListedPlace) -> Value {
-    let record = &place.record;
-    let (state, stats) = match place.state {
-        PlaceState::Running(stats) => ("live", Some(stats)),
-        PlaceState::Unresponsive => ("silent", None),
-        PlaceState::OtherRunDir => ("elsewhere", None),
-        PlaceState::Stopped => ("asleep", None),
-    };
-    json!({
-        "name": record.name,
-        "id": record.place,
-        "backend": record.backend,
-        "session": record.session,
-        "state": state,
-        "age_seconds": Timestamp::now().seconds().saturating_sub(record.created),
-        "idle_seconds": stats.map(|stats| stats.idle.as_secs()),
-        "lifetime_seconds": record.lifetime,
-        // This process is one of the clients.
-        "clients": stats.map(|stats| stats.clients.saturating_sub(1)),
-        "processes": stats.map(|stats| stats.running),
-        "reach": record.reach,
-        "holes": record.exposures(),
-    })
+    let mut facts = sandbox::common_facts(place);
+    if matches!(place.state, PlaceState::Running(_)) {
+        facts["state"] = json!("live");
+    }
+    facts["processes"] = json!(sandbox::stats(place).map(|stats| stats.running));
+    facts["holes"] = json!(place.record.exposures());
+    facts
 }
 
 fn process_facts(place: &ListedPlace, views: &[ProcessView]) -> Vec<Value> {

@@ -15,15 +15,13 @@ use crate::args::{ToolAction, ToolCallArgs};
 use crate::command::config::settings;
 use crate::terminal_approver::TerminalApprover;
 use crate::turn_view::TurnView;
-use crate::{Context, block_on, place};
-use hermes_config::failure::{Failure, FailureKind};
-use hermes_config::keys::Config;
+use crate::{Config, Context, Failure, FailureKind, Result, block_on, place};
 use hermes_config::resolve::agent::{self, Actor, SharedResources};
 use hermes_config::resolve::{self, ResolveMode, SessionChoice, random_hex};
 
 const MAX_ARGUMENT_BYTES: u64 = 64 << 20;
 
-pub(crate) fn run(action: ToolAction, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(action: ToolAction, context: &Context) -> Result<ExitCode> {
     match action {
         ToolAction::Ls => list(context).map(|()| ExitCode::SUCCESS),
         ToolAction::Call(args) => {
@@ -34,7 +32,7 @@ pub(crate) fn run(action: ToolAction, context: &Context) -> Result<ExitCode, Fai
     }
 }
 
-fn list(context: &Context) -> Result<(), Failure> {
+fn list(context: &Context) -> Result<()> {
     let specs: Vec<_> = Tool::ALL.iter().map(|tool| tool.spec()).collect();
     let sentence = |text: &str| text.split_once(['.', ':']).map_or(text, |(first, _)| first).to_owned();
     let rows: Vec<_> =
@@ -42,7 +40,7 @@ fn list(context: &Context) -> Result<(), Failure> {
     context.screen.list(&json!({"tools": specs}), "no tools", &["NAME", "WHAT IT DOES"], &rows)
 }
 
-fn find_tool(name: &str) -> Result<Tool, Failure> {
+fn find_tool(name: &str) -> Result<Tool> {
     Tool::from_name(name).ok_or_else(|| {
         let nearest = Tool::ALL.into_iter().max_by(|one, other| {
             strsim::jaro_winkler(one.name(), name).total_cmp(&strsim::jaro_winkler(other.name(), name))
@@ -55,7 +53,7 @@ fn find_tool(name: &str) -> Result<Tool, Failure> {
     })
 }
 
-fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
+fn arguments(text: &str) -> Result<Map<String, Value>> {
     let mut input = String::new();
     let text = match text {
         "-" => {
@@ -79,11 +77,10 @@ async fn call(
     args: &ToolCallArgs,
     context: &Context,
     config: &Config,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode> {
     let request = args.place.request();
     let session = SessionChoice::new(&request, config)?;
     let resolved = resolve::resolve_place(context, config, &request, &session, ResolveMode::Create)?;
-    let reaper = resolve::places(context, config).start_reaper(resolved.backend().engine_access());
     let consent = match (args.yes, args.arguments.as_str()) {
         (true, _) => Consent::Given,
         (false, "-") => Consent::Unavailable,
@@ -106,12 +103,11 @@ async fn call(
             view.show_event(&event);
         }
     };
-    let result = call_tool(&tools, &approver, tool, arguments, &observer).await?;
-    place::release_place(context, &request, &resolved, &session, Some(tools)).await?;
-    // The next process retries a failed removal; the call has its own outcome.
-    if let Err(error) = reaper.finish().await {
-        tracing::warn!(%error, "cannot remove the remains of environments");
-    }
+    let result = place::with_reaper(context, config, &resolved, async {
+        let result = call_tool(&tools, &approver, tool, arguments, &observer).await?;
+        place::release_place(context, &request, &resolved, &session, tools).await.map(|()| result)
+    });
+    let result = result.await?;
     context.screen.json(&result.content)?;
     Ok(match (result.succeeded, result.is_denied()) {
         (true, _) => ExitCode::SUCCESS,
@@ -126,7 +122,7 @@ async fn call_tool(
     tool: Tool,
     arguments: Map<String, Value>,
     observer: TurnObserver<'_>,
-) -> Result<ToolResult, Failure> {
+) -> Result<ToolResult> {
     let call_id = CallId::new(format!("call_{}", random_hex()?));
     let stop = CancellationToken::new();
     let call = CallContext { call_id: &call_id, stop: &stop, turn: None, observer };

@@ -5,17 +5,17 @@ use hermes_store::{AnswerResult, GrantRow, QuestionRow, QuestionState, Store};
 use hermes_types::{Answer, Choice, GrantScope, Person, Timestamp};
 use serde_json::{Value, json};
 
-use crate::Context;
 use crate::approval::owner;
+use crate::command::only_item;
+use crate::database::with_store;
 use crate::screen::{Tone, format_since, format_until, one_line};
-use hermes_config::failure::Failure;
-use hermes_config::resolve::store::find;
+use crate::{Context, Failure, Result};
 
-pub(super) async fn list(context: &Context) -> Result<(), Failure> {
-    let open = match find(context).await? {
-        Some(store) => store.open_questions(Timestamp::now()).await?,
-        None => Vec::new(),
-    };
+const QUESTIONS_HINT: &str = "Run `hermes approvals ls` to list pending questions.";
+const GRANTS_HINT: &str = "Run `hermes approvals grants` to list the grants.";
+
+pub(super) async fn list(context: &Context) -> Result<()> {
+    let open = with_store(context, async |store| Ok(store.open_questions(Timestamp::now()).await?)).await?;
     let screen = context.screen;
     if screen.is_json() {
         return screen.json(&json!({"questions": open.iter().map(facts).collect::<Vec<_>>()}));
@@ -37,11 +37,15 @@ fn approvers(question: &QuestionRow) -> String {
     question.approvers.iter().map(Person::as_str).collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Result<(), Failure> {
-    let store = find(context).await?.ok_or_else(|| unknown_question(id))?;
-    let question = find_question(&store, id).await?;
+pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Result<()> {
     let answer = Answer { by: owner(), at: Timestamp::now(), choice };
-    match store.answer_question(&question.id, answer.clone()).await? {
+    let answered = with_store(context, async |store| {
+        let question = find_question(store, id).await?;
+        let result = store.answer_question(&question.id, answer.clone()).await?;
+        Ok(Some((question, result)))
+    });
+    let (question, result) = answered.await?.ok_or_else(|| unknown_question(id))?;
+    match result {
         AnswerResult::Accepted => {}
         AnswerResult::NoQuestion => return Err(unknown_question(id)),
         AnswerResult::NotApprover => {
@@ -50,12 +54,8 @@ pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Resul
         }
         AnswerResult::TooLate(state) => {
             return Err(Failure::failed(format!("question {} {}", question.id, describe_state(&state)))
-                .hint("Run `hermes approvals ls` to list pending questions."));
+                .hint(QUESTIONS_HINT));
         }
-    }
-    if context.screen.is_json() {
-        let state = QuestionState::Answered(answer);
-        return context.screen.json(&facts(&QuestionRow { state, ..question }));
     }
     let (tone, result) = match &answer.choice {
         Choice::Once => (Tone::Good, "approved this time"),
@@ -64,14 +64,12 @@ pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Resul
         Choice::Deny { .. } => (Tone::Bad, "denied"),
     };
     let result = context.screen.paint(tone, result);
-    context.screen.line(&format!("{result}:\n{}", indent(&display_text(&question))))
+    let text = format!("{result}:\n{}", indent(&display_text(&question)));
+    context.screen.print(&facts(&QuestionRow { state: QuestionState::Answered(answer), ..question }), &text)
 }
 
-pub(super) async fn grants(context: &Context) -> Result<(), Failure> {
-    let grants = match find(context).await? {
-        Some(store) => store.grants().await?,
-        None => Vec::new(),
-    };
+pub(super) async fn grants(context: &Context) -> Result<()> {
+    let grants = with_store(context, async |store| Ok(store.grants().await?)).await?;
     let row = |grant: &GrantRow| {
         let scope = match &grant.scope {
             GrantScope::Session(key) => one_line(key.as_str(), 30),
@@ -88,49 +86,33 @@ pub(super) async fn grants(context: &Context) -> Result<(), Failure> {
     )
 }
 
-pub(super) async fn revoke(context: &Context, id: &str) -> Result<(), Failure> {
-    let list_hint = "Run `hermes approvals grants` to list the grants.";
-    let unknown = || Failure::failed(format!("no grant `{id}`")).hint(list_hint);
-    let store = find(context).await?.ok_or_else(unknown)?;
-    let grants = store.grants().await?;
-    let has_prefix = |grant: &&GrantRow| !id.is_empty() && grant.id.starts_with(id);
-    let found: Vec<&GrantRow> = grants.iter().filter(has_prefix).collect();
-    let exact = found.iter().find(|grant| grant.id == id).copied();
-    let grant = match (exact, found.as_slice()) {
-        (Some(grant), _) => grant,
-        (None, [grant]) => grant,
-        (None, []) => return Err(unknown()),
-        (None, several) => {
-            return Err(Failure::usage(format!("`{id}` matches {} grants", several.len())).hint(list_hint));
-        }
-    };
-    let revoked = store.revoke_grant(&grant.id, &owner(), Timestamp::now()).await?.ok_or_else(unknown)?;
-    if context.screen.is_json() {
-        return context.screen.json(&grant_facts(&revoked));
-    }
-    context.screen.line(&format!("revoked: {}", granted_command(&revoked)))
+pub(super) async fn revoke(context: &Context, id: &str) -> Result<()> {
+    let revoked = with_store(context, async |store| {
+        let mut grants = store.grants().await?;
+        let is_exact = grants.iter().any(|grant| grant.id == id);
+        let has_prefix = |grant: &GrantRow| !id.is_empty() && grant.id.starts_with(id);
+        grants.retain(|grant| if is_exact { grant.id == id } else { has_prefix(grant) });
+        let grant = only_item(grants, "grant", id, GRANTS_HINT)?;
+        Ok(store.revoke_grant(&grant.id, &owner(), Timestamp::now()).await?)
+    });
+    let unknown = || Failure::failed(format!("no grant `{id}`")).hint(GRANTS_HINT);
+    let revoked = revoked.await?.ok_or_else(unknown)?;
+    context.screen.print(&grant_facts(&revoked), &format!("revoked: {}", granted_command(&revoked)))
 }
 
 /// The question with an id or id prefix; pending ones take precedence.
-async fn find_question(store: &Store, id: &str) -> Result<QuestionRow, Failure> {
+async fn find_question(store: &Store, id: &str) -> Result<QuestionRow> {
     let mut found = store.questions_by_prefix(id).await?;
-    if let Some(at) = found.iter().position(|question| question.id == id) {
-        return Ok(found.swap_remove(at));
-    }
+    let is_exact = found.iter().any(|question| question.id == id);
     if found.len() > 1 {
-        found.retain(|question| question.state == QuestionState::Open);
+        let is_open = |question: &QuestionRow| question.state == QuestionState::Open;
+        found.retain(|question| if is_exact { question.id == id } else { is_open(question) });
     }
-    match (found.len(), found.pop()) {
-        (1, Some(question)) => Ok(question),
-        (0, _) | (_, None) => Err(unknown_question(id)),
-        (count, Some(_)) => Err(Failure::usage(format!("`{id}` matches {count} questions"))
-            .hint("Run `hermes approvals ls` to list them.")),
-    }
+    only_item(found, "question", id, QUESTIONS_HINT)
 }
 
 fn unknown_question(id: &str) -> Failure {
-    Failure::failed(format!("no question `{id}`"))
-        .hint("Run `hermes approvals ls` to list pending questions.")
+    Failure::failed(format!("no question `{id}`")).hint(QUESTIONS_HINT)
 }
 
 fn describe_state(state: &QuestionState) -> String {

@@ -15,16 +15,14 @@ use reedline::{
 };
 
 use super::line;
-use crate::keyboard::Keyboard;
-use crate::screen::Screen;
-use hermes_config::failure::Failure;
+use crate::Result;
+use crate::keyboard::{Keyboard, or_pending};
+use crate::screen::{ERASE_LINE, Screen, write_stderr};
 use hermes_config::file::create_private_dir;
 
 const MAX_HISTORY_LINES: usize = 2_000;
 const HISTORY_FILE: &str = "chat_history";
 const COMPLETION_MENU: &str = "commands";
-/// Returns to the beginning of the line and erases it.
-const ERASE_LINE: &str = "\r\u{1b}[K";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EditorEvent {
@@ -61,7 +59,6 @@ pub(super) enum Editor {
         line: Option<Box<Reedline>>,
         /// Makes the thread return early.
         interrupt: Arc<AtomicBool>,
-        screen: Screen,
     },
     /// Lines edited by the terminal itself.
     Plain {
@@ -101,7 +98,7 @@ impl Editor {
                 editor
             }
         };
-        Self::Full { line: Some(Box::new(editor)), interrupt: Arc::default(), screen }
+        Self::Full { line: Some(Box::new(editor)), interrupt: Arc::default() }
     }
 
     pub(super) fn plain(screen: Screen) -> Self {
@@ -112,27 +109,22 @@ impl Editor {
     pub(super) async fn next_event(
         &mut self,
         notice: Option<impl Future<Output = Notice>>,
-    ) -> Result<EditorEvent, Failure> {
+    ) -> Result<EditorEvent> {
         let can_be_noticed = notice.is_some();
-        let noticed = async {
-            match notice {
-                Some(notice) => notice.await,
-                None => std::future::pending().await,
-            }
-        };
+        let noticed = or_pending(notice);
         match self {
             Self::Plain { screen, partial } => {
                 screen.prompt(">");
                 tokio::select! {
                     entered = read_plain_line(partial) => entered,
                     text = noticed => {
-                        screen.write_stderr("\n");
+                        write_stderr("\n");
                         let typed = if partial.is_empty() { PromptContent::Empty } else { PromptContent::Text };
                         Ok(EditorEvent::Notice(text, typed))
                     }
                 }
             }
-            Self::Full { line: editor, interrupt, screen } => {
+            Self::Full { line: editor, interrupt } => {
                 let Some(mut line) = editor.take() else { return Ok(EditorEvent::End) };
                 if can_be_noticed {
                     // The editor then polls the flag ten times a second.
@@ -160,11 +152,11 @@ impl Editor {
                 Ok(match (signal, notice) {
                     (Err(error), _) => return Err(io::Error::other(error).into()),
                     (Ok(Signal::ExternalBreak(half)), Some(text)) if half.is_empty() => {
-                        screen.write_stderr(ERASE_LINE);
+                        write_stderr(ERASE_LINE);
                         EditorEvent::Notice(text, PromptContent::Empty)
                     }
                     (Ok(Signal::ExternalBreak(_)), Some(text)) => {
-                        screen.write_stderr("\n");
+                        write_stderr("\n");
                         EditorEvent::Notice(text, PromptContent::Text)
                     }
                     (Ok(Signal::Success(line)), None) => EditorEvent::Line(join_continued(&line)),
@@ -181,7 +173,7 @@ impl Editor {
 }
 
 /// Reads a line, or several if they end in a backslash.
-async fn read_plain_line(text: &mut String) -> Result<EditorEvent, Failure> {
+async fn read_plain_line(text: &mut String) -> Result<EditorEvent> {
     let mut keyboard = Keyboard::open()?;
     loop {
         let line = tokio::select! {

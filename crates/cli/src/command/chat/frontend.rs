@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::line;
 use crate::approval::owner;
-use crate::screen::{OutputFormat, Screen, Tone, one_line};
+use crate::screen::{Screen, Tone, one_line};
 use crate::terminal_approver::TerminalApprover;
 use crate::turn_view::TurnView;
 
@@ -94,16 +94,12 @@ impl TerminalOutput {
 
 /// The front end of one session.
 pub(super) struct TerminalFrontend {
-    output: Arc<TerminalOutput>,
+    pub(super) output: Arc<TerminalOutput>,
     /// Set in a background session.
-    task: Option<BackgroundTask>,
+    pub(super) task: Option<BackgroundTask>,
 }
 
 impl TerminalFrontend {
-    pub(super) fn new(output: Arc<TerminalOutput>) -> Self {
-        Self { output, task: None }
-    }
-
     /// Prints a text, or has it printed later.
     fn print(&self, text: &str) {
         match &self.task {
@@ -213,7 +209,7 @@ impl Frontend for TerminalFrontend {
         _tools: &Arc<ToolContext>,
         _stop: &CancellationToken,
     ) -> Arc<TerminalTurn> {
-        if matches!(start, TurnStart::Resume) && self.output.screen.format == OutputFormat::Text {
+        if matches!(start, TurnStart::Resume) && !self.output.screen.is_json() {
             self.output.print_quiet("resuming the interrupted turn");
         }
         let output = self.task.is_none().then(|| Arc::clone(&self.output));
@@ -231,7 +227,7 @@ impl Frontend for TerminalFrontend {
             let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
             return self.print(&escape(&parts.join("\n\n")));
         }
-        if let (Some(reason), OutputFormat::Text) = (reason, self.output.screen.format) {
+        if let (Some(reason), false) = (reason, self.output.screen.is_json()) {
             let is_interrupted = result.stop_reason == StopReason::Interrupted;
             let tone = if is_interrupted { Tone::Quiet } else { Tone::Warning };
             self.print(&self.output.screen.paint(tone, &reason));
@@ -267,7 +263,7 @@ impl TurnFrontend for TerminalTurn {
                 calls.push(json!({"tool": tool, "worked": succeeded, "seconds": seconds}));
             }
         }
-        if output.screen.format == OutputFormat::Text {
+        if !output.screen.is_json() {
             output.view.show_event(event);
         }
     }

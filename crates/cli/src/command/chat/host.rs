@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hermes_config::failure::Failure;
-use hermes_config::keys::Config;
 use hermes_config::resolve::agent::{self, Actor};
 use hermes_config::resolve::{PlaceRequest, SessionChoice};
 use hermes_session::{
@@ -15,21 +13,16 @@ use hermes_store::Store;
 use hermes_types::{BackendName, EntryPoint, Person, SessionKey};
 
 use super::frontend::TerminalMessage;
-use crate::Context;
 use crate::place::release_place;
-use crate::session_host::HostServices;
+use crate::session_host::{HostServices, remove_places};
+use crate::{Config, Context, Failure, Result};
 
 /// Provides models and environments for sessions at a terminal.
+#[derive(Debug)]
 pub(super) struct TerminalHost {
     services: HostServices,
     /// The environment that the command line names.
     choice: SessionChoice,
-}
-
-impl std::fmt::Debug for TerminalHost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TerminalHost").field("request", &self.services.request).finish_non_exhaustive()
-    }
 }
 
 impl TerminalHost {
@@ -39,7 +32,7 @@ impl TerminalHost {
         request: PlaceRequest,
         store: Store,
         model: Option<String>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let choice = SessionChoice::new(&request, &config)?;
         Ok(Self { services: HostServices::new(context, config, request, store, model), choice })
     }
@@ -53,7 +46,7 @@ impl TerminalHost {
         self.services.model_config(None).err()
     }
 
-    fn choice(&self, key: &SessionKey) -> Result<SessionChoice, Failure> {
+    fn choice(&self, key: &SessionKey) -> Result<SessionChoice> {
         if *key == self.choice.key {
             return Ok(self.choice.clone());
         }
@@ -62,12 +55,7 @@ impl TerminalHost {
     }
 
     /// Sets up a session, in the directory of a conversation that is resumed if it still exists.
-    pub(super) fn setup(
-        &self,
-        key: &SessionKey,
-        cwd: Option<&str>,
-        actor: Actor,
-    ) -> Result<SessionConfig, Failure> {
+    pub(super) fn setup(&self, key: &SessionKey, cwd: Option<&str>, actor: Actor) -> Result<SessionConfig> {
         let mut config = self.services.config.clone();
         let backend = self.services.request.backend.unwrap_or(config.terminal.backend);
         if let Some(cwd) = cwd
@@ -79,10 +67,10 @@ impl TerminalHost {
     }
 
     /// Keeps or removes an environment that is no longer used here.
-    pub(super) async fn leave(&self, tools: ToolContext) -> Result<(), Failure> {
+    pub(super) async fn leave(&self, tools: ToolContext) -> Result<()> {
         let place = tools.config().place.clone();
         let choice = self.choice(place.session())?;
-        release_place(&self.services.context, &self.services.request, &place, &choice, Some(tools)).await
+        release_place(&self.services.context, &self.services.request, &place, &choice, tools).await
     }
 }
 
@@ -125,7 +113,7 @@ impl SessionHost<TerminalMessage> for TerminalHost {
             if parent_session(key).is_none() {
                 return Ok(false);
             }
-            let removed = self.services.remove_places(key).await;
+            let removed = remove_places(&self.services.context, &self.services.config, key).await;
             removed.map(|()| true).map_err(|error| Error::Host(error.to_string()))
         })
     }

@@ -7,7 +7,7 @@ use hermes_store::ImageStore;
 use hermes_types::BackendName;
 
 use crate::screen::one_line;
-use hermes_config::failure::{Failure, FailureKind};
+use crate::{Failure, FailureKind, Result};
 
 const MAX_PATH_CHARS: usize = 400;
 
@@ -17,7 +17,7 @@ pub(super) async fn user_input(
     files: &[PathBuf],
     image_store: &ImageStore,
     backend: BackendName,
-) -> Result<UserInput, Failure> {
+) -> Result<UserInput> {
     let line = |path: &Path| one_line(&path.to_string_lossy(), MAX_PATH_CHARS);
     let (mut lines, mut images) = (Vec::new(), Vec::new());
     for file in files {

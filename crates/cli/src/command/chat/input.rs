@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::frontend::{TerminalInput, TerminalOutput};
 use super::line::{self, InputLine};
+use crate::Result;
 use crate::keyboard::next_line;
-use hermes_config::failure::Failure;
 
 /// What happens to lines that are typed while something runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,28 +32,15 @@ pub(super) enum Running {
 
 /// The terminal while something runs.
 pub(super) struct InputLoop {
-    output: Arc<TerminalOutput>,
-    mailbox: mpsc::Sender<TerminalInput>,
-    background: mpsc::UnboundedReceiver<String>,
-    policy: LinePolicy,
-    is_leaving: bool,
+    pub(super) output: Arc<TerminalOutput>,
+    pub(super) mailbox: mpsc::Sender<TerminalInput>,
+    pub(super) background: mpsc::UnboundedReceiver<String>,
+    pub(super) policy: LinePolicy,
+    /// Whether the person wants to leave.
+    pub(super) is_leaving: bool,
 }
 
 impl InputLoop {
-    pub(super) fn new(
-        output: Arc<TerminalOutput>,
-        mailbox: mpsc::Sender<TerminalInput>,
-        background: mpsc::UnboundedReceiver<String>,
-        policy: LinePolicy,
-    ) -> Self {
-        Self { output, mailbox, background, policy, is_leaving: false }
-    }
-
-    /// Whether the person wants to leave.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.is_leaving
-    }
-
     /// The next text of a background task.
     pub(super) async fn next_background_text(&mut self) -> String {
         match self.background.recv().await {
@@ -69,7 +56,7 @@ impl InputLoop {
         running: Running,
         stop: &CancellationToken,
         work: W,
-    ) -> Result<Option<W::Output>, Failure> {
+    ) -> Result<Option<W::Output>> {
         let mut keyboard = self.output.approver.keyboard()?;
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut terminated = signal(SignalKind::terminate())?;

@@ -12,10 +12,9 @@ use super::frontend::{TerminalFrontend, TerminalInput, TerminalOutput};
 use super::host::TerminalHost;
 use super::input::{InputLoop, Running};
 use super::recap;
-use crate::Context;
+use crate::keyboard::or_pending;
 use crate::screen::Tone;
-use hermes_config::failure::{Failure, FailureKind};
-use hermes_config::resolve::store::store_failure;
+use crate::{Context, Failure, Result};
 
 /// Exchanges shown when a conversation is resumed.
 const RECAP_EXCHANGES: usize = 3;
@@ -30,39 +29,25 @@ pub(super) enum TurnOutcome {
 
 /// A chat at one terminal.
 pub(super) struct Repl {
-    context: Arc<Context>,
+    pub(super) context: Arc<Context>,
     pub(super) output: Arc<TerminalOutput>,
     pub(super) actor: SessionActor<TerminalFrontend>,
     pub(super) input: InputLoop,
-    host: Arc<TerminalHost>,
+    pub(super) host: Arc<TerminalHost>,
 }
 
 impl Repl {
-    pub(super) fn new(
-        context: Arc<Context>,
-        output: Arc<TerminalOutput>,
-        actor: SessionActor<TerminalFrontend>,
-        input: InputLoop,
-        host: Arc<TerminalHost>,
-    ) -> Self {
-        Self { context, output, actor, input, host }
-    }
-
-    pub(super) fn context(&self) -> &Context {
-        &self.context
-    }
-
     pub(super) fn conversation(&self) -> Option<&Conversation> {
         self.actor.conversation()
     }
 
-    pub(super) async fn tools(&mut self) -> Result<Arc<ToolContext>, Failure> {
+    pub(super) async fn tools(&mut self) -> Result<Arc<ToolContext>> {
         let input = self.output.line_input(String::new());
         self.actor.open_tools(&input).await.map_err(session_failure)
     }
 
     /// Fails if no model can answer.
-    pub(super) fn check_model(&self) -> Result<(), Failure> {
+    pub(super) fn check_model(&self) -> Result<()> {
         self.host.model_failure().map_or(Ok(()), Err)
     }
 
@@ -79,7 +64,7 @@ impl Repl {
     }
 
     /// Opens a stored conversation.
-    pub(super) async fn open(&mut self, session: &SessionRow) -> Result<(), Failure> {
+    pub(super) async fn open(&mut self, session: &SessionRow) -> Result<()> {
         self.actor.continue_conversation(session).await;
         let input = self.output.line_input(String::new());
         self.actor.open(&input).await.map_err(session_failure)
@@ -94,13 +79,13 @@ impl Repl {
         }
     }
 
-    pub(super) async fn send_message(&mut self, message: UserInput) -> Result<TurnOutcome, Failure> {
+    pub(super) async fn send_message(&mut self, message: UserInput) -> Result<TurnOutcome> {
         let result = self.run_input(self.output.message_input(message)).await?;
         outcome(result)
     }
 
     /// Processes an input of an interactive chat, which goes on after an error of the host.
-    pub(super) async fn process(&mut self, input: TerminalInput) -> Result<TurnOutcome, Failure> {
+    pub(super) async fn process(&mut self, input: TerminalInput) -> Result<TurnOutcome> {
         match self.run_input(input).await? {
             Some(Err(Error::Host(text))) => {
                 self.output.view.print_note(&text);
@@ -111,26 +96,20 @@ impl Repl {
     }
 
     /// Runs an input, with lines typed during it. Returns none if it was abandoned.
-    async fn run_input(&mut self, input: TerminalInput) -> Result<Option<SessionResult>, Failure> {
+    async fn run_input(&mut self, input: TerminalInput) -> Result<Option<SessionResult>> {
         let stop = CancellationToken::new();
         let work = self.actor.process(input, &stop);
         self.input.run_with_input(Running::Turn, &stop, work).await
     }
 
     /// Waits for a line, or for something else to show or to send.
-    pub(super) async fn next_event(&mut self, editor: &mut Editor) -> Result<EditorEvent, Failure> {
+    pub(super) async fn next_event(&mut self, editor: &mut Editor) -> Result<EditorEvent> {
         let tools = self.actor.tools().filter(|tools| tools.has_subscriptions()).cloned();
         let can_be_noticed = tools.is_some() || self.actor.has_background_tasks();
         let input = &mut self.input;
         let notice = async {
-            let process_event = async {
-                match &tools {
-                    Some(tools) => tools.next_process_event().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                text = process_event => Notice::Process(text),
+                text = or_pending(tools.as_ref().map(|tools| tools.next_process_event())) => Notice::Process(text),
                 text = input.next_background_text() => Notice::Background(text),
             }
         };
@@ -147,7 +126,7 @@ impl Repl {
     }
 
     /// Resumes the interrupted turn of the conversation.
-    pub(super) async fn resume_turn(&mut self) -> Result<TurnOutcome, Failure> {
+    pub(super) async fn resume_turn(&mut self) -> Result<TurnOutcome> {
         let (stop, input) = (CancellationToken::new(), self.output.line_input(String::new()));
         let work = self.actor.resume_turn(&input, &stop);
         let result = self.input.run_with_input(Running::Turn, &stop, work).await?;
@@ -160,16 +139,11 @@ impl Repl {
             self.output.print_quiet(&format!("resume it with `hermes chat --resume {}`", conversation.id()));
         }
     }
-
-    /// Ends the conversation, unless it is going to be resumed. Returns its tools.
-    pub(super) async fn close(self, is_over: bool) -> Option<ToolContext> {
-        self.actor.close(is_over).await
-    }
 }
 
 type SessionResult = Result<Option<TurnResult>, Error>;
 
-fn outcome(result: Option<SessionResult>) -> Result<TurnOutcome, Failure> {
+fn outcome(result: Option<SessionResult>) -> Result<TurnOutcome> {
     Ok(match result {
         None => TurnOutcome::Abandoned,
         Some(result) => match result.map_err(session_failure)? {
@@ -181,16 +155,19 @@ fn outcome(result: Option<SessionResult>) -> Result<TurnOutcome, Failure> {
 
 fn session_failure(error: Error) -> Failure {
     match error {
-        Error::Store(error) | Error::EndConversation(error) => store_failure(error),
-        Error::Agent(AgentError::Store(error)) | Error::Turn(AgentError::Store(error)) => {
-            store_failure(error)
+        Error::Store(error)
+        | Error::EndConversation(error)
+        | Error::Agent(AgentError::Store(error))
+        | Error::Turn(AgentError::Store(error)) => error.into(),
+        Error::Agent(error) | Error::Turn(error) => {
+            let failure = Failure::failed(error.to_string());
+            match error {
+                AgentError::StoredTools(_) => {
+                    failure.hint("another version stored this conversation; `/new` starts a new one")
+                }
+                _ => failure,
+            }
         }
-        Error::Agent(error @ AgentError::StoredTools(_))
-        | Error::Turn(error @ AgentError::StoredTools(_)) => {
-            Failure::new(FailureKind::Failed, error.to_string())
-                .hint("another version stored this conversation; `/new` starts a new one")
-        }
-        Error::Agent(error) | Error::Turn(error) => Failure::new(FailureKind::Failed, error.to_string()),
-        error => Failure::new(FailureKind::Failed, error.to_string()),
+        error => Failure::failed(error.to_string()),
     }
 }

@@ -7,14 +7,13 @@ use hermes_agent::{StopReason, TurnResult};
 use serde_json::json;
 
 use super::repl::Repl;
-use crate::screen::OutputFormat;
-use hermes_config::failure::{Failure, FailureKind};
+use crate::{FailureKind, Result};
 use hermes_config::resolve::model;
 
-pub(super) fn report(repl: &Repl, ended: &TurnResult) -> Result<ExitCode, Failure> {
-    let screen = repl.context().screen;
+pub(super) fn report(repl: &Repl, ended: &TurnResult) -> Result<ExitCode> {
+    let screen = repl.context.screen;
     let first = repl.conversation().and_then(|conversation| conversation.model_config().endpoints.first());
-    if screen.format == OutputFormat::Json {
+    if screen.is_json() {
         screen.json(&json!({
             "session": repl.conversation().map(|conversation| conversation.id().as_str()),
             "text": ended.text,

@@ -5,21 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::{CallContext, Denied, ToolContext, TurnObserver};
-use hermes_exec::{
-    CommandEvent, CommandInput, EndReason, Error, Outcome, OutputMode, RunOptions, WorkingDirectory,
-};
-use hermes_types::{CallId, Job};
+use hermes_exec::{EndReason, Outcome, OutputMode, RunOptions};
+use hermes_types::CallId;
 use tokio_util::sync::CancellationToken;
 
 use super::input::Running;
 use super::repl::{Repl, TurnOutcome};
+use crate::place;
 use crate::screen::{Screen, Tone};
-use hermes_config::failure::Failure;
-use hermes_config::keys::Config;
-use hermes_config::resolve;
-
-/// How often a command is judged again because the directory of the session changed.
-const MAX_START_ATTEMPTS: u32 = 5;
+use crate::{Config, Result};
 
 /// How a command ended.
 enum ShellCommandResult {
@@ -29,17 +23,11 @@ enum ShellCommandResult {
     Stopped,
 }
 
-pub(super) async fn run(repl: &mut Repl, config: &Config, command: &str) -> Result<TurnOutcome, Failure> {
-    let screen = repl.context().screen;
-    let options = RunOptions {
-        timeout: Some(Duration::from_secs(config.terminal.timeout)),
-        keep_bytes: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
-        input: CommandInput::None,
-        env: Vec::new(),
-        output: OutputMode::Live,
-        directory: WorkingDirectory::Session,
-        terminal_size: None,
-    };
+pub(super) async fn run(repl: &mut Repl, config: &Config, command: &str) -> Result<TurnOutcome> {
+    let screen = repl.context.screen;
+    let timeout = Duration::from_secs(config.terminal.timeout);
+    let keep_bytes = u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX);
+    let options = place::foreground_options(timeout, keep_bytes, OutputMode::Live);
     let (tools, stop) = (repl.tools().await?, CancellationToken::new());
     tools.approvals().begin_turn();
     let output = Arc::clone(&repl.output);
@@ -76,47 +64,33 @@ async fn run_streaming(
     stop: &CancellationToken,
     screen: Screen,
     observer: TurnObserver<'_>,
-) -> Result<ShellCommandResult, Failure> {
+) -> Result<ShellCommandResult> {
     let call = CallId::new("!");
     let context = CallContext { call_id: &call, stop, turn: None, observer };
-    let sandbox = tokio::select! {
-        sandbox = tools.open_place(observer) => sandbox.map_err(resolve::place_failure)?,
+    let place = tokio::select! {
+        place = tools.open_place(observer) => place?,
         () = stop.cancelled() => return Ok(ShellCommandResult::Stopped),
     };
-    let mut attempts = 0;
-    let mut command = loop {
-        let cwd = sandbox.cwd().await.map_err(resolve::place_failure)?;
-        let permit = match tools.request_permit(Job::shell(text, cwd), context).await {
-            Ok(permit) => permit,
-            Err(denied) => return Ok(ShellCommandResult::Refused(denied)),
-        };
-        attempts += 1;
-        match sandbox.start_command(permit, options.clone()).await {
-            // Another command of the session changed the directory: judge again.
-            Err(Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
-            started => break started.map_err(resolve::place_failure)?,
-        }
-    };
+    let judge = async |job| Ok(tools.request_permit(job, context).await);
     let mut ends_line = true;
+    let print = |bytes: &[u8]| {
+        ends_line = bytes.ends_with(b"\n");
+        screen.bytes(bytes)
+    };
     let mut is_stopped = false;
-    loop {
-        tokio::select! {
-            event = command.next_event() => match event.map_err(resolve::place_failure)? {
-                CommandEvent::Output(bytes) => {
-                    ends_line = bytes.ends_with(b"\n");
-                    screen.bytes(&bytes)?;
-                }
-                CommandEvent::End(outcome) => {
-                    if !ends_line {
-                        screen.text("\n")?;
-                    }
-                    return Ok(ShellCommandResult::Outcome(Box::new(outcome)));
-                }
-            },
-            () = stop.cancelled(), if !is_stopped => {
-                is_stopped = true;
-                command.interrupt().await.map_err(resolve::place_failure)?;
-            }
+    let interrupt = async || {
+        if is_stopped {
+            std::future::pending::<()>().await;
         }
+        stop.cancelled().await;
+        is_stopped = true;
+    };
+    let result = place::run_command(place, text, None, &options, judge, print, interrupt).await?;
+    if !ends_line {
+        screen.text("\n")?;
     }
+    Ok(match result {
+        Ok(outcome) => ShellCommandResult::Outcome(Box::new(outcome)),
+        Err(denied) => ShellCommandResult::Refused(denied),
+    })
 }

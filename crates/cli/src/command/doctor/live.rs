@@ -13,19 +13,15 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hermes_exec::{
-    Backend, BindMount, CommandInput, OpenPlace, Outcome, OutputMode, ResolvedPlace, RunOptions,
-    WorkingDirectory,
-};
+use hermes_exec::{Backend, BindMount, OpenPlace, Outcome, OutputMode, ResolvedPlace};
 use hermes_types::{BackendName, Job, MountAccess, Network};
 
 use script::{MANY_PROCESSES, SUCCEEDED};
 
 use super::{DoctorFinding, FindingState};
 use crate::approval::{Consent, Decision, approve};
-use crate::{Context, block_on};
-use hermes_config::failure::Failure;
-use hermes_config::keys::Config;
+use crate::place::foreground_options;
+use crate::{Config, Context, Failure, Result, block_on};
 use hermes_config::resolve::{self, PlaceRequest, ResolveMode, SessionChoice, random_hex};
 
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,7 +34,7 @@ pub(super) fn run(
     config: &Config,
     backend: BackendName,
     consent: Consent,
-) -> Result<Vec<DoctorFinding>, Failure> {
+) -> Result<Vec<DoctorFinding>> {
     block_on(check_in_place(context, config, backend, consent))
 }
 
@@ -47,7 +43,7 @@ async fn check_in_place(
     config: &Config,
     backend: BackendName,
     consent: Consent,
-) -> Result<Vec<DoctorFinding>, Failure> {
+) -> Result<Vec<DoctorFinding>> {
     let name = backend.as_str();
     let request =
         PlaceRequest { backend: Some(backend), session: Some(String::new()), ..PlaceRequest::default() };
@@ -91,36 +87,22 @@ struct LiveCheck<'a> {
 }
 
 /// The confinement to test.
-struct Confinement {
-    kind: ConfinementKind,
-    binds: Vec<BindMount>,
+#[derive(Clone, Copy)]
+struct Confinement<'a> {
+    is_container: bool,
+    binds: &'a [BindMount],
     network: Network,
     max_processes: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ConfinementKind {
-    Jail,
-    Container,
-}
-
-impl Confinement {
-    fn new(backend: &Backend) -> Option<Self> {
-        match backend {
-            Backend::Local(_) => None,
-            Backend::Sandbox(jail) => Some(Self {
-                kind: ConfinementKind::Jail,
-                binds: jail.binds.clone(),
-                network: jail.network,
-                max_processes: jail.limits.processes,
-            }),
-            Backend::Docker(docker) => Some(Self {
-                kind: ConfinementKind::Container,
-                binds: docker.binds.clone(),
-                network: docker.network,
-                max_processes: docker.limits.processes,
-            }),
-        }
+impl<'a> Confinement<'a> {
+    fn new(backend: &'a Backend) -> Option<Self> {
+        let (is_container, binds, max_processes) = match backend {
+            Backend::Local(_) => return None,
+            Backend::Sandbox(jail) => (false, &jail.binds, jail.limits.processes),
+            Backend::Docker(docker) => (true, &docker.binds, docker.limits.processes),
+        };
+        Some(Self { is_container, binds, network: backend.network(), max_processes })
     }
 }
 
@@ -129,7 +111,7 @@ type Attempt = Result<String, String>;
 
 impl LiveCheck<'_> {
     /// Runs a command, and tries to break out if the backend confines commands.
-    async fn run_checks(&self, backend: BackendName) -> Result<Vec<DoctorFinding>, Failure> {
+    async fn run_checks(&self, backend: BackendName) -> Result<Vec<DoctorFinding>> {
         let start = Instant::now();
         match self.run("true").await {
             Err(reason) => {
@@ -146,12 +128,12 @@ impl LiveCheck<'_> {
         let mut findings =
             vec![DoctorFinding::ok(self.name, format!("ran a command in {millis:.1} ms{note}"))];
         if let Some(confinement) = Confinement::new(self.resolved.backend()) {
-            findings.extend(self.break_out(&confinement).await?);
+            findings.extend(self.break_out(confinement).await?);
         }
         Ok(findings)
     }
 
-    async fn break_out(&self, confinement: &Confinement) -> Result<Vec<DoctorFinding>, Failure> {
+    async fn break_out(&self, confinement: Confinement<'_>) -> Result<Vec<DoctorFinding>> {
         let mut findings = vec![
             self.read_home(confinement).await,
             self.read_keys(confinement).await,
@@ -159,7 +141,7 @@ impl LiveCheck<'_> {
         ];
         findings.extend(self.touch_process().await);
         // A container has its own loopback even with full network access.
-        if confinement.kind == ConfinementKind::Container || confinement.network != Network::Full {
+        if confinement.is_container || confinement.network != Network::Full {
             findings.push(self.reach_loopback().await?);
             findings.push(self.reach_abstract().await?);
         }
@@ -176,14 +158,14 @@ impl LiveCheck<'_> {
         Ok(findings)
     }
 
-    async fn read_home(&self, confinement: &Confinement) -> DoctorFinding {
+    async fn read_home(&self, confinement: Confinement<'_>) -> DoctorFinding {
         let home = self.context.home.path();
         let files = [".env", "config.yaml", ".install-id"].map(|name| home.join(name));
         let file = files.into_iter().find(|path| is_readable(path));
         self.read(confinement, "the files of hermes", file).await
     }
 
-    async fn read_keys(&self, confinement: &Confinement) -> DoctorFinding {
+    async fn read_keys(&self, confinement: Confinement<'_>) -> DoctorFinding {
         let home = self.context.variable("HOME").unwrap_or("/");
         let entries = fs::read_dir(Path::new(home).join(".ssh")).into_iter().flatten().flatten();
         let is_key = |path: &PathBuf| {
@@ -196,9 +178,9 @@ impl LiveCheck<'_> {
     }
 
     /// Reads the first character of a file, at every path where it may be visible inside.
-    async fn read(&self, confinement: &Confinement, what: &str, file: Option<PathBuf>) -> DoctorFinding {
+    async fn read(&self, confinement: Confinement<'_>, what: &str, file: Option<PathBuf>) -> DoctorFinding {
         let Some(file) = file else {
-            return self.unknown(&format!("read {what}"), "there is no file to try");
+            return unknown(self.name, &format!("read {what}"), "there is no file to try");
         };
         let mounted = confinement.binds.iter().filter_map(|bind| {
             let below = file.strip_prefix(&bind.source).ok()?;
@@ -213,10 +195,10 @@ impl LiveCheck<'_> {
             return DoctorFinding::warning(self.name, detail)
                 .remedy("Remove it from terminal.docker_volumes.");
         }
-        self.judge(&format!("read {}", file.display()), &attempt, succeeded)
+        judge(self.name, &format!("read {}", file.display()), &attempt, succeeded)
     }
 
-    async fn write_outside(&self, confinement: &Confinement) -> DoctorFinding {
+    async fn write_outside(&self, confinement: Confinement<'_>) -> DoctorFinding {
         let home = self.context.variable("HOME").map(PathBuf::from);
         let is_mounted = |path: &Path| {
             let mut writable = confinement.binds.iter().filter(|bind| bind.access == MountAccess::ReadWrite);
@@ -226,10 +208,10 @@ impl LiveCheck<'_> {
         let candidates = home.into_iter().chain(std::env::current_dir()).filter(|path| !is_mounted(path));
         let Some(file) = candidates.map(|directory| directory.join(&name)).find(|file| can_create(file))
         else {
-            return self.unknown("write outside", "no directory is writable outside either");
+            return unknown(self.name, "write outside", "no directory is writable outside either");
         };
         let attempt = self.attempt(&script::write(&file)).await;
-        let finding = self.judge(&format!("write {}", file.display()), &attempt, file.exists());
+        let finding = judge(self.name, &format!("write {}", file.display()), &attempt, file.exists());
         // It exists only if the confinement failed, which is reported.
         fs::remove_file(&file).ok();
         finding
@@ -244,43 +226,43 @@ impl LiveCheck<'_> {
         let signals = has_succeeded(&attempt) && (sees || inside.is_none());
         [("see a process outside", sees), ("signal a process outside", signals)].map(|(what, succeeded)| {
             match started {
-                Some(_) => self.judge(what, &attempt, succeeded),
-                None => self.unknown(what, "/proc is not readable outside"),
+                Some(_) => judge(self.name, what, &attempt, succeeded),
+                None => unknown(self.name, what, "/proc is not readable outside"),
             }
         })
     }
 
-    async fn reach_loopback(&self) -> Result<DoctorFinding, Failure> {
+    async fn reach_loopback(&self) -> Result<DoctorFinding> {
         let what = "reach a service on this machine's loopback";
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         if TcpStream::connect(address).and_then(|_| listener.accept()).is_err() {
-            return Ok(self.unknown(what, "it is not reachable outside either"));
+            return Ok(unknown(self.name, what, "it is not reachable outside either"));
         }
         let attempt = self.attempt(&script::dial(address.port())).await;
-        Ok(self.judge(what, &attempt, is_connected(listener.accept())))
+        Ok(judge(self.name, what, &attempt, is_connected(listener.accept())))
     }
 
-    async fn reach_abstract(&self) -> Result<DoctorFinding, Failure> {
+    async fn reach_abstract(&self) -> Result<DoctorFinding> {
         let what = "reach an abstract socket of this machine";
         let name = format!("hermes-doctor-{}", random_hex()?);
         let address = SocketAddr::from_abstract_name(&name)?;
         let listener = UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;
         if UnixStream::connect_addr(&address).and_then(|_| listener.accept()).is_err() {
-            return Ok(self.unknown(what, "it is not reachable outside either"));
+            return Ok(unknown(self.name, what, "it is not reachable outside either"));
         }
         let attempt = self.attempt(&script::dial_abstract(&name)).await;
-        Ok(self.judge(what, &attempt, is_connected(listener.accept())))
+        Ok(judge(self.name, what, &attempt, is_connected(listener.accept())))
     }
 
     /// Some engines allow it. A namespace gives no access, but exposes more of the kernel.
-    async fn create_namespace(&self, confinement: &Confinement) -> DoctorFinding {
+    async fn create_namespace(&self, confinement: Confinement<'_>) -> DoctorFinding {
         let what = "create a user namespace";
         let finding = self.use_tool(what, "unshare", "unshare --user true").await;
-        match (confinement.kind, finding.state) {
-            (ConfinementKind::Container, FindingState::Broken) => DoctorFinding::warning(
+        match (confinement.is_container, finding.state) {
+            (true, FindingState::Broken) => DoctorFinding::warning(
                 self.name,
                 format!("can {what}: the seccomp profile of the engine allows it"),
             ),
@@ -291,16 +273,20 @@ impl LiveCheck<'_> {
     async fn use_tool(&self, what: &str, tool: &str, command: &str) -> DoctorFinding {
         let attempt = self.attempt(&script::tool(tool, command)).await;
         let succeeded = has_succeeded(&attempt);
-        self.judge(what, &attempt, succeeded)
+        judge(self.name, what, &attempt, succeeded)
     }
 
     /// Starts more processes than allowed and counts them.
-    async fn exhaust_processes(&self, confinement: &Confinement) -> Option<DoctorFinding> {
+    async fn exhaust_processes(&self, confinement: Confinement<'_>) -> Option<DoctorFinding> {
         let limit = u64::from(confinement.max_processes?);
         let what = format!("start more than {limit} processes");
         let allowed = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
         if allowed.is_some_and(|allowed| allowed < MANY_PROCESSES) {
-            return Some(self.unknown(&what, &format!("it is not allowed outside either ({allowed:?})")));
+            return Some(unknown(
+                self.name,
+                &what,
+                &format!("it is not allowed outside either ({allowed:?})"),
+            ));
         }
         let attempt = self.attempt(&script::start_many(limit)).await;
         let count = attempt.as_deref().ok().and_then(|output| {
@@ -310,8 +296,8 @@ impl LiveCheck<'_> {
             Some(count) if count > limit => {
                 DoctorFinding::warning(self.name, format!("can {what}: this machine cannot limit them"))
             }
-            Some(count) if count > limit / 2 => self.judge(&what, &attempt, false),
-            _ => self.unknown(&what, "too few could be started to reach the limit"),
+            Some(count) if count > limit / 2 => judge(self.name, &what, &attempt, false),
+            _ => unknown(self.name, &what, "too few could be started to reach the limit"),
         })
     }
 
@@ -331,24 +317,8 @@ impl LiveCheck<'_> {
             Decision::Refused(refusal) => return Err(refusal.reason),
             Decision::Interrupted => return Err("interrupted".to_owned()),
         };
-        let options = RunOptions {
-            timeout: Some(ATTEMPT_TIMEOUT),
-            keep_bytes: MAX_OUTPUT_BYTES,
-            input: CommandInput::None,
-            env: Vec::new(),
-            output: OutputMode::AtEnd,
-            directory: WorkingDirectory::Session,
-            terminal_size: None,
-        };
+        let options = foreground_options(ATTEMPT_TIMEOUT, MAX_OUTPUT_BYTES, OutputMode::AtEnd);
         self.place.start_command(permit, options).await.map_err(text)?.wait().await.map_err(text)
-    }
-
-    fn judge(&self, what: &str, attempt: &Attempt, succeeded: bool) -> DoctorFinding {
-        judge(self.name, what, attempt, succeeded)
-    }
-
-    fn unknown(&self, what: &str, reason: &str) -> DoctorFinding {
-        unknown(self.name, what, reason)
     }
 }
 

@@ -6,26 +6,25 @@ use hermes_model::{Effort, ImageMode, Prompt};
 use hermes_types::Message;
 use tokio::time::{Instant, timeout};
 
-use super::{DoctorFinding, DoctorMode};
-use crate::{Context, block_on};
-use hermes_config::failure::Failure;
-use hermes_config::keys::Config;
+use super::DoctorFinding;
+use crate::approval::Consent;
+use crate::{Config, Context, Result, block_on};
 use hermes_config::resolve::model::{self, Models};
 
 const NAME: &str = "model";
 /// A local model may have to be loaded first.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) fn run(context: &Context, config: &Config, mode: DoctorMode) -> Result<DoctorFinding, Failure> {
+pub(super) fn run(context: &Context, config: &Config, live: Option<Consent>) -> Result<DoctorFinding> {
     let models = match model::models(context, config, None) {
         Ok(models) => models,
         Err(failure) => {
             return Ok(DoctorFinding::warning(NAME, failure.message).remedy(failure.hints.join(" ")));
         }
     };
-    match mode {
-        DoctorMode::Offline => Ok(DoctorFinding::ok(NAME, describe(&models))),
-        DoctorMode::Live(_) => block_on(async { Ok(ask(context, &models).await) }),
+    match live {
+        None => Ok(DoctorFinding::ok(NAME, describe(&models))),
+        Some(_) => block_on(async { Ok(ask(context, &models).await) }),
     }
 }
 

@@ -10,11 +10,11 @@ use crate::screen::format_age;
 
 pub(super) fn format_state(state: &Value) -> String {
     if state["running"] != json!(true) {
-        return "the gateway is not running; start it with `hermes gateway run`\n".to_owned();
+        return "the gateway is not running; start it with `hermes gateway run`".to_owned();
     }
-    let mut text = format!("the gateway is running (process {})\n", state["pid"]);
+    let mut text = format!("the gateway is running (process {})", state["pid"]);
     for (platform, health) in state["platforms"].as_object().into_iter().flatten() {
-        text.push_str(&format!("  {platform}  {}\n", format_health(health)));
+        text.push_str(&format!("\n  {platform}  {}", format_health(health)));
     }
     text
 }

@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::Context;
 use crate::command::gateway::health::format_health;
-use crate::screen::{Screen, Tone, truncate};
+use crate::screen::{Screen, Tone, format_count, truncate};
 use hermes_config::layers::Source;
 
 const LINE_WIDTH: usize = 80;
@@ -40,7 +40,7 @@ impl StatusPage {
         self.row("settings", &if found.is_empty() { "none".to_owned() } else { found.join(", ") });
         let problems = list(&facts["config"]["problems"]).len();
         if problems > 0 {
-            let count = format_count(&problems.into(), "problem");
+            let count = format_count(problems, "problem");
             self.colored(Tone::Warning, "", &format!("{count}; see `hermes config check`"));
         }
         let backend = display(&terminal["backend"]);
@@ -186,7 +186,7 @@ impl StatusPage {
             let age = format_seconds(&place["age_seconds"]);
             let state = if place["state"] == "live" {
                 let idle = format_seconds(&place["idle_seconds"]);
-                let clients = format_count(&place["clients"], "client");
+                let clients = format_count(place["clients"].as_u64().unwrap_or_default(), "client");
                 format!("idle for {idle}, {clients}, {} running", place["processes"])
             } else {
                 "does not answer".to_owned()
@@ -303,11 +303,6 @@ fn format_seconds(seconds: &Value) -> String {
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
     }
-}
-
-fn format_count(number: &Value, noun: &str) -> String {
-    let plural = if number.as_u64() == Some(1) { "" } else { "s" };
-    format!("{number} {noun}{plural}")
 }
 
 /// The start of a text, on one line.
