@@ -7,13 +7,13 @@ use std::sync::Arc;
 use hermes_agent::approvals::{Approvals, Denied, judge_by_rules};
 use hermes_agent::{Approver, CallContext};
 use hermes_policy::escape::escape;
-use hermes_policy::{Permit, Question, Refusal, Verdict};
+use hermes_policy::{Permit, Refusal, Verdict};
 use hermes_types::{Attendance, CallId, EntryPoint, Job, Origin, Person, Place, SessionKey};
 use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::screen::{Screen, Tone};
+use crate::screen::Tone;
 use crate::terminal_approver::TerminalApprover;
 use crate::turn_view::TurnView;
 use crate::{Config, Context, Failure, FailureKind, Result};
@@ -134,14 +134,6 @@ pub(crate) async fn approve_or_report(
         Decision::Refused(refusal) => Err(report_refusal(context, &refusal)?),
         Decision::Interrupted => Err(ExitCode::from(130)),
     })
-}
-
-/// Prints the reasons for a question.
-pub(crate) fn print_reasons(screen: Screen, question: &Question) {
-    let mark = screen.paint(Tone::Warning, "!");
-    for rule in question.matches() {
-        screen.print_stderr(&format!("  {mark} {}", rule.reason));
-    }
 }
 
 /// Asks for a yes at the terminal.

@@ -41,6 +41,7 @@ pub(crate) enum Tone {
     Bad,
     Quiet,
     Strong,
+    Plain,
 }
 
 impl Screen {
@@ -98,11 +99,7 @@ impl Screen {
             self.print_stderr(empty);
             return Ok(());
         }
-        self.table(head, rows)
-    }
-
-    /// Prints a table. On a terminal the last column is cut to the width of the window.
-    pub(crate) fn table(self, head: &[&str], rows: &[Vec<String>]) -> Result<()> {
+        // On a terminal the last column is cut to the width of the window.
         let width = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
             cells.chain(head.get(column).copied()).map(UnicodeWidthStr::width).max().unwrap_or(0)
@@ -128,6 +125,7 @@ impl Screen {
             Tone::Bad => "31",
             Tone::Quiet => "2",
             Tone::Strong => "1",
+            Tone::Plain => return text.to_owned(),
         };
         if self.colors { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }

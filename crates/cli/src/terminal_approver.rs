@@ -14,10 +14,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::approval::{Consent, NO_TERMINAL, owner, print_reasons};
+use crate::approval::{Consent, NO_TERMINAL, owner};
 use crate::keyboard::{Keyboard, next_line};
 use crate::screen::{Screen, Tone, one_line};
 use crate::turn_view::{QuestionEnd, TurnView};
+
+/// The prompt of a question that a lasting approval can answer.
+const GRANT_PROMPT: &str = "Run it? [y]es once, [s]ession, [a]lways, [N]o:";
 
 /// Asks at a terminal. The reader of the keyboard passes the lines to [`Self::submit_line`].
 #[derive(Debug)]
@@ -127,17 +130,17 @@ impl Drop for OpenQuestion<'_> {
 impl Approver for TerminalApprover {
     fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
-            let offer =
-                if question.coverage().is_empty() { GrantOffer::OnceOnly } else { GrantOffer::Offered };
+            let can_grant = !question.coverage().is_empty();
+            let prompt = if can_grant { GRANT_PROMPT } else { "Run it? [y/N]" };
             let choice = if self.consent == Consent::Given {
                 Choice::Once
             } else if self.can_answer() {
                 // No answer is a no.
-                let line = self.ask_line(&question_text(self.screen, question), prompt(offer)).await;
-                parse_choice(&line.unwrap_or_default(), offer)
+                let line = self.ask_line(&question_text(self.screen, question), prompt).await;
+                parse_choice(&line.unwrap_or_default(), can_grant)
             } else {
                 if !self.screen.is_json() {
-                    print_reasons(self.screen, question);
+                    self.screen.print_stderr(&format_reasons(self.screen, question));
                 }
                 Choice::Deny { reason: Some(NO_TERMINAL.to_owned()) }
             };
@@ -161,26 +164,15 @@ impl Approver for TerminalApprover {
     }
 }
 
-/// Whether a lasting approval is offered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GrantOffer {
-    Offered,
-    OnceOnly,
-}
-
-fn prompt(offer: GrantOffer) -> &'static str {
-    match offer {
-        GrantOffer::Offered => "Run it? [y]es once, [s]ession, [a]lways, [N]o:",
-        GrantOffer::OnceOnly => "Run it? [y/N]",
-    }
+fn format_reasons(screen: Screen, question: &Question) -> String {
+    let mark = screen.paint(Tone::Warning, "!");
+    let lines = question.matches().iter().map(|rule| format!("  {mark} {}", rule.reason));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The command, the reasons for the question, and the coverage of a lasting approval.
 fn question_text(screen: Screen, question: &Question) -> String {
-    let mut text = question.text().to_marked_string();
-    for found in question.matches() {
-        text.push_str(&format!("\n  {} {}", screen.paint(Tone::Warning, "!"), found.reason));
-    }
+    let mut text = format!("{}\n{}", question.text().to_marked_string(), format_reasons(screen, question));
     for covers in question.coverage() {
         let line = format!("session and always will allow: {}", covers.show());
         text.push_str(&format!("\n  {}", screen.paint(Tone::Quiet, &one_line(&line, 200))));
@@ -193,13 +185,13 @@ fn question_text(screen: Screen, question: &Question) -> String {
 }
 
 /// Parses an answer. Anything but a clear yes is a no; text after a no is its reason.
-fn parse_choice(line: &str, offer: GrantOffer) -> Choice {
+fn parse_choice(line: &str, can_grant: bool) -> Choice {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    match (word.to_ascii_lowercase().as_str(), rest.trim(), offer) {
+    match (word.to_ascii_lowercase().as_str(), rest.trim(), can_grant) {
         ("y" | "yes", "", _) => Choice::Once,
-        ("s" | "session", "", GrantOffer::Offered) => Choice::Session,
-        ("a" | "always", "", GrantOffer::Offered) => Choice::Always,
+        ("s" | "session", "", true) => Choice::Session,
+        ("a" | "always", "", true) => Choice::Always,
         ("n" | "no", reason, _) if !reason.is_empty() => Choice::Deny { reason: Some(reason.to_owned()) },
         _ => Choice::Deny { reason: None },
     }
@@ -235,10 +227,10 @@ mod tests {
             ("ya", Choice::Deny { reason: None }),
         ];
         for (line, expected) in cases {
-            assert_eq!(parse_choice(line, GrantOffer::Offered), expected, "{line}");
+            assert_eq!(parse_choice(line, true), expected, "{line}");
         }
-        assert_eq!(parse_choice("a", GrantOffer::OnceOnly), Choice::Deny { reason: None });
-        assert_eq!(parse_choice("y", GrantOffer::OnceOnly), Choice::Once);
+        assert_eq!(parse_choice("a", false), Choice::Deny { reason: None });
+        assert_eq!(parse_choice("y", false), Choice::Once);
     }
 
     #[test]

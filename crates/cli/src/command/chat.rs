@@ -38,12 +38,11 @@ use crate::screen::one_line;
 use crate::terminal;
 use crate::terminal_approver::TerminalApprover;
 use crate::turn_view::{OutputKind, TurnView, ViewMode};
-use crate::{Config, Context, Failure, FailureKind, Result, block_on};
+use crate::{Config, Context, Failure, Result, block_on};
 use editor::{Editor, EditorEvent, Notice, PromptContent};
 use frontend::{TerminalFrontend, TerminalMessage, TerminalOutput};
-use hermes_config::resolve;
-use hermes_config::resolve::PlaceRequest;
 use hermes_config::resolve::agent::Actor;
+use hermes_config::resolve::{self, PlaceRequest};
 use host::TerminalHost;
 use input::{InputLoop, LinePolicy};
 use line::InputLine;
@@ -187,7 +186,7 @@ fn read_task(args: &ChatArgs, context: &Context) -> Result<ChatTask> {
     match (text.trim().is_empty() && args.images.is_empty(), &args.resume) {
         (false, _) => Ok(ChatTask::SingleTurn(text)),
         (true, Some(_)) => Ok(ChatTask::ResumeTurn),
-        (true, None) => Err(Failure::new(FailureKind::Usage, "no message")
+        (true, None) => Err(Failure::usage("no message")
             .hint("Use `hermes chat -q TEXT` or a pipe: `echo TEXT | hermes chat`.")
             .hint("Run `hermes` in a terminal to start a chat.")),
     }
@@ -234,10 +233,8 @@ async fn run_single_turn(
     match outcome {
         TurnOutcome::Ended(ended) => Ok(ChatResult::finished(report::report(repl, &ended)?)),
         TurnOutcome::Abandoned => Ok(ChatResult::interrupted()),
-        TurnOutcome::NoTurn => {
-            Err(Failure::new(FailureKind::Usage, "this conversation has no interrupted turn")
-                .hint("Use `-q TEXT` to send a message."))
-        }
+        TurnOutcome::NoTurn => Err(Failure::usage("this conversation has no interrupted turn")
+            .hint("Use `-q TEXT` to send a message.")),
     }
 }
 

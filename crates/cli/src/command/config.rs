@@ -125,23 +125,20 @@ fn get(context: &Context, name: &str) -> Result<()> {
 fn set(context: &Context, name: &str, value: String) -> Result<()> {
     refuse_managed(context)?;
     let value = if value == "-" { read_value(context, name)? } else { value };
-    let changed = change::set(context.home.path(), name, &value).map_err(change_failure)?;
-    tracing::info!(key = changed.name, file = %changed.file.display(), "setting changed");
-    report(context, &changed, "set")
+    report(context, change::set(context.home.path(), name, &value), "set")
 }
 
 fn unset(context: &Context, name: &str) -> Result<()> {
     refuse_managed(context)?;
-    let changed = change::unset(context.home.path(), name).map_err(change_failure)?;
-    tracing::info!(key = changed.name, file = %changed.file.display(), "setting removed");
-    report(context, &changed, "unset")
+    report(context, change::unset(context.home.path(), name), "unset")
 }
 
 /// Reports a change, and warns if a higher layer hides it.
-fn report(context: &Context, changed: &KeyChange, verb: &str) -> Result<()> {
-    let KeyChange { name, file, value } = changed;
+fn report(context: &Context, changed: Result<KeyChange, ChangeError>, verb: &str) -> Result<()> {
+    let KeyChange { name, file, value } = changed.map_err(change_failure)?;
+    tracing::info!(key = name, file = %file.display(), change = verb, "setting changed");
     let loaded = context.reload();
-    let resolved = keys::find(name).and_then(|key| loaded.resolved(key.path));
+    let resolved = keys::find(&name).and_then(|key| loaded.resolved(key.path));
     let hides = |source: &Source| matches!(source, Source::Environment { .. } | Source::DotEnv { .. });
     let hidden_by = resolved
         .filter(|resolved| hides(&resolved.source) && resolved.key.visibility == Visibility::Public)

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::approval::Consent;
 use crate::command::gateway;
 use crate::screen::Tone;
-use crate::{Context, FailureKind, Result, backend_health};
+use crate::{Context, FailureKind, Result, backend_health, block_on};
 use hermes_config::layers::Severity;
 use hermes_config::{FileVersion, LoadedConfig};
 use hermes_exec::health::{BackendHealth, Guarantee, Usability};
@@ -74,7 +74,7 @@ pub(crate) fn run(context: &Context, live: Option<Consent>) -> Result<ExitCode> 
             let health = backend_health::probe(context, config, backend);
             findings.extend(check_backend(&health));
             if let (Some(consent), true) = (live, health.is_usable()) {
-                findings.extend(live::run(context, config, backend, consent)?);
+                findings.extend(block_on(live::run(context, config, backend, consent))?);
             }
         }
     }

@@ -26,11 +26,11 @@ pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode> {
 }
 
 async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode> {
+    if args.dry_run {
+        return dry_run(&args, context, config).await;
+    }
     let request = args.place.request();
     let session = SessionChoice::new(&request, config)?;
-    if args.dry_run {
-        return dry_run(&args, context, config, &session).await;
-    }
     let run = async |resolved: &ResolvedPlace, place: &OpenPlace| {
         let result = run_command(place, resolved, &args, context, config).await;
         let survivors = match &result {
@@ -49,14 +49,10 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
 }
 
 /// Prints the request that would create the environment. Nothing is created or run, so nothing is asked.
-async fn dry_run(
-    args: &ExecArgs,
-    context: &Context,
-    config: &Config,
-    session: &SessionChoice,
-) -> Result<ExitCode> {
+async fn dry_run(args: &ExecArgs, context: &Context, config: &Config) -> Result<ExitCode> {
     let request = args.place.request();
-    let resolved = resolve::resolve_place(context, config, &request, session, ResolveMode::Inspect)?;
+    let session = SessionChoice::new(&request, config)?;
+    let resolved = resolve::resolve_place(context, config, &request, &session, ResolveMode::Inspect)?;
     let request = resolved.create_request().await?;
     let screen = context.screen;
     if !resolve::has_identity(context) {

@@ -63,9 +63,9 @@ fn format_session(record: &PlaceRecord, columns: usize) -> String {
 
 async fn show(places: &Places, id: &str, context: &Context) -> Result<()> {
     let place = find_place(places, id).await?;
-    let processes = match place.state {
-        PlaceState::Running(_) => place.processes().await?.list().await?,
-        PlaceState::Unresponsive | PlaceState::OtherRunDir | PlaceState::Stopped => Vec::new(),
+    let processes = match stats(&place) {
+        Some(_) => place.processes().await?.list().await?,
+        None => Vec::new(),
     };
     let record = &place.record;
     let exposures = record.exposures();
@@ -186,11 +186,8 @@ async fn find_place(places: &Places, id: &str) -> Result<ListedPlace> {
 
 /// Whether a command runs there, or another client is connected.
 fn is_used(place: &ListedPlace) -> bool {
-    match place.state {
-        PlaceState::Running(stats) => stats.running > 0 || stats.clients > 1,
-        PlaceState::OtherRunDir => true,
-        PlaceState::Unresponsive | PlaceState::Stopped => false,
-    }
+    let is_active = stats(place).is_some_and(|stats| stats.running > 0 || stats.clients > 1);
+    is_active || place.state == PlaceState::OtherRunDir
 }
 
 /// Whether another client is connected, but no command runs. It may just have disconnected.
@@ -203,12 +200,10 @@ fn created(place: &ListedPlace) -> Timestamp {
 }
 
 fn format_state(place: &ListedPlace) -> String {
-    match place.state {
-        PlaceState::Running(stats) if stats.running > 0 => format!("{} running", stats.running),
-        PlaceState::Running(stats) => format!("idle {}", format_age(stats.idle)),
-        PlaceState::Unresponsive => "silent".to_owned(),
-        PlaceState::OtherRunDir => "elsewhere".to_owned(),
-        PlaceState::Stopped => "asleep".to_owned(),
+    match stats(place) {
+        Some(stats) if stats.running > 0 => format!("{} running", stats.running),
+        Some(stats) => format!("idle {}", format_age(stats.idle)),
+        None => state(place).to_owned(),
     }
 }
 
@@ -237,23 +232,25 @@ fn facts(place: &ListedPlace) -> Value {
     facts
 }
 
-/// The facts of an environment that all commands show.
-pub(crate) fn common_facts(place: &ListedPlace) -> Value {
-    let record = &place.record;
-    let state = match place.state {
+fn state(place: &ListedPlace) -> &'static str {
+    match place.state {
         PlaceState::Running(stats) if stats.running > 0 => "running",
         PlaceState::Running(_) => "idle",
         PlaceState::Unresponsive => "silent",
         PlaceState::OtherRunDir => "elsewhere",
         PlaceState::Stopped => "asleep",
-    };
-    let stats = stats(place);
+    }
+}
+
+/// The facts of an environment that all commands show.
+pub(crate) fn common_facts(place: &ListedPlace) -> Value {
+    let (record, stats) = (&place.record, stats(place));
     json!({
         "name": record.name,
         "id": record.place,
         "backend": record.backend,
         "session": record.session,
-        "state": state,
+        "state": state(place),
         "age_seconds": Timestamp::now().seconds().saturating_sub(record.created),
         "idle_seconds": stats.map(|stats| stats.idle.as_secs()),
         "lifetime_seconds": record.lifetime,

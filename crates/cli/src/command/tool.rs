@@ -42,11 +42,10 @@ fn list(context: &Context) -> Result<()> {
 
 fn find_tool(name: &str) -> Result<Tool> {
     Tool::from_name(name).ok_or_else(|| {
-        let nearest = Tool::ALL.into_iter().max_by(|one, other| {
-            strsim::jaro_winkler(one.name(), name).total_cmp(&strsim::jaro_winkler(other.name(), name))
-        });
+        let similarity = |tool: &Tool| strsim::jaro_winkler(tool.name(), name);
+        let similar = Tool::ALL.into_iter().filter(|tool| similarity(tool) > 0.8);
         let failure = Failure::usage(format!("no tool `{name}`"));
-        match nearest.filter(|tool| strsim::jaro_winkler(tool.name(), name) > 0.8) {
+        match similar.max_by(|one, other| similarity(one).total_cmp(&similarity(other))) {
             Some(tool) => failure.hint(format!("did you mean `{}`?", tool.name())),
             None => failure.hint("Run `hermes tool ls` to list the tools."),
         }

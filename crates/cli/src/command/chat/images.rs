@@ -7,7 +7,7 @@ use hermes_store::ImageStore;
 use hermes_types::BackendName;
 
 use crate::screen::one_line;
-use crate::{Failure, FailureKind, Result};
+use crate::{Failure, Result};
 
 const MAX_PATH_CHARS: usize = 400;
 
@@ -21,8 +21,7 @@ pub(super) async fn user_input(
     let line = |path: &Path| one_line(&path.to_string_lossy(), MAX_PATH_CHARS);
     let (mut lines, mut images) = (Vec::new(), Vec::new());
     for file in files {
-        let refuse =
-            |error| Failure::new(FailureKind::Usage, format!("cannot send {}: {error}", file.display()));
+        let refuse = |error| Failure::usage(format!("cannot send {}: {error}", file.display()));
         let image = image_store.add(file).await.map_err(refuse)?;
         // The path is valid only on this machine.
         let place = match (backend, std::path::absolute(file)) {

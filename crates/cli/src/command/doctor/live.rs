@@ -21,7 +21,7 @@ use script::{MANY_PROCESSES, SUCCEEDED};
 use super::{DoctorFinding, FindingState};
 use crate::approval::{Consent, Decision, approve};
 use crate::place::foreground_options;
-use crate::{Config, Context, Failure, Result, block_on};
+use crate::{Config, Context, Failure, Result};
 use hermes_config::resolve::{self, PlaceRequest, ResolveMode, SessionChoice, random_hex};
 
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,16 +29,7 @@ const MAX_OUTPUT_BYTES: u32 = 64 << 10;
 /// Printed at the end of every attempt.
 const TRIED: &str = "tried";
 
-pub(super) fn run(
-    context: &Context,
-    config: &Config,
-    backend: BackendName,
-    consent: Consent,
-) -> Result<Vec<DoctorFinding>> {
-    block_on(check_in_place(context, config, backend, consent))
-}
-
-async fn check_in_place(
+pub(super) async fn run(
     context: &Context,
     config: &Config,
     backend: BackendName,

@@ -51,26 +51,25 @@ impl StatusPage {
             self.row("  mount", &display(volume));
         }
         for entry in list(&terminal["forwarded"]) {
-            let name = display(&entry["name"]);
-            if entry["present"] == true {
-                self.row("  variable", &format!("{name}, present"));
-            } else {
-                self.colored(Tone::Warning, "  variable", &format!("{name}, missing"));
-            }
+            let is_present = entry["present"] == true;
+            let (tone, state) =
+                if is_present { (Tone::Plain, "present") } else { (Tone::Warning, "missing") };
+            self.colored(tone, "  variable", &format!("{}, {state}", display(&entry["name"])));
         }
         let source = format_source(&gateway["source"]);
-        match (gateway["backend"].as_str(), gateway["effective"].as_str()) {
+        let (tone, chats) = match (gateway["backend"].as_str(), gateway["effective"].as_str()) {
             (Some("local"), _) => {
                 let warning = "users of the chats run commands on this machine as you";
-                self.colored(Tone::Warning, "chats", &format!("local {source}: {warning}"));
+                (Tone::Warning, format!("local {source}: {warning}"))
             }
-            (Some(backend), _) => self.row("chats", &format!("{backend} {source}")),
-            (None, Some(backend)) => self.row("chats", &format!("{backend} (default)")),
+            (Some(backend), _) => (Tone::Plain, format!("{backend} {source}")),
+            (None, Some(backend)) => (Tone::Plain, format!("{backend} (default)")),
             (None, None) => {
                 let problem = "unavailable: the sandbox does not work and no other backend is set";
-                self.colored(Tone::Warning, "chats", problem);
+                (Tone::Warning, problem.to_owned())
             }
-        }
+        };
+        self.colored(tone, "chats", &chats);
         self.optional_row("  image", &gateway["image"]);
         self.row("  idle limit", &format_seconds(&gateway["lifetime_seconds"]));
         if gateway["running"] != true {
@@ -96,10 +95,8 @@ impl StatusPage {
         }
         let provider = format!("{}, {}", display(&model["provider"]), display(&model["address"]));
         self.row("  served by", &provider);
-        match model["key"].as_str() {
-            Some(source) => self.row("  key", &format!("from {}", escape(source))),
-            None => self.row("  key", "none"),
-        }
+        let key = model["key"].as_str().map(|source| format!("from {}", escape(source)));
+        self.row("  key", key.as_deref().unwrap_or("none"));
         for fallback in list(&model["fallbacks"]) {
             let model = format!("{} by {}", display(&fallback["name"]), display(&fallback["provider"]));
             self.row("  fallback", &model);
@@ -154,12 +151,10 @@ impl StatusPage {
         let name = format!("{} {}{rootless}", display(&engine["kind"]), display(&engine["version"]));
         let address = format!("{} ({})", display(&engine["address"]), display(&engine["why"]));
         self.row("    engine", &format!("{name}, {address}"));
-        let image = display(&engine["image"]);
-        if engine["image_present"] == true {
-            self.row("    image", &format!("{image}, present"));
-        } else {
-            self.colored(Tone::Warning, "    image", &format!("{image}, not pulled yet"));
-        }
+        let is_present = engine["image_present"] == true;
+        let (tone, state) =
+            if is_present { (Tone::Plain, "present") } else { (Tone::Warning, "not pulled yet") };
+        self.colored(tone, "    image", &format!("{}, {state}", display(&engine["image"])));
     }
 
     /// One line about what a backend confines.
@@ -247,8 +242,7 @@ impl StatusPage {
     }
 
     fn row(&mut self, label: &str, value: &str) {
-        let label = self.screen.paint(Tone::Strong, &format!("{label:LABEL_WIDTH$}"));
-        self.line(&format!("{label}{}", wrap_indented(LABEL_WIDTH, value)));
+        self.colored(Tone::Plain, label, value);
     }
 
     fn optional_row(&mut self, label: &str, value: &Value) {
