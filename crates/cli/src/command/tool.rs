@@ -43,7 +43,7 @@ fn list(context: &Context) -> Result<()> {
 fn find_tool(name: &str) -> Result<Tool> {
     Tool::from_name(name).ok_or_else(|| {
         let similarity = |tool: &Tool| strsim::jaro_winkler(tool.name(), name);
-        let similar = Tool::ALL.into_iter().filter(|tool| similarity(tool) > 0.8);
+        let similar = Tool::ALL.iter().filter(|tool| similarity(tool) > 0.8);
         let failure = Failure::usage(format!("no tool `{name}`"));
         match similar.max_by(|one, other| similarity(one).total_cmp(&similarity(other))) {
             Some(tool) => failure.hint(format!("did you mean `{}`?", tool.name())),
