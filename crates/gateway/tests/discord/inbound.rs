@@ -12,6 +12,9 @@ use serde_json::json;
 
 use crate::fixture::{BotFixture, settings, text, wide, within, world};
 
+/// Commands that are offered in chats.
+const COMMAND_COUNT: usize = 20;
+
 #[tokio::test]
 async fn a_mention_becomes_an_inbound_message() {
     let mut bot = BotFixture::new().await;
@@ -127,7 +130,7 @@ async fn a_reply_carries_the_quoted_message() {
 async fn commands_are_registered_once_and_received() {
     let mut bot = BotFixture::new().await;
     let count = |bot: &BotFixture| bot.server.read(|world| world.commands.len());
-    bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    bot.server.wait_for(|world| (world.commands.len() == COMMAND_COUNT).then_some(())).await.unwrap();
 
     let options = json!([{"name": "text", "type": 3, "value": "after that"}]);
     let (command, reply) = bot.invoke_command("queue", options).await;
@@ -160,7 +163,7 @@ async fn commands_are_registered_once_and_received() {
             world.requests.iter().filter(|request| request.line.starts_with("PUT /app")).count()
         })
     };
-    assert_eq!((count(&bot), writes(&bot)), (18, 1));
+    assert_eq!((count(&bot), writes(&bot)), (COMMAND_COUNT, 1));
     bot.server.invalidate();
     bot.until(|health| *health != ChannelHealth::Up).await;
     bot.until(|health| *health == ChannelHealth::Up).await;
@@ -175,11 +178,11 @@ async fn hiding_commands_registers_them_again() {
     let seen = |bot: &BotFixture, permissions: serde_json::Value| {
         bot.server.read(|world| {
             let all = world.commands.values();
-            world.commands.len() == 18
+            world.commands.len() == COMMAND_COUNT
                 && all.into_iter().all(|(_, command)| command["default_member_permissions"] == permissions)
         })
     };
-    bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    bot.server.wait_for(|world| (world.commands.len() == COMMAND_COUNT).then_some(())).await.unwrap();
     assert!(seen(&bot, serde_json::Value::Null));
     let (world, _) = bot.stop_and_forget_sessions().await;
     let mut chosen = settings(&world.server);
@@ -209,7 +212,7 @@ async fn command_registration_is_retried() {
     world.server.inject("PUT /applications/*/commands", 1, InjectedFault::Fail(503));
     let settings = settings(&world.server);
     let bot = BotFixture::start(world, settings, ResumeState::default());
-    bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    bot.server.wait_for(|world| (world.commands.len() == COMMAND_COUNT).then_some(())).await.unwrap();
     bot.end().await;
 }
 
@@ -219,7 +222,7 @@ async fn commands_in_ignored_channels_are_refused() {
     let mut settings = settings(&world.server);
     settings.ignored_channels = [world.channel.to_string()].iter().collect();
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
-    bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    bot.server.wait_for(|world| (world.commands.len() == COMMAND_COUNT).then_some(())).await.unwrap();
     let reply = bot.server.invoke_command(bot.ann, bot.channel, "status", json!([])).await.unwrap();
     assert_eq!((reply.kind, &reply.data["flags"]), (4, &json!(64)));
     bot.assert_nothing_arrived().await;
@@ -271,7 +274,7 @@ async fn a_button_press_is_acknowledged_at_once() {
 #[tokio::test]
 async fn a_command_whose_user_saw_a_failure_is_dropped() {
     let mut bot = BotFixture::new().await;
-    bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    bot.server.wait_for(|world| (world.commands.len() == COMMAND_COUNT).then_some(())).await.unwrap();
     bot.server.inject("POST /interactions/*/*/callback", 1, InjectedFault::Fail(404));
     bot.server.expect_violation(10_062);
     let (message, reply) = bot.invoke_command("stop", json!([])).await;
@@ -284,7 +287,7 @@ async fn a_command_whose_user_saw_a_failure_is_dropped() {
 #[tokio::test]
 async fn a_command_can_be_acknowledged_twice() {
     let mut bot = BotFixture::new().await;
-    bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    bot.server.wait_for(|world| (world.commands.len() == COMMAND_COUNT).then_some(())).await.unwrap();
     bot.server.inject("POST /interactions/*/*/callback", 1, InjectedFault::LoseResponse);
     bot.server.expect_violation(40_060);
     let (message, reply) = bot.invoke_command("status", json!([])).await;
@@ -318,7 +321,7 @@ async fn a_minimal_server_is_understood() {
     assert_eq!((message.chat.id, message.sender.id), (bot.channel.to_string(), bot.ann.to_string()));
 
     let dm = bot.server.dm_channel(bot.ann);
-    bot.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    bot.server.wait_for(|world| (world.commands.len() == COMMAND_COUNT).then_some(())).await.unwrap();
     let (message, reply) =
         bot.invoke_command("undo", json!([{"name": "turns", "type": 3, "value": "2"}])).await;
     reply.unwrap();
