@@ -37,6 +37,8 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+use twilight_model::id::Id;
+use twilight_model::id::marker::ChannelMarker;
 
 use crate::channel::{
     BoxFuture, Capabilities, Channel, ChannelSink, DeliveryCheck, FatalError, FetchError, LengthUnit,
@@ -44,7 +46,7 @@ use crate::channel::{
 };
 use crate::lock::lock;
 use crate::message::{Attachment, Chat, ContextMessage, InboundMessage, InteractionToken, Platform};
-use channels::ChannelCache;
+use channels::ChannelInfo;
 use rest::RestClient;
 pub use settings::{
     ChannelOverride, ChannelSet, CommandSync, CommandVisibility, DiscordSettings, MentionPolicy, ReplyMode,
@@ -67,6 +69,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
 const MAX_CACHED_ITEMS: usize = 2000;
 /// Chats that are searched for missed messages after a lost session.
 const MAX_TRACKED_CHATS: usize = 1_000;
+const MAX_CACHED_CHANNELS: usize = 50_000;
 /// Joined threads; as many as the store remembers.
 const MAX_JOINED_THREADS: usize = 10_000;
 
@@ -94,7 +97,7 @@ struct DiscordAccount {
     /// Position before this start.
     bookmark: Option<Bookmark>,
     joined_threads: Mutex<LruCache<String, ()>>,
-    channels: Mutex<ChannelCache>,
+    channels: Mutex<LruCache<Id<ChannelMarker>, ChannelInfo>>,
     /// Last seen message of each chat with messages for the bot.
     last_seen: Mutex<LruCache<String, u64>>,
     /// Fetched roles by user, and when.
@@ -153,7 +156,7 @@ impl Discord {
                 identity: RwLock::new(bookmark.as_ref().map(|bookmark: &Bookmark| bookmark.identity.clone())),
                 bookmark,
                 joined_threads: Mutex::new(threads),
-                channels: Mutex::default(),
+                channels: Mutex::new(new_cache(MAX_CACHED_CHANNELS)),
                 last_seen: Mutex::new(last),
                 role_cache: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
                 sent_messages: Mutex::new(new_cache(MAX_SENT_RECORDS)),

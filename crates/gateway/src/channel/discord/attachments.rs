@@ -48,7 +48,8 @@ impl DiscordAccount {
     }
 
     async fn stream_to_file(&self, url: Url, into: &Path, max_bytes: u64) -> Result<u64, FetchError> {
-        let broke = |error: reqwest::Error| FetchError::Failed(self.rest.describe_error_without_hint(error));
+        // Without a hint: the model reads it, and must not change what this machine trusts.
+        let broke = |error| FetchError::Failed(self.rest.describe_error(error, hermes_net::explain));
         let not_saved = |error: std::io::Error| FetchError::Failed(format!("cannot save it: {error}"));
         let slow = |_| FetchError::Failed("the download stalled".to_owned());
         let client = self.rest.client().map_err(|error| FetchError::Failed(error.to_string()))?;

@@ -19,22 +19,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker, MessageMarker};
 use twilight_model::util::Timestamp;
 
-use super::channels::ChannelInfo;
-use super::inbound::{candidate, parse_payload};
+use super::channels::{ChannelInfo, ThreadList};
+use super::inbound::parse_payload;
 use super::outbound::{CLOCK_SKEW, created_at, is_snowflake, snowflake};
 use super::payload::{MemberPayload, MessagePayload, WithId};
 use super::rest::{ApiError, ApiRequest};
-use super::rules::{BotContext, ChannelKind, MessageDecision, evaluate_message, is_listening_in};
+use super::rules::is_listening_in;
 use super::{Bookmark, DiscordAccount};
 use crate::lock::lock;
-use crate::message::Sender;
+use crate::message::{ChatKind, Sender};
 
 const PAGE_SIZE: usize = 100;
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
@@ -127,7 +126,7 @@ enum FetchResult {
 /// Messages of a chat, oldest first.
 #[derive(Debug)]
 struct HistoryPage {
-    missed: Vec<MissedMessage>,
+    missed: Vec<MessagePayload>,
     last_id: u64,
     remaining: Remaining,
 }
@@ -146,32 +145,6 @@ enum Remaining {
     More,
     /// The rest cannot be fetched yet.
     Later(Duration),
-}
-
-/// A message, and its author's roles if they were fetched.
-#[derive(Debug)]
-pub(super) struct MissedMessage {
-    pub(super) message: MessagePayload,
-    pub(super) roles: Option<Vec<String>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ArchivedPage {
-    threads: Vec<ArchivedThread>,
-    #[serde(default)]
-    has_more: bool,
-}
-
-#[derive(Debug, Deserialize)]
-struct ArchivedThread {
-    #[serde(flatten)]
-    info: ChannelInfo,
-    thread_metadata: ThreadMetadata,
-}
-
-#[derive(Debug, Deserialize)]
-struct ThreadMetadata {
-    archive_timestamp: Timestamp,
 }
 
 impl Backlog {
@@ -267,8 +240,8 @@ impl Backlog {
     }
 
     fn is_listening_in(&self, channel: Id<ChannelMarker>) -> bool {
-        let channel = lock(&self.account.channels).get(channel).map(ChannelInfo::to_ref);
-        channel.is_some_and(|channel| is_listening_in(&self.account.settings, &channel))
+        let known = self.account.cached_channel(channel);
+        known.is_some_and(|known| is_listening_in(&self.account.settings, &known.to_chat()))
     }
 
     /// Records the newest message of a channel.
@@ -354,7 +327,7 @@ impl Backlog {
     }
 
     /// Waits for the next fetch. Returns messages to process now, in order.
-    pub(super) async fn next_ready(&mut self) -> (Vec<MissedMessage>, Vec<MessagePayload>) {
+    pub(super) async fn next_ready(&mut self) -> (Vec<MessagePayload>, Vec<MessagePayload>) {
         let Some(done) = self.fetches.join_next_with_id().await else { return std::future::pending().await };
         let (id, result) = match done {
             Ok((id, result)) => (id, result),
@@ -382,7 +355,7 @@ impl Backlog {
     }
 
     /// Accepts a page. Returns its messages and, if it was the last, the live messages held back.
-    fn accept_page(&mut self, chat: String, page: HistoryPage) -> (Vec<MissedMessage>, Vec<MessagePayload>) {
+    fn accept_page(&mut self, chat: String, page: HistoryPage) -> (Vec<MessagePayload>, Vec<MessagePayload>) {
         let Some(held) = self.held_chats.get_mut(&chat) else { return (page.missed, Vec::new()) };
         held.since = held.since.max(page.last_id);
         held.attempts = if page.missed.is_empty() { held.attempts } else { 0 };
@@ -422,7 +395,7 @@ impl Backlog {
     }
 
     /// Accepts a live message. Returns it unless it has to wait.
-    pub(super) fn hold_or_release(&mut self, message: MessagePayload) -> Option<MissedMessage> {
+    pub(super) fn hold_or_release(&mut self, message: MessagePayload) -> Option<MessagePayload> {
         self.newest = self.newest.max(message.id.get());
         let chat = message.channel_id.to_string();
         if let Some(held) = self.held_chats.get_mut(&chat) {
@@ -430,12 +403,11 @@ impl Backlog {
             self.held_count += 1;
             return None;
         }
-        let is_person = !message.author.bot && !message.is_webhook();
-        let guild = self.account.role_guild().filter(|_| message.guild_id.is_none() && is_person);
-        let Some(guild) = guild else { return Some(MissedMessage { message, roles: None }) };
+        let guild = self.account.role_guild().filter(|_| message.guild_id.is_none() && !message.is_bot());
+        let Some(guild) = guild else { return Some(message) };
         let user = message.author.id.to_string();
         if let Some(roles) = self.account.cached_roles(&user) {
-            return Some(MissedMessage { message, roles: Some(roles) });
+            return Some(message.with_roles(roles));
         }
         let (account, since) = (Arc::clone(&self.account), message.id.get() - 1);
         self.held_chats.insert(chat.clone(), HeldChat::new(ScanState::Running, since));
@@ -443,7 +415,7 @@ impl Backlog {
             match account.fetch_roles(guild, &user).await {
                 Some(roles) => HistoryPage {
                     last_id: message.id.get(),
-                    missed: vec![MissedMessage { message, roles: Some(roles) }],
+                    missed: vec![message.with_roles(roles)],
                     remaining: Remaining::None,
                 },
                 // Fetch it later like a missed message.
@@ -476,8 +448,7 @@ fn snowflake_span(time: Duration) -> u64 {
 impl DiscordAccount {
     /// One page of the messages after `since`.
     async fn fetch_missed(&self, channel: Id<ChannelMarker>, since: u64) -> HistoryPage {
-        let call = ApiRequest::get(format!("channels/{channel}/messages"))
-            .with_query(format!("after={since}&limit={PAGE_SIZE}"));
+        let call = ApiRequest::get(format!("channels/{channel}/messages?after={since}&limit={PAGE_SIZE}"));
         let end = |remaining| HistoryPage::empty(since, remaining);
         let found: Vec<Box<RawValue>> = match self.rest.fetch_with_retry(&call).await {
             Ok(found) => found,
@@ -514,22 +485,20 @@ impl DiscordAccount {
             found.iter().filter_map(|json| parse_payload("a message", json.get())).collect();
         messages.sort_by_key(|message| message.id);
         let guild = known.guild_id;
-        let roles_of = if known.to_ref().kind == ChannelKind::Dm { self.role_guild() } else { guild };
+        let roles_of = if known.to_chat().kind == ChatKind::Dm { self.role_guild() } else { guild };
         let mut missed = Vec::with_capacity(messages.len());
         for mut message in messages {
             message.guild_id = guild;
-            let roles = match roles_of {
-                Some(guild) if self.is_for_bot(&message).await => {
-                    let roles = self.fetch_roles(guild, &message.author.id.to_string()).await;
-                    if roles.is_none() {
-                        let (last_id, remaining) = (message.id.get() - 1, Remaining::Later(RETRY_INTERVAL));
-                        return HistoryPage { missed, last_id, remaining };
-                    }
-                    roles
-                }
-                _ => None,
-            };
-            missed.push(MissedMessage { message, roles });
+            if let Some(guild) = roles_of
+                && self.is_for_bot(&message).await
+            {
+                let Some(roles) = self.fetch_roles(guild, &message.author.id.to_string()).await else {
+                    let (last_id, remaining) = (message.id.get() - 1, Remaining::Later(RETRY_INTERVAL));
+                    return HistoryPage { missed, last_id, remaining };
+                };
+                message = message.with_roles(roles);
+            }
+            missed.push(message);
         }
         HistoryPage { missed, last_id: reached.max(since), remaining: left }
     }
@@ -541,13 +510,13 @@ impl DiscordAccount {
         let (mut is_complete, mut is_visible) = (true, true);
         loop {
             let path = format!("channels/{parent}/threads/archived/public");
-            let Some(listed) = self.list_archived(path, &before, &mut is_complete).await else {
+            let Some(listed) = self.list_archived(&path, &before, &mut is_complete).await else {
                 is_visible = !before.is_empty();
                 break;
             };
-            let times = listed.threads.iter().map(|thread| thread.thread_metadata.archive_timestamp);
+            let times = listed.threads.iter().filter_map(ChannelInfo::archived_at);
             let oldest = times.min_by_key(|at| at.as_micros());
-            found.extend(listed.threads.into_iter().map(|thread| thread.info));
+            found.extend(listed.threads);
             let is_later = |at: &Timestamp| {
                 u64::try_from(at.as_secs()).is_ok_and(|at| at >= created_at(since).seconds())
             };
@@ -562,23 +531,17 @@ impl DiscordAccount {
         }
         if is_visible {
             let path = format!("channels/{parent}/users/@me/threads/archived/private");
-            let joined = self.list_archived(path, "", &mut is_complete).await;
-            found.extend(joined.into_iter().flat_map(|listed| listed.threads).map(|thread| thread.info));
+            let joined = self.list_archived(&path, "", &mut is_complete).await;
+            found.extend(joined.into_iter().flat_map(|listed| listed.threads));
         }
         found.retain(|known| known.last_message().is_some_and(|(_, newest)| newest > since));
-        let mut channels = lock(&self.channels);
-        let guild = channels.get(parent).and_then(|parent| parent.guild_id);
-        found.iter().for_each(|known| channels.insert(known.clone().with_guild(guild)));
+        let guild = self.cached_channel(parent).and_then(|parent| parent.guild_id);
+        self.cache_channels(found.iter().map(|known| known.clone().with_guild(guild)));
         FetchResult::Threads { found, is_complete }
     }
 
-    async fn list_archived(
-        &self,
-        path: String,
-        before: &str,
-        is_complete: &mut bool,
-    ) -> Option<ArchivedPage> {
-        let call = ApiRequest::get(path).with_query(format!("limit={PAGE_SIZE}{before}"));
+    async fn list_archived(&self, path: &str, before: &str, is_complete: &mut bool) -> Option<ThreadList> {
+        let call = ApiRequest::get(format!("{path}?limit={PAGE_SIZE}{before}"));
         match self.rest.fetch_with_retry(&call).await {
             Ok(page) => Some(page),
             Err(error) => {
@@ -591,11 +554,7 @@ impl DiscordAccount {
 
     async fn is_for_bot(&self, message: &MessagePayload) -> bool {
         let Some(me) = self.identity() else { return false };
-        let channel = self.channel_ref(message.channel_id, message.guild_id).await;
-        let has_joined = self.has_joined(&channel.id);
-        let context = BotContext { bot_id: &me.user, has_joined, bot_streak: 0 };
-        let candidate = candidate(message.clone(), channel, &me.user);
-        matches!(evaluate_message(&self.settings, context, candidate), MessageDecision::Accept(message) if !message.sender.is_bot)
+        self.evaluate(&me.user, message, 0).await.is_ok_and(|inbound| !inbound.sender.is_bot)
     }
 
     fn role_guild(&self) -> Option<Id<GuildMarker>> {
@@ -616,7 +575,7 @@ impl DiscordAccount {
         }
         let call = ApiRequest::get(format!("guilds/{guild}/members/{user}"));
         let roles = match self.rest.fetch_with_retry::<MemberPayload>(&call).await {
-            Ok(member) => member.roles(),
+            Ok(member) => member.roles,
             // Not a member.
             Err(ApiError::Rejected { .. }) => Vec::new(),
             Err(error) => {

@@ -1,20 +1,15 @@
-//! Cache of channels and threads.
-
-use std::collections::HashMap;
+//! Channels and threads.
 
 use serde::Deserialize;
 use twilight_model::channel::ChannelType;
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker, MessageMarker};
+use twilight_model::util::Timestamp;
 
-use super::payload::{WithId, lenient_list};
-use super::rules::{ChannelKind, ChannelRef};
-
-/// The cache is cleared when it reaches this size.
-const MAX_CACHED_CHANNELS: usize = 50_000;
-
-#[derive(Debug, Default)]
-pub(super) struct ChannelCache(HashMap<Id<ChannelMarker>, ChannelInfo>);
+use super::DiscordAccount;
+use super::payload::{lenient, lenient_list};
+use crate::lock::lock;
+use crate::message::{Chat, ChatKind, Platform};
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ChannelInfo {
@@ -22,14 +17,31 @@ pub(super) struct ChannelInfo {
     #[serde(rename = "type")]
     kind: ChannelType,
     #[serde(default)]
-    parent_id: Option<Id<ChannelMarker>>,
+    pub(super) parent_id: Option<Id<ChannelMarker>>,
     #[serde(default)]
-    name: Option<String>,
+    pub(super) name: Option<String>,
     #[serde(default)]
     pub(super) guild_id: Option<Id<GuildMarker>>,
     /// As of when Discord reported the channel.
     #[serde(default)]
     last_message_id: Option<Id<MessageMarker>>,
+    #[serde(default)]
+    pub(super) owner_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    thread_metadata: Option<ThreadMetadata>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ThreadMetadata {
+    archive_timestamp: Timestamp,
+}
+
+/// A list of active or archived threads.
+#[derive(Debug, Deserialize)]
+pub(super) struct ThreadList {
+    pub(super) threads: Vec<ChannelInfo>,
+    #[serde(default)]
+    pub(super) has_more: bool,
 }
 
 /// A server with its channels and threads.
@@ -49,32 +61,31 @@ impl GuildCreate {
     }
 
     pub(super) fn thread_parents(&self) -> Vec<Id<ChannelMarker>> {
-        let has_threads =
-            |known: &&ChannelInfo| known.is_forum() || matches!(known.to_ref().kind, ChannelKind::Channel);
+        let has_threads = |known: &&ChannelInfo| known.is_forum() || known.can_open_thread();
         self.channels.iter().filter(has_threads).map(|known| known.id).collect()
+    }
+
+    pub(super) fn into_channels(self) -> impl Iterator<Item = ChannelInfo> {
+        let all = self.channels.into_iter().chain(self.threads);
+        all.map(move |known| known.with_guild(Some(self.id)))
     }
 }
 
-impl ChannelCache {
-    pub(super) fn get(&self, id: Id<ChannelMarker>) -> Option<&ChannelInfo> {
-        self.0.get(&id)
+impl DiscordAccount {
+    pub(super) fn cached_channel(&self, channel: Id<ChannelMarker>) -> Option<ChannelInfo> {
+        lock(&self.channels).get(&channel).cloned()
     }
 
-    pub(super) fn insert(&mut self, known: ChannelInfo) {
-        if self.0.len() >= MAX_CACHED_CHANNELS {
-            self.0.clear();
-        }
-        self.0.insert(known.id, known);
-    }
-
-    pub(super) fn insert_guild(&mut self, contents: GuildCreate) {
-        for known in contents.channels.into_iter().chain(contents.threads) {
-            self.insert(known.with_guild(Some(contents.id)));
+    pub(super) fn cache_channels(&self, channels: impl IntoIterator<Item = ChannelInfo>) {
+        let mut cache = lock(&self.channels);
+        for known in channels {
+            cache.put(known.id, known);
         }
     }
 
-    pub(super) fn remove(&mut self, deleted: &WithId<ChannelMarker>) {
-        self.0.remove(&deleted.id);
+    /// Whether the channel is known to be a forum or media channel.
+    pub(super) fn is_forum(&self, channel: Id<ChannelMarker>) -> bool {
+        self.cached_channel(channel).is_some_and(|known| known.is_forum())
     }
 }
 
@@ -87,6 +98,8 @@ impl ChannelInfo {
             name: Some(name.to_owned()),
             guild_id: None,
             last_message_id: None,
+            owner_id: None,
+            thread_metadata: None,
         }
     }
 
@@ -105,31 +118,46 @@ impl ChannelInfo {
         Self { guild_id: guild.or(self.guild_id), ..self }
     }
 
-    pub(super) fn to_ref(&self) -> ChannelRef {
+    /// Whether threads can be opened from its messages.
+    pub(super) fn can_open_thread(&self) -> bool {
+        matches!(self.kind, ChannelType::GuildText | ChannelType::GuildAnnouncement)
+    }
+
+    /// When a thread was archived.
+    pub(super) fn archived_at(&self) -> Option<Timestamp> {
+        Some(self.thread_metadata.as_ref()?.archive_timestamp)
+    }
+
+    pub(super) fn to_chat(&self) -> Chat {
         let kind = match self.kind {
             // In a group DM others read along, so it is not a direct message.
-            ChannelType::Private => ChannelKind::Dm,
-            kind if kind.is_thread() => {
-                ChannelKind::Thread { parent: self.parent_id.map(|parent| parent.to_string()) }
-            }
-            ChannelType::GuildText | ChannelType::GuildAnnouncement => ChannelKind::Channel,
-            _ => ChannelKind::NoThreads,
+            ChannelType::Private => ChatKind::Dm,
+            kind if kind.is_thread() => ChatKind::Thread,
+            _ => ChatKind::Group,
         };
-        ChannelRef { id: self.id.to_string(), kind, name: self.name.clone() }
+        let parent = self.parent_id.filter(|_| kind == ChatKind::Thread);
+        let parent = parent.map(|parent| parent.to_string());
+        Chat { parent, name: self.name.clone(), ..new_chat(self.id, kind) }
     }
+}
+
+/// A chat of which only the id and kind are known.
+pub(super) fn new_chat(channel: Id<ChannelMarker>, kind: ChatKind) -> Chat {
+    let id = channel.to_string();
+    let thread = (kind == ChatKind::Thread).then(|| id.clone());
+    Chat { platform: Platform::Discord, kind, id, thread, parent: None, name: None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::ChatKind;
 
     #[test]
     fn a_group_is_not_a_direct_message() {
         let kind = |kind: u8| {
             let known: ChannelInfo =
                 serde_json::from_value(serde_json::json!({"id": "7", "type": kind})).unwrap();
-            known.to_ref().to_chat().kind
+            known.to_chat().kind
         };
         assert_eq!(
             [0, 1, 3, 11].map(kind),

@@ -11,10 +11,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use twilight_model::gateway::{CloseCode, Intents, OpCode};
+use twilight_model::id::marker::ChannelMarker;
 
 use super::channels::GuildCreate;
 use super::inbound::{self, DispatchEvent, parse_payload};
-use super::payload::{InteractionPayload, MessagePayload, ReadyPayload};
+use super::payload::{InteractionPayload, MessagePayload, ReadyPayload, WithId};
 use super::socket::{self, GatewaySocket, SocketEvent};
 use super::{Bookmark, BotIdentity, DiscordAccount, rest};
 use crate::channel::{ChannelHealth, ChannelSink, FatalError};
@@ -60,14 +61,6 @@ enum ConnectionEnd {
     InvalidSession,
 }
 
-struct ResumableSession {
-    id: String,
-    /// Resume URL, if it differs from the default.
-    url: Option<String>,
-    /// Sequence number of the last event.
-    sequence: u64,
-}
-
 /// Stays connected until `stop` is cancelled.
 pub(super) async fn run(
     account: &Arc<DiscordAccount>,
@@ -82,12 +75,6 @@ pub(super) async fn run(
         .map_err(|error| FatalError { reason: error.to_string(), hint: hint.to_owned() })?;
     sink.health.send_replace(ChannelHealth::Connecting);
     let (sender, events) = mpsc::channel(EVENT_QUEUE_CAPACITY);
-    let bookmark = account.bookmark.clone();
-    let session = bookmark.as_ref().map(|bookmark| ResumableSession {
-        id: bookmark.session.clone(),
-        url: bookmark.url.clone(),
-        sequence: bookmark.sequence,
-    });
     let connection = GatewayConnection {
         account,
         sink: &sink,
@@ -95,8 +82,7 @@ pub(super) async fn run(
         stop,
         failures: 0,
         read_timeout: HELLO_TIMEOUT,
-        bookmark,
-        session,
+        session: account.bookmark.clone(),
         identified_at: None,
     };
     tokio::select! {
@@ -113,36 +99,31 @@ struct GatewayConnection<'a> {
     stop: CancellationToken,
     failures: u32,
     read_timeout: Duration,
-    bookmark: Option<Bookmark>,
-    session: Option<ResumableSession>,
+    /// The session, if it can be resumed.
+    session: Option<Bookmark>,
     identified_at: Option<Instant>,
 }
 
 impl GatewayConnection<'_> {
     async fn run(mut self) -> Result<(), FatalError> {
         loop {
-            let goes_on = match self.connect().await {
+            let (health, wait) = match self.connect().await {
                 ConnectionEnd::Stopped => return Ok(()),
                 ConnectionEnd::Fatal(error) => {
                     self.sink.health.send_replace(ChannelHealth::Down { reason: error.reason.clone() });
                     return Err(error);
                 }
-                ConnectionEnd::Lost(reason) => {
-                    self.sink.health.send_replace(ChannelHealth::Down { reason });
-                    self.backoff().await
-                }
-                ConnectionEnd::Reconnect => {
-                    self.sink.health.send_replace(ChannelHealth::Connecting);
-                    self.backoff().await
-                }
+                ConnectionEnd::Lost(reason) => (ChannelHealth::Down { reason }, self.next_backoff()),
+                ConnectionEnd::Reconnect => (ChannelHealth::Connecting, self.next_backoff()),
                 ConnectionEnd::InvalidSession => {
                     self.session = None;
-                    self.sink.health.send_replace(ChannelHealth::Connecting);
                     // Discord asks for a pause of one to five seconds.
-                    self.sleep(Duration::from_secs(1).mul_f64(1.0 + 4.0 * fastrand::f64())).await
+                    let wait = Duration::from_secs(1).mul_f64(1.0 + 4.0 * fastrand::f64());
+                    (ChannelHealth::Connecting, wait)
                 }
             };
-            if !goes_on {
+            self.sink.health.send_replace(health);
+            if !self.sleep(wait).await {
                 return Ok(());
             }
         }
@@ -253,15 +234,11 @@ impl GatewayConnection<'_> {
             session.sequence = sequence;
         }
         let event = event?;
-        if let (Some(bookmark), Some(sequence)) = (&mut self.bookmark, envelope.s) {
-            bookmark.sequence = sequence;
-        }
         tokio::select! {
             () = self.stop.cancelled() => Some(ConnectionEnd::Stopped),
-            sent = self.events.send((event, self.bookmark.clone())) => match sent {
-                Ok(()) => None,
-                Err(_) => Some(ConnectionEnd::Stopped),
-            },
+            sent = self.events.send((event, self.session.clone())) => {
+                sent.err().map(|_| ConnectionEnd::Stopped)
+            }
         }
     }
 
@@ -272,7 +249,7 @@ impl GatewayConnection<'_> {
             Some(session) => {
                 socket.sequence = Some(session.sequence);
                 let seq = session.sequence;
-                json!({"op": OpCode::Resume as u8, "d": {"token": token, "session_id": session.id, "seq": seq}})
+                json!({"op": OpCode::Resume as u8, "d": {"token": token, "session_id": session.session, "seq": seq}})
             }
             None => {
                 self.identified_at = Some(Instant::now());
@@ -300,8 +277,7 @@ impl GatewayConnection<'_> {
                 let me = BotIdentity { user, application };
                 *account.identity.write().unwrap_or_else(PoisonError::into_inner) = Some(me.clone());
                 let (session, url) = (ready.session_id, ready.resume_gateway_url);
-                self.session = Some(ResumableSession { id: session.clone(), url: url.clone(), sequence: 0 });
-                self.bookmark = Some(Bookmark { session, url, sequence: 0, confirmed: 0, identity: me });
+                self.session = Some(Bookmark { session, url, sequence: 0, confirmed: 0, identity: me });
                 self.report_up();
                 return Some(DispatchEvent::SessionStarted(
                     ready.guilds.into_iter().map(|guild| guild.id).collect(),
@@ -314,19 +290,23 @@ impl GatewayConnection<'_> {
                     contents.last_messages(),
                     contents.thread_parents(),
                 );
-                lock(&account.channels).insert_guild(contents);
+                account.cache_channels(contents.into_channels());
                 return Some(event);
             }
-            "THREAD_LIST_SYNC" => lock(&account.channels).insert_guild(parse_payload("a server", body)?),
+            "THREAD_LIST_SYNC" => {
+                let contents: GuildCreate = parse_payload("a server", body)?;
+                account.cache_channels(contents.into_channels());
+            }
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
-                lock(&account.channels).insert(parse_payload("a channel", body)?);
+                account.cache_channels([parse_payload("a channel", body)?]);
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
-                lock(&account.channels).remove(&parse_payload("a channel", body)?)
+                let deleted: WithId<ChannelMarker> = parse_payload("a channel", body)?;
+                lock(&account.channels).pop(&deleted.id);
             }
             "MESSAGE_CREATE" => {
                 let message: Box<MessagePayload> = parse_payload("a message", body)?;
-                if account.identity().is_some_and(|me| me.user == message.author.id.to_string()) {
+                if account.identity().is_some_and(|me| message.is_by(&me.user)) {
                     if let Some(nonce) = &message.nonce {
                         account.record_sent(nonce, &message.id.to_string());
                     }
@@ -348,13 +328,14 @@ impl GatewayConnection<'_> {
         self.sink.health.send_replace(ChannelHealth::Up);
     }
 
-    /// Waits before the next attempt. Returns false on shutdown.
-    async fn backoff(&mut self) -> bool {
+    /// The wait before the next attempt.
+    fn next_backoff(&mut self) -> Duration {
         let wait = backoff_delay(self.failures, fastrand::f64());
         self.failures = self.failures.saturating_add(1);
-        self.sleep(wait).await
+        wait
     }
 
+    /// Returns false on shutdown.
     async fn sleep(&self, wait: Duration) -> bool {
         tokio::select! {
             biased;

@@ -1,39 +1,17 @@
 //! Forum and media channels, where a message creates a post, which is a thread.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use twilight_model::id::Id;
 use twilight_model::id::marker::ChannelMarker;
 
-use super::channels::ChannelInfo;
+use super::channels::{ChannelInfo, ThreadList};
 use super::outbound::AUTO_ARCHIVE_MINUTES;
 use super::payload::CreatedObject;
 use super::rest::{ApiError, ApiRequest};
 use super::{DiscordAccount, text};
 use crate::channel::OutboundMessage;
-use crate::lock::lock;
-
-#[derive(Debug, Deserialize)]
-struct ActiveThreads {
-    threads: Vec<ActiveThread>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ActiveThread {
-    id: Id<ChannelMarker>,
-    name: String,
-    #[serde(default)]
-    owner_id: Option<String>,
-    #[serde(default)]
-    parent_id: Option<Id<ChannelMarker>>,
-}
 
 impl DiscordAccount {
-    /// Whether the channel is known to be a forum or media channel.
-    pub(super) fn is_forum(&self, channel: Id<ChannelMarker>) -> bool {
-        lock(&self.channels).get(channel).is_some_and(ChannelInfo::is_forum)
-    }
-
     /// Creates a post. The thread has the id of its first message.
     pub(super) async fn create_post(
         &self,
@@ -43,7 +21,7 @@ impl DiscordAccount {
     ) -> Result<String, ApiError> {
         let name = text::post_title(&post.text);
         let body = json!({"name": name, "auto_archive_duration": AUTO_ARCHIVE_MINUTES, "message": message});
-        let call = ApiRequest::post(format!("channels/{forum}/threads"), body).with_files(post.file_parts());
+        let call = ApiRequest::post(format!("channels/{forum}/threads"), body).with_files(post.files.clone());
         let made: CreatedObject = self.rest.fetch(&call).await?;
         let thread = made.id.to_string();
         self.record_joined_thread(&thread);
@@ -58,20 +36,20 @@ impl DiscordAccount {
         after: u64,
     ) -> Option<Vec<String>> {
         let me = self.identity()?;
-        let guild = lock(&self.channels).get(forum)?.guild_id?;
+        let guild = self.cached_channel(forum)?.guild_id?;
         let title = text::post_title(&post.text);
         let call = ApiRequest::get(format!("guilds/{guild}/threads/active"));
-        let active: ActiveThreads = match self.rest.fetch(&call).await {
+        let active: ThreadList = match self.rest.fetch(&call).await {
             Ok(active) => active,
             Err(error) => {
                 tracing::debug!(%error, "cannot list threads");
                 return None;
             }
         };
-        let is_like = |thread: &ActiveThread| {
+        let is_like = |thread: &ChannelInfo| {
             thread.parent_id == Some(forum)
                 && thread.owner_id.as_ref() == Some(&me.user)
-                && thread.name == title
+                && thread.name.as_ref() == Some(&title)
                 && thread.id.get() > after
         };
         let mut like: Vec<Id<ChannelMarker>> =

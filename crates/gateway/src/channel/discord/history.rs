@@ -4,12 +4,11 @@ use serde_json::value::RawValue;
 use twilight_model::channel::message::MessageType;
 
 use super::DiscordAccount;
-use super::inbound::{parse_payload, sender_of};
+use super::inbound::parse_payload;
 use super::payload::MessagePayload;
 use super::rest::ApiRequest;
-use super::rules::{ChannelKind, ChannelRef, requires_mention};
+use super::rules::requires_mention;
 use crate::access::BotPolicy;
-use crate::lock::lock;
 use crate::message::{ChatKind, ContextMessage, InboundMessage};
 
 const MAX_CONTEXT_MESSAGES: u64 = 100;
@@ -29,8 +28,7 @@ impl DiscordAccount {
         else {
             return Vec::new();
         };
-        let call = ApiRequest::get(format!("channels/{channel}/messages"))
-            .with_query(format!("before={message}&limit={limit}"));
+        let call = ApiRequest::get(format!("channels/{channel}/messages?before={message}&limit={limit}"));
         let found: Vec<Box<RawValue>> = match self.rest.fetch(&call).await {
             Ok(found) => found,
             Err(error) => {
@@ -41,11 +39,10 @@ impl DiscordAccount {
         let mut messages: Vec<MessagePayload> =
             found.iter().filter_map(|json| parse_payload("a message", json.get())).collect();
         messages.sort_by_key(|message| std::cmp::Reverse(message.id));
-        let is_ours = |message: &MessagePayload| message.author.id.to_string() == me.user;
         let mut context: Vec<ContextMessage> = messages
             .iter()
             .filter(|message| is_user_message(message.kind))
-            .take_while(|message| !is_ours(message))
+            .take_while(|message| !message.is_by(&me.user))
             .filter_map(|message| self.context_message(message))
             .collect();
         context.reverse();
@@ -58,20 +55,12 @@ impl DiscordAccount {
         match chat.kind {
             ChatKind::Dm => false,
             ChatKind::Thread => true,
-            ChatKind::Group => {
-                let known = chat.id.parse().ok().and_then(|id| Some(lock(&self.channels).get(id)?.to_ref()));
-                let channel = known.unwrap_or_else(|| ChannelRef {
-                    id: chat.id.clone(),
-                    kind: ChannelKind::Channel,
-                    name: chat.name.clone(),
-                });
-                requires_mention(&self.settings, &channel)
-            }
+            ChatKind::Group => requires_mention(&self.settings, chat),
         }
     }
 
     fn context_message(&self, message: &MessagePayload) -> Option<ContextMessage> {
-        let sender = sender_of(&message.author, message.member.as_ref(), message.is_webhook());
+        let sender = message.sender();
         let is_included = !sender.is_bot || self.settings.allow_bots != BotPolicy::None;
         let text = match (message.content.trim(), message.attachments.len()) {
             ("", 0) => return None,

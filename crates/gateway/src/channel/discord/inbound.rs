@@ -16,24 +16,16 @@ use twilight_model::http::interaction::{InteractionResponse, InteractionResponse
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker};
 
-use super::backlog::{Backlog, MissedMessage};
-use super::channels::ChannelInfo;
+use super::backlog::Backlog;
+use super::channels::{ChannelInfo, new_chat};
 use super::outbound::{TOKEN_ESCAPES, created_at};
-use super::payload::{
-    AttachmentPayload, InteractionAction, InteractionPayload, MemberPayload, MessagePayload, UserPayload,
-};
+use super::payload::{InteractionAction, InteractionPayload, MessagePayload};
 use super::rest::{ApiError, ApiRequest};
-use super::rules::{
-    BotContext, CandidateMessage, ChannelKind, ChannelRef, Mention, MessageDecision, evaluate_message,
-    is_listening_in,
-};
+use super::rules::{BotContext, evaluate_message, is_listening_in};
 use super::{Bookmark, DiscordAccount, slash_commands};
 use crate::channel::{ChannelSink, Inbound, InboundEvent};
 use crate::lock::lock;
-use crate::message::{
-    Attachment, ButtonPress, ChatKind, InboundMessage, InteractionToken as Answerable, Quote, ReplyTarget,
-    Sender,
-};
+use crate::message::{ButtonPress, Chat, ChatKind, InboundMessage, InteractionToken, ReplyTarget};
 
 /// Delay before an event that could not be stored is submitted again.
 const RESUBMIT_INTERVAL: Duration = Duration::from_secs(1);
@@ -104,7 +96,7 @@ pub(super) async fn on_interaction(
     call: InteractionPayload,
 ) {
     let (Some(channel), Some(action)) = (call.channel_id(), call.action()) else { return };
-    let to = Answerable { id: call.id.to_string(), token: call.token.clone(), is_acknowledged: false };
+    let to = InteractionToken { id: call.id.to_string(), token: call.token.clone(), is_acknowledged: false };
     // A command is acknowledged once it is stored. A button press is not stored: the user can press
     // again.
     if let InteractionAction::Button { .. } = action
@@ -113,18 +105,18 @@ pub(super) async fn on_interaction(
     {
         return;
     }
-    let channel = match &call.channel {
-        Some(known) => known.to_ref(),
-        None => account.channel_ref(channel, call.guild_id).await,
+    let chat = match &call.channel {
+        Some(known) => known.to_chat(),
+        None => account.chat(channel, call.guild_id).await,
     };
     // A user-installed app can be called in chats where the bot is not a member.
-    if call.is_foreign_context() || !is_listening_in(&account.settings, &channel) {
+    if call.is_foreign_context() || !is_listening_in(&account.settings, &chat) {
         if let InteractionAction::Command(_) = action {
             account.respond(&to, ChannelMessageWithSource, Some(NOT_LISTENING_REPLY)).await;
         }
         return;
     }
-    let Some(mut event) = interaction_event(&call, &channel, to, action) else { return };
+    let Some(mut event) = interaction_event(&call, chat, to, action) else { return };
     let (chat, sender) = match &mut event {
         InboundEvent::Message(inbound) => (&inbound.chat, &mut inbound.sender),
         InboundEvent::ButtonPress(press) => (&press.chat, &mut press.sender),
@@ -190,7 +182,7 @@ impl Dispatcher<'_> {
     /// Processes the missed messages of a chat, then those that arrived in the meantime.
     async fn replay(
         &mut self,
-        missed: Vec<MissedMessage>,
+        missed: Vec<MessagePayload>,
         held: Vec<MessagePayload>,
     ) -> Result<(), SinkClosed> {
         for missed in missed {
@@ -210,27 +202,18 @@ impl Dispatcher<'_> {
     }
 
     /// Handles a live or fetched message.
-    async fn on_message(
-        &mut self,
-        MissedMessage { message, roles }: MissedMessage,
-    ) -> Result<(), SinkClosed> {
+    async fn on_message(&mut self, message: MessagePayload) -> Result<(), SinkClosed> {
         let account = self.account;
         let Some(me) = account.identity() else { return Ok(()) };
-        if message.author.id.to_string() == me.user {
+        if message.is_by(&me.user) {
             return Ok(());
         }
-        let channel = account.channel_ref(message.channel_id, message.guild_id).await;
         let number = message.id.get();
-        let chat = channel.id.clone();
-        let context = BotContext {
-            bot_id: &me.user,
-            has_joined: account.has_joined(&chat),
-            bot_streak: self.bot_streak.get(&chat).copied().unwrap_or_default(),
-        };
-        let decision = evaluate_message(&account.settings, context, candidate(message, channel, &me.user));
-        let mut inbound = match decision {
-            MessageDecision::Accept(inbound) => inbound,
-            MessageDecision::Ignore(reason) => {
+        let chat = message.channel_id.to_string();
+        let bot_streak = self.bot_streak.get(&chat).copied().unwrap_or_default();
+        let inbound = match account.evaluate(&me.user, &message, bot_streak).await {
+            Ok(inbound) => inbound,
+            Err(reason) => {
                 tracing::trace!(chat, reason, "message ignored");
                 if lock(&account.last_seen).contains(&chat) {
                     account.record_last_seen(chat, number);
@@ -242,9 +225,6 @@ impl Dispatcher<'_> {
             true => *self.bot_streak.entry(chat.clone()).or_default() += 1,
             false => drop(self.bot_streak.remove(&chat)),
         }
-        if let Some(roles) = roles {
-            inbound.sender.roles = roles;
-        }
         // Blocks until it is stored; Discord buffers later events.
         submit(&self.sink.inbound, InboundEvent::Message(inbound)).await?;
         account.record_last_seen(chat, number);
@@ -254,7 +234,7 @@ impl Dispatcher<'_> {
 
 impl DiscordAccount {
     /// Acknowledges a command. Returns false if Discord already reported a failure to the user.
-    pub(super) async fn acknowledge_command(&self, command: &Answerable) -> bool {
+    pub(super) async fn acknowledge_command(&self, command: &InteractionToken) -> bool {
         let is_accepted = self.respond(command, DeferredChannelMessageWithSource, None).await;
         if is_accepted {
             lock(&self.deferred_interactions).put(command.id.clone(), ());
@@ -264,7 +244,12 @@ impl DiscordAccount {
 
     /// Responds to an interaction, visible only to its user. Returns false if Discord already
     /// reported a failure to them.
-    async fn respond(&self, to: &Answerable, kind: InteractionResponseType, text: Option<&str>) -> bool {
+    async fn respond(
+        &self,
+        to: &InteractionToken,
+        kind: InteractionResponseType,
+        text: Option<&str>,
+    ) -> bool {
         let data = InteractionResponseData {
             content: text.map(str::to_owned),
             flags: Some(MessageFlags::EPHEMERAL),
@@ -288,15 +273,31 @@ impl DiscordAccount {
         }
     }
 
+    /// Converts a message if it is for the bot, else returns the reason to ignore it.
+    pub(super) async fn evaluate(
+        &self,
+        bot_id: &str,
+        message: &MessagePayload,
+        bot_streak: u32,
+    ) -> Result<Box<InboundMessage>, &'static str> {
+        let chat = self.chat(message.channel_id, message.guild_id).await;
+        let has_joined = self.has_joined(&chat.id);
+        // An unknown server channel is treated as a plain channel.
+        let known = self.cached_channel(message.channel_id);
+        let can_open_thread = known.is_none_or(|known| known.can_open_thread());
+        let context = BotContext { bot_id, has_joined, can_open_thread, bot_streak };
+        evaluate_message(&self.settings, context, chat, message)
+    }
+
     /// Looks up a channel, in the cache or with a request.
     pub(super) async fn channel_info(&self, channel: Id<ChannelMarker>) -> Option<ChannelInfo> {
-        if let Some(known) = lock(&self.channels).get(channel) {
-            return Some(known.clone());
+        if let Some(known) = self.cached_channel(channel) {
+            return Some(known);
         }
         let call = ApiRequest::get(format!("channels/{channel}"));
         match self.rest.fetch_with_retry::<ChannelInfo>(&call).await {
             Ok(known) => {
-                lock(&self.channels).insert(known.clone());
+                self.cache_channels([known.clone()]);
                 Some(known)
             }
             Err(error) => {
@@ -306,24 +307,18 @@ impl DiscordAccount {
         }
     }
 
-    pub(super) async fn channel_ref(
-        &self,
-        channel: Id<ChannelMarker>,
-        guild: Option<Id<GuildMarker>>,
-    ) -> ChannelRef {
-        let known = lock(&self.channels).get(channel).map(ChannelInfo::to_ref);
-        let known = match (known, guild) {
-            (None, Some(_)) => self.channel_info(channel).await.map(|known| known.to_ref()),
-            (known, _) => known,
+    async fn chat(&self, channel: Id<ChannelMarker>, guild: Option<Id<GuildMarker>>) -> Chat {
+        let known = match guild {
+            Some(_) => self.channel_info(channel).await,
+            None => self.cached_channel(channel),
         };
-        let id = channel.to_string();
-        // An unknown server channel is treated as a plain channel. The bot joins only threads.
+        // The bot joins only threads.
         let kind = match guild {
-            Some(_) if self.has_joined(&id) => ChannelKind::Thread { parent: None },
-            Some(_) => ChannelKind::Channel,
-            None => ChannelKind::Dm,
+            Some(_) if self.has_joined(&channel.to_string()) => ChatKind::Thread,
+            Some(_) => ChatKind::Group,
+            None => ChatKind::Dm,
         };
-        known.unwrap_or(ChannelRef { id, kind, name: None })
+        known.map_or_else(|| new_chat(channel, kind), |known| known.to_chat())
     }
 }
 
@@ -333,61 +328,14 @@ pub(super) fn parse_payload<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -
     parsed.inspect_err(|error| tracing::error!(%error, "cannot parse {what}")).ok()
 }
 
-pub(super) fn candidate(message: MessagePayload, channel: ChannelRef, bot: &str) -> CandidateMessage {
-    let quote = message.referenced_message.as_deref();
-    let forwarded = message.forwarded();
-    let files = message.attachments.iter();
-    let files = files.chain(forwarded.clone().flat_map(|message| &message.attachments));
-    let files = files.chain(quote.into_iter().flat_map(|message| &message.attachments));
-    CandidateMessage {
-        channel,
-        sender: sender_of(&message.author, message.member.as_ref(), message.is_webhook()),
-        message: message.id.to_string(),
-        sent: message.sent_at(),
-        kind: message.kind,
-        mentions: message.mentions.iter().map(mention).collect(),
-        files: files.map(attachment).collect(),
-        quote: quote.map(|quote| Quote {
-            id: quote.id.to_string(),
-            text: quote.content.clone(),
-            is_ours: quote.author.id.to_string() == bot,
-        }),
-        forwarded: forwarded.map(|message| message.content.clone()).collect(),
-        content: message.content,
-    }
-}
-
-fn mention(mention: &UserPayload) -> Mention {
-    Mention { id: mention.id.to_string(), is_bot: mention.bot }
-}
-
-fn attachment(file: &AttachmentPayload) -> Attachment {
-    Attachment {
-        name: file.filename.clone().unwrap_or_else(|| "file".to_owned()),
-        size: file.size,
-        media_type: file.content_type.clone(),
-        source: file.url.clone(),
-    }
-}
-
-pub(super) fn sender_of(user: &UserPayload, member: Option<&MemberPayload>, is_hook: bool) -> Sender {
-    Sender {
-        id: user.id.to_string(),
-        name: user.display_name(member),
-        is_bot: user.bot || is_hook,
-        roles: member.map(MemberPayload::roles).unwrap_or_default(),
-    }
-}
-
 /// Converts an interaction to an inbound event.
 fn interaction_event(
     call: &InteractionPayload,
-    channel: &ChannelRef,
-    interaction: Answerable,
+    chat: Chat,
+    interaction: InteractionToken,
     action: InteractionAction,
 ) -> Option<InboundEvent> {
-    let chat = channel.to_chat();
-    let sender = sender_of(call.author()?, call.member.as_ref(), false);
+    let sender = call.sender()?;
     Some(match action {
         InteractionAction::Command(text) => InboundEvent::Message(Box::new(InboundMessage {
             chat,

@@ -1,25 +1,24 @@
 //! Outbound operations: messages, edits, threads, reactions, private replies.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hermes_types::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::{Value, json};
-use twilight_model::channel::message::component::{ActionRow, Button, ButtonStyle, Component};
-use twilight_model::channel::message::{AllowedMentions, MentionType, MessageFlags};
+use twilight_model::channel::message::MessageFlags;
+use twilight_model::channel::message::component::{ButtonStyle, ComponentType};
 use twilight_model::id::Id;
 use twilight_model::id::marker::ChannelMarker;
 
 use super::DiscordAccount;
 use super::channels::ChannelInfo;
-use super::payload::{CreatedObject, MessagePayload};
+use super::payload::{CreatedObject, MessagePayload, WithId};
 use super::rest::{ApiError, ApiRequest};
 use super::settings::ReplyMode;
 use crate::channel::{self, AttachmentFile, DeliveryCheck, OutboundMessage, Reaction, SendError};
 use crate::lock::lock;
-use crate::message::{Chat, ChatKind, InboundMessage, InteractionToken, Platform};
+use crate::message::{Chat, ChatKind, InboundMessage, InteractionToken};
 
 const MAX_MESSAGE_CHARS: usize = 2000;
 const MAX_NONCE_CHARS: usize = 25;
@@ -39,18 +38,11 @@ const DISCORD_EPOCH_MILLIS: u64 = 1_420_070_400_000;
 const MIN_SNOWFLAKE_MILLIS: u64 = 365 * 24 * 3_600 * 1000;
 
 /// What is known about a message we sent or tried to send.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct SendRecord {
     /// `None` if we only received its event.
     first_attempt: Option<SystemTime>,
     id: Option<String>,
-}
-
-impl OutboundMessage {
-    /// File names and paths for the upload.
-    pub(super) fn file_parts(&self) -> Vec<(String, PathBuf)> {
-        self.files.iter().map(|file| (file.name.clone(), file.path.clone())).collect()
-    }
 }
 
 impl DiscordAccount {
@@ -63,8 +55,7 @@ impl DiscordAccount {
         let nonce = nonce(mark);
         let known = {
             let mut sent = lock(&self.sent_messages);
-            let record =
-                sent.get_or_insert_mut(nonce.clone(), || SendRecord { first_attempt: None, id: None });
+            let record = sent.get_or_insert_mut(nonce.clone(), SendRecord::default);
             record.first_attempt.get_or_insert_with(SystemTime::now);
             record.id.clone()
         };
@@ -104,15 +95,14 @@ impl DiscordAccount {
             body["message_reference"] = json!({"message_id": question, "fail_if_not_exists": false});
         }
         let call =
-            ApiRequest::post(format!("channels/{channel}/messages"), body).with_files(outbound.file_parts());
+            ApiRequest::post(format!("channels/{channel}/messages"), body).with_files(outbound.files.clone());
         Ok(self.rest.fetch::<CreatedObject>(&call).await?.id.to_string())
     }
 
     /// Records the id of a message we sent.
     pub(super) fn record_sent(&self, nonce: &str, message: &str) {
         let mut sent = lock(&self.sent_messages);
-        sent.get_or_insert_mut(nonce.to_owned(), || SendRecord { first_attempt: None, id: None }).id =
-            Some(message.to_owned());
+        sent.get_or_insert_mut(nonce.to_owned(), SendRecord::default).id = Some(message.to_owned());
     }
 
     /// Looks for a message that may have been sent. Events carry our nonce, listed messages do not:
@@ -140,13 +130,12 @@ impl DiscordAccount {
         // A reply is newer than its question, whatever the clocks say.
         let question: Option<u64> = outbound.reply_to.as_ref().and_then(|id| id.parse().ok());
         let after = search_after(tried, question);
-        let known = lock(&self.channels).get(channel).cloned();
-        let known = match known {
+        let known = match self.cached_channel(channel) {
             None => self.rest.fetch(&ApiRequest::get(format!("channels/{channel}"))).await.ok(),
             known => known,
         };
         if let Some(known) = known.filter(ChannelInfo::is_forum) {
-            lock(&self.channels).insert(known);
+            self.cache_channels([known]);
             // The post may be archived already.
             let like = self.find_posts(channel, outbound, after).await.unwrap_or_default();
             return match like.into_iter().find(|thread| !others.contains(thread)) {
@@ -158,8 +147,7 @@ impl DiscordAccount {
                 None => DeliveryCheck::Unknown,
             };
         }
-        let call = ApiRequest::get(format!("channels/{channel}/messages"))
-            .with_query(format!("after={after}&limit={SEARCH_LIMIT}"));
+        let call = ApiRequest::get(format!("channels/{channel}/messages?after={after}&limit={SEARCH_LIMIT}"));
         let there: Vec<MessagePayload> = match self.rest.fetch(&call).await {
             Ok(there) => there,
             Err(error) => {
@@ -169,7 +157,7 @@ impl DiscordAccount {
         };
         let sizes = file_sizes(&outbound.files).await;
         let fits = |message: &&MessagePayload| {
-            message.author.id.to_string() == me.user
+            message.is_by(&me.user)
                 && message.attachments.iter().map(|file| file.size).eq(sizes.iter().copied())
                 && message.content.trim() == outbound.text.trim()
                 && !others.contains(&message.id.to_string())
@@ -249,30 +237,23 @@ impl DiscordAccount {
                 "a thread can only be opened from a message in a channel".to_owned(),
             ));
         }
-        let channel = parse_id(&inbound.chat.id)?;
-        let path = format!("channels/{channel}/messages/{}/threads", parse_id(&inbound.id)?);
+        let (channel, message) = (parse_id(&inbound.chat.id)?, parse_id(&inbound.id)?);
+        let path = format!("channels/{channel}/messages/{message}/threads");
         let call =
             ApiRequest::post(path, json!({"name": name, "auto_archive_duration": AUTO_ARCHIVE_MINUTES}));
-        let thread = match self.rest.fetch::<CreatedObject>(&call).await {
-            Ok(made) => made.id.to_string(),
+        let id = match self.rest.fetch::<WithId<ChannelMarker>>(&call).await {
+            Ok(made) => made.id,
             // A thread has the id of the message it was opened from.
-            Err(error) if error.code() == Some(THREAD_EXISTS_CODE) => inbound.id.clone(),
+            Err(error) if error.code() == Some(THREAD_EXISTS_CODE) => message,
             Err(error) => return Err(error.into()),
         };
-        self.record_joined_thread(&thread);
+        self.record_joined_thread(&id.to_string());
         // The message stays in the channel.
         lock(&self.reactions).put(inbound.id.clone(), (inbound.chat.id.clone(), Reaction::Nothing));
-        if let (Ok(thread), Ok(parent)) = (parse_id(&thread), parse_id(&inbound.chat.id)) {
-            lock(&self.channels).insert(ChannelInfo::new_thread(thread, parent, name));
-        }
-        Ok(Chat {
-            platform: Platform::Discord,
-            kind: ChatKind::Thread,
-            id: thread.clone(),
-            thread: Some(thread),
-            parent: Some(inbound.chat.id.clone()),
-            name: Some(name.to_owned()),
-        })
+        let thread = ChannelInfo::new_thread(id, channel, name);
+        let chat = thread.to_chat();
+        self.cache_channels([thread]);
+        Ok(chat)
     }
 
     pub(super) async fn show_typing(&self, chat: &str) {
@@ -346,16 +327,9 @@ impl DiscordAccount {
     /// The fields that both new and edited messages have.
     fn message_body(&self, outbound: &OutboundMessage) -> Value {
         let chosen = self.settings.mentions;
-        let kinds = [
-            (chosen.everyone, MentionType::Everyone),
-            (chosen.roles, MentionType::Roles),
-            (chosen.users, MentionType::Users),
-        ];
-        let mentions = AllowedMentions {
-            parse: kinds.into_iter().filter_map(|(is_allowed, kind)| is_allowed.then_some(kind)).collect(),
-            replied_user: chosen.replied_user,
-            ..AllowedMentions::default()
-        };
+        let kinds = [(chosen.everyone, "everyone"), (chosen.roles, "roles"), (chosen.users, "users")];
+        let kinds = kinds.into_iter().filter_map(|(is_allowed, kind)| is_allowed.then_some(kind));
+        let mentions = json!({"parse": kinds.collect::<Vec<_>>(), "replied_user": chosen.replied_user});
         json!({"content": outbound.text, "allowed_mentions": mentions, "components": button_rows(outbound)})
     }
 
@@ -403,26 +377,18 @@ fn search_after(tried: Option<SystemTime>, question: Option<u64>) -> u64 {
 }
 
 /// Buttons, five per row.
-fn button_rows(outbound: &OutboundMessage) -> Vec<Component> {
+fn button_rows(outbound: &OutboundMessage) -> Vec<Value> {
     let button = |button: &channel::MessageButton| {
-        Component::Button(Button {
-            custom_id: Some(button.value.clone()),
-            disabled: false,
-            emoji: None,
-            id: None,
-            label: Some(button.label.chars().take(80).collect()),
-            sku_id: None,
-            style: match button.style {
-                channel::ButtonStyle::Secondary => ButtonStyle::Secondary,
-                channel::ButtonStyle::Success => ButtonStyle::Success,
-                channel::ButtonStyle::Danger => ButtonStyle::Danger,
-            },
-            url: None,
-        })
+        let label: String = button.label.chars().take(80).collect();
+        let style = match button.style {
+            channel::ButtonStyle::Secondary => ButtonStyle::Secondary,
+            channel::ButtonStyle::Success => ButtonStyle::Success,
+            channel::ButtonStyle::Danger => ButtonStyle::Danger,
+        };
+        json!({"type": ComponentType::Button, "custom_id": button.value, "label": label, "style": style})
     };
-    let rows = outbound.buttons.chunks(5).take(5);
-    rows.map(|row| Component::ActionRow(ActionRow { components: row.iter().map(button).collect(), id: None }))
-        .collect()
+    let rows = outbound.buttons.chunks(5).take(5).map(|row| row.iter().map(button).collect::<Vec<_>>());
+    rows.map(|row| json!({"type": ComponentType::ActionRow, "components": row})).collect()
 }
 
 fn emoji(reaction: Reaction) -> Option<&'static str> {

@@ -12,11 +12,12 @@ use twilight_model::channel::message::MessageType;
 use twilight_model::id::Id;
 use twilight_model::id::marker::{
     ApplicationMarker, ChannelMarker, GenericMarker, GuildMarker, InteractionMarker, MessageMarker,
-    RoleMarker, UserMarker,
+    UserMarker,
 };
 
 use super::channels::ChannelInfo;
 use super::outbound::created_at;
+use crate::message::{Attachment, Sender};
 
 #[derive(Debug, Deserialize)]
 pub(super) struct ReadyPayload {
@@ -90,25 +91,25 @@ pub(super) struct UserPayload {
     pub(super) bot: bool,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct MemberPayload {
     #[serde(default, deserialize_with = "lenient")]
     nick: Option<String>,
     #[serde(default, deserialize_with = "lenient_list")]
-    roles: Vec<Id<RoleMarker>>,
+    pub(super) roles: Vec<String>,
     #[serde(default, deserialize_with = "lenient")]
     user: Option<UserPayload>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct AttachmentPayload {
-    pub(super) url: String,
+    url: String,
     #[serde(default, deserialize_with = "lenient")]
-    pub(super) filename: Option<String>,
+    filename: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) size: u64,
     #[serde(default, deserialize_with = "lenient")]
-    pub(super) content_type: Option<String>,
+    content_type: Option<String>,
 }
 
 /// A slash command or button press.
@@ -128,7 +129,7 @@ pub(super) struct InteractionPayload {
     #[serde(default)]
     pub(super) guild_id: Option<Id<GuildMarker>>,
     #[serde(default, deserialize_with = "lenient")]
-    pub(super) member: Option<MemberPayload>,
+    member: Option<MemberPayload>,
     #[serde(default, deserialize_with = "lenient")]
     user: Option<UserPayload>,
     #[serde(default, deserialize_with = "lenient")]
@@ -171,8 +172,20 @@ impl MessagePayload {
         sent_at.unwrap_or_else(|| created_at(self.id.get()))
     }
 
-    pub(super) fn is_webhook(&self) -> bool {
-        self.webhook_id.is_some()
+    pub(super) fn is_by(&self, user: &str) -> bool {
+        self.author.id.to_string() == user
+    }
+
+    pub(super) fn is_bot(&self) -> bool {
+        self.author.bot || self.webhook_id.is_some()
+    }
+
+    pub(super) fn with_roles(self, roles: Vec<String>) -> Self {
+        Self { member: Some(MemberPayload { roles, ..self.member.unwrap_or_default() }), ..self }
+    }
+
+    pub(super) fn sender(&self) -> Sender {
+        Sender { is_bot: self.is_bot(), ..self.author.to_sender(self.member.as_ref()) }
     }
 
     pub(super) fn forwarded(&self) -> impl Iterator<Item = &ForwardedMessage> + Clone {
@@ -181,21 +194,33 @@ impl MessagePayload {
 }
 
 impl UserPayload {
-    pub(super) fn display_name(&self, member: Option<&MemberPayload>) -> String {
+    fn to_sender(&self, member: Option<&MemberPayload>) -> Sender {
         let nick = member.and_then(|member| member.nick.clone());
-        nick.or_else(|| self.global_name.clone()).unwrap_or_else(|| self.username.clone())
+        Sender {
+            id: self.id.to_string(),
+            name: nick.or_else(|| self.global_name.clone()).unwrap_or_else(|| self.username.clone()),
+            is_bot: self.bot,
+            roles: member.map(|member| member.roles.clone()).unwrap_or_default(),
+        }
     }
 }
 
-impl MemberPayload {
-    pub(super) fn roles(&self) -> Vec<String> {
-        self.roles.iter().map(Id::to_string).collect()
+impl AttachmentPayload {
+    pub(super) fn to_attachment(&self) -> Attachment {
+        Attachment {
+            name: self.filename.clone().unwrap_or_else(|| "file".to_owned()),
+            size: self.size,
+            media_type: self.content_type.clone(),
+            source: self.url.clone(),
+        }
     }
 }
 
 impl InteractionPayload {
-    pub(super) fn author(&self) -> Option<&UserPayload> {
-        self.member.as_ref().and_then(|member| member.user.as_ref()).or(self.user.as_ref())
+    pub(super) fn sender(&self) -> Option<Sender> {
+        let member = self.member.as_ref();
+        let author = member.and_then(|member| member.user.as_ref()).or(self.user.as_ref())?;
+        Some(author.to_sender(member))
     }
 
     /// Whether it comes from a chat where the bot is not a member.
@@ -312,7 +337,7 @@ mod tests {
             (message.content.as_str(), message.mentions.len(), message.attachments.len()),
             ("hello", 1, 1)
         );
-        assert_eq!(message.member.unwrap().roles(), ["3"]);
+        assert_eq!(message.member.unwrap().roles, ["3"]);
         assert!(
             message.referenced_message.is_none() && message.webhook_id.is_none() && message.nonce.is_none()
         );

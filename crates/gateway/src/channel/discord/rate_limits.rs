@@ -43,6 +43,7 @@ pub(super) struct LimitHeaders {
 impl Route {
     pub(super) fn new(method: &str, path: &str) -> Self {
         let (mut shape, mut owner) = (method.to_owned(), String::new());
+        let path = path.split_once('?').map_or(path, |(path, _query)| path);
         let (mut first, mut is_emoji) = ("", false);
         for (position, step) in path.split('/').enumerate() {
             if position == 0 {
@@ -128,6 +129,7 @@ mod tests {
             route("PUT", "channels/1/messages/2/reactions/%F0%9F/@me").shape,
             "PUT/channels/*/messages/*/reactions/*/@me"
         );
+        assert_eq!(route("GET", "channels/1/messages?limit=9"), route("GET", "channels/1/messages"));
         assert_eq!(route("POST", "webhooks/1/abc").owner, "/1/abc");
         assert_eq!(route("POST", "interactions/1/abc/callback").shape, "POST/interactions/*/*/callback");
     }

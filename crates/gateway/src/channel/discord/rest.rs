@@ -4,11 +4,10 @@
 //! three different errors. So a rejected request is not repeated here, and a long rate limit is
 //! returned instead of waited for.
 
-use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use hermes_net::Connector;
+use hermes_net::{Connector, explain_with_remedy};
 use hermes_types::Secret;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::multipart::{Form, Part};
@@ -20,7 +19,7 @@ use tokio::fs::File;
 
 use super::rate_limits::{LimitHeaders, RateLimits, Route};
 use super::settings::DiscordSettings;
-use crate::channel::SendError;
+use crate::channel::{AttachmentFile, SendError};
 use crate::lock::lock;
 
 const DEFAULT_API_BASE: &str = "https://discord.com/api/v10";
@@ -54,9 +53,8 @@ pub(super) struct RestClient {
 pub(super) struct ApiRequest {
     method: Method,
     path: String,
-    query: String,
     body: Option<Value>,
-    files: Vec<(String, PathBuf)>,
+    files: Vec<AttachmentFile>,
     signed: bool,
 }
 
@@ -90,7 +88,7 @@ struct ErrorBody {
 impl ApiRequest {
     pub(super) fn new(method: Method, path: impl Into<String>) -> Self {
         let path = path.into();
-        Self { method, path, query: String::new(), body: None, files: Vec::new(), signed: true }
+        Self { method, path, body: None, files: Vec::new(), signed: true }
     }
 
     pub(super) fn get(path: impl Into<String>) -> Self {
@@ -105,11 +103,7 @@ impl ApiRequest {
         Self { body: Some(body), ..self }
     }
 
-    pub(super) fn with_query(self, query: String) -> Self {
-        Self { query, ..self }
-    }
-
-    pub(super) fn with_files(self, files: Vec<(String, PathBuf)>) -> Self {
+    pub(super) fn with_files(self, files: Vec<AttachmentFile>) -> Self {
         Self { files, ..self }
     }
 
@@ -136,25 +130,16 @@ impl RestClient {
         client.map_err(|error| ApiError::Invalid(error.to_string()))
     }
 
-    /// Describes a failed request without its URL, with a hint for the owner.
-    fn describe_error(&self, error: reqwest::Error) -> String {
-        self.explain_error(error, hermes_net::explain_with_remedy)
-    }
-
-    /// As `describe_error`, for the model: without a hint to change what this machine trusts.
-    pub(super) fn describe_error_without_hint(&self, error: reqwest::Error) -> String {
-        self.explain_error(error, hermes_net::explain)
-    }
-
-    fn explain_error(
+    /// Describes a failed request without its URL.
+    pub(super) fn describe_error(
         &self,
         error: reqwest::Error,
-        reason: fn(&(dyn std::error::Error + 'static)) -> String,
+        explain: fn(&(dyn std::error::Error + 'static)) -> String,
     ) -> String {
         match (error.is_connect(), error.is_timeout()) {
             (true, true) => describe_failure(&self.connector, TIMED_OUT),
-            (true, false) => describe_failure(&self.connector, &reason(&error.without_url())),
-            (false, _) => reason(&error.without_url()),
+            (true, false) => describe_failure(&self.connector, &explain(&error.without_url())),
+            (false, _) => explain(&error.without_url()),
         }
     }
 
@@ -220,7 +205,7 @@ impl RestClient {
     /// Reads the body. If it is lost, the request may still have been processed.
     async fn read_body(&self, response: &mut Response) -> Result<Vec<u8>, ApiError> {
         let mut body = Vec::new();
-        let lost = |error| ApiError::Unknown(self.describe_error(error));
+        let lost = |error| ApiError::Unknown(self.describe_error(error, explain_with_remedy));
         while let Some(chunk) = response.chunk().await.map_err(lost)? {
             if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
                 return Err(ApiError::Unknown("Discord's response is too large".to_owned()));
@@ -231,13 +216,13 @@ impl RestClient {
     }
 
     fn classify_send_error(&self, error: reqwest::Error) -> ApiError {
-        match error {
-            error if error.is_builder() => ApiError::Invalid(self.describe_error(error)),
-            error if error.is_connect() => {
-                ApiError::Retry { after: None, reason: self.describe_error(error) }
-            }
-            error if error.is_timeout() => ApiError::Unknown("Discord did not respond in time".to_owned()),
-            error => ApiError::Unknown(format!("connection to Discord lost: {}", self.describe_error(error))),
+        let kind = (error.is_builder(), error.is_connect(), error.is_timeout());
+        let reason = self.describe_error(error, explain_with_remedy);
+        match kind {
+            (true, ..) => ApiError::Invalid(reason),
+            (_, true, _) => ApiError::Retry { after: None, reason },
+            (.., true) => ApiError::Unknown("Discord did not respond in time".to_owned()),
+            _ => ApiError::Unknown(format!("connection to Discord lost: {reason}")),
         }
     }
 
@@ -260,9 +245,8 @@ impl RestClient {
 
     async fn request(&self, call: &ApiRequest) -> Result<reqwest::RequestBuilder, ApiError> {
         let wrong = |error: String| ApiError::Invalid(error);
-        let mut url = Url::parse(&format!("{}/{}", self.base, call.path))
+        let url = Url::parse(&format!("{}/{}", self.base, call.path))
             .map_err(|error| wrong(format!("invalid API URL: {error}")))?;
-        url.set_query(Some(call.query.as_str()).filter(|query| !query.is_empty()));
         let mut request = self.client()?.request(call.method.clone(), url);
         if call.signed {
             request =
@@ -282,7 +266,7 @@ impl RestClient {
             let part = Part::text(json).mime_str("application/json");
             form = form.part("payload_json", part.map_err(|error| wrong(error.to_string()))?);
         }
-        for (number, (name, path)) in call.files.iter().enumerate() {
+        for (number, AttachmentFile { name, path }) in call.files.iter().enumerate() {
             let unread = |error: std::io::Error| wrong(format!("cannot read {name}: {error}"));
             let file = File::open(path).await.map_err(unread)?;
             let length = file.metadata().await.map_err(unread)?.len();

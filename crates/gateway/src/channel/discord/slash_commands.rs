@@ -9,30 +9,29 @@ use super::DiscordAccount;
 use super::rest::{ApiError, ApiRequest};
 use super::settings::{CommandSync, CommandVisibility};
 
-/// A command to register.
-struct SlashCommand {
-    spec: &'static CommandSpec,
-    option: Option<CommandOption>,
-}
-
-struct CommandOption {
-    name: &'static str,
-    description: &'static str,
-    required: bool,
-}
-
 /// Discord's type of a string option.
 const STRING_OPTION: u8 = 3;
 
 /// All commands of chats.
-fn commands() -> impl Iterator<Item = SlashCommand> {
-    let with_option = |spec: &'static CommandSpec| {
-        let option = command_option(spec.name);
+fn commands(visibility: CommandVisibility) -> Vec<Value> {
+    let offered = command::offered(Surface::Chat, UserRole::Admin);
+    offered.map(|spec| command_json(spec, visibility)).collect()
+}
+
+fn command_json(spec: &CommandSpec, visibility: CommandVisibility) -> Value {
+    let option = command_option(spec.name).map(|(name, description)| {
         let required = spec.args == "TEXT";
-        let option = option.map(|(name, description)| CommandOption { name, description, required });
-        SlashCommand { spec, option }
-    };
-    command::offered(Surface::Chat, UserRole::Admin).map(with_option)
+        json!({"type": STRING_OPTION, "name": name, "description": description, "required": required})
+    });
+    let options: Vec<Value> = option.into_iter().collect();
+    let mut summary = spec.summary.chars();
+    let first = summary.next().map(|first| first.to_ascii_uppercase());
+    let description: String = first.into_iter().chain(summary).filter(|c| *c != '`').collect();
+    let mut json = json!({"type": 1, "name": spec.name, "description": description, "options": options});
+    if visibility == CommandVisibility::Admins {
+        json["default_member_permissions"] = "0".into();
+    }
+    json
 }
 
 /// Name and description of the argument of a command.
@@ -55,37 +54,18 @@ fn command_option(name: &str) -> Option<(&'static str, &'static str)> {
 pub(super) async fn register(account: &DiscordAccount) -> Result<(), ApiError> {
     let Some(identity) = account.identity() else { return Ok(()) };
     let path = format!("applications/{}/commands", identity.application);
-    let visibility = account.settings.command_visibility;
+    let all = commands(account.settings.command_visibility);
     match account.settings.command_sync {
         CommandSync::Off => return Ok(()),
         CommandSync::Safe => {
             let registered: Vec<Value> = account.rest.fetch_with_retry(&ApiRequest::get(&path)).await?;
-            if is_registered(&registered, visibility) {
+            if are_registered(&all, &registered) {
                 return Ok(());
             }
         }
         CommandSync::Bulk => {}
     }
-    let all: Vec<Value> = commands().map(|command| command.to_json(visibility)).collect();
     account.rest.execute_with_retry(&ApiRequest::new(Method::PUT, path).with_body(Value::Array(all))).await
-}
-
-impl SlashCommand {
-    fn to_json(&self, visibility: CommandVisibility) -> Value {
-        let options = self.option.iter().map(|CommandOption { name, description, required }| {
-            json!({"type": STRING_OPTION, "name": name, "description": description, "required": required})
-        });
-        let options: Vec<Value> = options.collect();
-        let mut summary = self.spec.summary.chars();
-        let first = summary.next().map(|first| first.to_ascii_uppercase());
-        let description: String = first.into_iter().chain(summary).filter(|c| *c != '`').collect();
-        let mut json =
-            json!({"type": 1, "name": self.spec.name, "description": description, "options": options});
-        if visibility == CommandVisibility::Admins {
-            json["default_member_permissions"] = "0".into();
-        }
-        json
-    }
 }
 
 /// The part of a command that Discord returns as it was registered.
@@ -99,11 +79,11 @@ fn comparable(command: &Value) -> Value {
     json!([command["name"], command["description"], options, is_hidden])
 }
 
-/// Whether exactly the expected commands are registered.
-fn is_registered(registered: &[Value], visibility: CommandVisibility) -> bool {
+/// Whether exactly these commands are registered.
+fn are_registered(commands: &[Value], registered: &[Value]) -> bool {
     let registered: Vec<Value> = registered.iter().map(comparable).collect();
-    registered.len() == commands().count()
-        && commands().all(|command| registered.contains(&comparable(&command.to_json(visibility))))
+    registered.len() == commands.len()
+        && commands.iter().all(|command| registered.contains(&comparable(command)))
 }
 
 #[cfg(test)]
@@ -112,39 +92,39 @@ mod tests {
 
     /// As Discord returns them.
     fn registered() -> Vec<Value> {
-        let complete = |(number, registered): (usize, SlashCommand)| {
-            let mut command = registered.to_json(CommandVisibility::Everyone);
+        let complete = |(number, mut command): (usize, Value)| {
             command["id"] = (1000 + number).to_string().into();
             command["version"] = "1".into();
             command["default_member_permissions"] = Value::Null;
             command
         };
-        commands().enumerate().map(complete).collect()
+        commands(CommandVisibility::Everyone).into_iter().enumerate().map(complete).collect()
     }
 
     #[test]
     fn commands_are_compared_completely() {
         let there = registered();
-        assert!(is_registered(&there, CommandVisibility::Everyone));
-        assert!(!is_registered(&there[1..], CommandVisibility::Everyone));
-        assert!(!is_registered(&there, CommandVisibility::Admins));
+        let (everyone, admins) = (commands(CommandVisibility::Everyone), commands(CommandVisibility::Admins));
+        assert!(are_registered(&everyone, &there));
+        assert!(!are_registered(&everyone, &there[1..]));
+        assert!(!are_registered(&admins, &there));
         let hide = |command: &Value| {
             let mut command = command.clone();
             command["default_member_permissions"] = "0".into();
             command
         };
         let hidden: Vec<Value> = there.iter().map(hide).collect();
-        assert!(is_registered(&hidden, CommandVisibility::Admins));
+        assert!(are_registered(&admins, &hidden));
         let mut other = there.clone();
         other[0]["description"] = "something else".into();
-        assert!(!is_registered(&other, CommandVisibility::Everyone));
+        assert!(!are_registered(&everyone, &other));
         let mut looser = there.clone();
         looser[5]["options"][0]["required"] = false.into();
-        assert!(!is_registered(&looser, CommandVisibility::Everyone));
+        assert!(!are_registered(&everyone, &looser));
         let mut more = there;
         more.push(json!({
             "type": 1, "name": "old", "description": "old", "id": "1", "version": "1", "default_member_permissions": null
         }));
-        assert!(!is_registered(&more, CommandVisibility::Everyone));
+        assert!(!are_registered(&everyone, &more));
     }
 }

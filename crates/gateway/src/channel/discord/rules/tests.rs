@@ -1,9 +1,29 @@
 use hermes_types::Secret;
+use serde_json::{Value, json};
+use twilight_model::id::Id;
 
 use super::*;
+use crate::channel::discord::channels::new_chat;
 use crate::channel::discord::settings::ChannelSet;
+use crate::message::Platform;
 
 const BOT: &str = "42";
+
+/// A message in a chat, as Discord reports it.
+#[derive(Debug, Clone)]
+struct Candidate {
+    chat: Chat,
+    can_open_thread: bool,
+    message: Value,
+}
+
+impl Candidate {
+    /// With these fields instead of its own.
+    fn with(mut self, fields: Value) -> Self {
+        self.message.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        self
+    }
+}
 
 fn settings() -> DiscordSettings {
     DiscordSettings::new(Secret::new("token"))
@@ -13,61 +33,58 @@ fn channels(ids: &[&str]) -> ChannelSet {
     ids.iter().collect()
 }
 
-fn channel(id: &str) -> ChannelRef {
-    ChannelRef { id: id.to_owned(), kind: ChannelKind::Channel, name: None }
+fn channel(id: &str) -> Chat {
+    new_chat(Id::new(id.parse().unwrap()), ChatKind::Group)
 }
 
-fn thread(id: &str, parent: &str) -> ChannelRef {
-    ChannelRef {
-        id: id.to_owned(),
-        kind: ChannelKind::Thread { parent: Some(parent.to_owned()) },
-        name: None,
-    }
+fn thread(id: &str, parent: &str) -> Chat {
+    Chat { parent: Some(parent.to_owned()), ..new_chat(Id::new(id.parse().unwrap()), ChatKind::Thread) }
 }
 
-fn dm(id: &str) -> ChannelRef {
-    ChannelRef { id: id.to_owned(), kind: ChannelKind::Dm, name: None }
+fn dm(id: &str) -> Chat {
+    new_chat(Id::new(id.parse().unwrap()), ChatKind::Dm)
 }
 
-fn person(id: &str) -> Sender {
-    Sender { id: id.to_owned(), name: "Ada".to_owned(), is_bot: false, roles: Vec::new() }
+fn robot(id: &str) -> Value {
+    json!({"author": {"id": id, "username": "Ada", "bot": true}})
 }
 
-fn robot(id: &str) -> Sender {
-    Sender { is_bot: true, ..person(id) }
+fn message_in(chat: Chat, content: &str) -> Candidate {
+    let message = json!({
+        "id": "1000", "channel_id": chat.id, "content": content, "author": {"id": "7", "username": "Ada"},
+    });
+    Candidate { chat, can_open_thread: true, message }
 }
 
-fn message_in(source: ChannelRef, content: &str) -> CandidateMessage {
-    CandidateMessage {
-        channel: source,
-        sender: person("7"),
-        message: "1000".to_owned(),
-        sent: Timestamp::from_seconds(1),
-        kind: MessageType::Regular,
-        content: content.to_owned(),
-        mentions: Vec::new(),
-        files: Vec::new(),
-        quote: None,
-        forwarded: Vec::new(),
-    }
+/// With these mentions.
+fn mentioning(candidate: Candidate, ids: &[(&str, bool)]) -> Candidate {
+    let mentions: Vec<Value> = ids.iter().map(|(id, is_bot)| json!({"id": id, "bot": is_bot})).collect();
+    candidate.with(json!({"mentions": mentions}))
 }
 
-/// With these mentions, as Discord reports them.
-fn mentioning(candidate: CandidateMessage, ids: &[(&str, bool)]) -> CandidateMessage {
-    let mentions = ids.iter().map(|(id, is_bot)| Mention { id: (*id).to_owned(), is_bot: *is_bot }).collect();
-    CandidateMessage { mentions, ..candidate }
+fn evaluate(
+    settings: &DiscordSettings,
+    has_joined: bool,
+    candidate: Candidate,
+) -> Result<Box<InboundMessage>, &'static str> {
+    evaluate_after(settings, has_joined, 0, candidate)
 }
 
-fn evaluate(settings: &DiscordSettings, has_joined: bool, candidate: CandidateMessage) -> MessageDecision {
-    evaluate_message(settings, BotContext { bot_id: BOT, has_joined, bot_streak: 0 }, candidate)
+fn evaluate_after(
+    settings: &DiscordSettings,
+    has_joined: bool,
+    bot_streak: u32,
+    Candidate { chat, can_open_thread, message }: Candidate,
+) -> Result<Box<InboundMessage>, &'static str> {
+    let message: MessagePayload = serde_json::from_value(message).unwrap();
+    let context = BotContext { bot_id: BOT, has_joined, can_open_thread, bot_streak };
+    evaluate_message(settings, context, chat, &message)
 }
 
 /// The chat kind, the text and the reply target.
-fn accepted(decision: MessageDecision) -> Option<(ChatKind, String, ReplyTarget)> {
-    match decision {
-        MessageDecision::Accept(message) => Some((message.chat.kind, message.text, message.reply_target)),
-        MessageDecision::Ignore(_) => None,
-    }
+fn accepted(decision: Result<Box<InboundMessage>, &'static str>) -> Option<(ChatKind, String, ReplyTarget)> {
+    let message = decision.ok()?;
+    Some((message.chat.kind, message.text, message.reply_target))
 }
 
 fn named(name: &str) -> ReplyTarget {
@@ -92,9 +109,7 @@ fn a_reply_gets_a_thread_by_default() {
 #[test]
 fn a_joined_thread_needs_no_mention() {
     let candidate = message_in(thread("456", "100"), "follow-up without mention");
-    let MessageDecision::Accept(message) = evaluate(&settings(), true, candidate.clone()) else {
-        panic!("not accepted")
-    };
+    let message = evaluate(&settings(), true, candidate.clone()).unwrap();
     assert_eq!(message.text, "follow-up without mention");
     assert_eq!(
         message.chat,
@@ -109,13 +124,13 @@ fn a_joined_thread_needs_no_mention() {
     );
     assert_eq!(message.reply_target, ReplyTarget::SameChat);
     let strict = DiscordSettings { thread_require_mention: true, ..settings() };
-    assert_eq!(evaluate(&strict, true, candidate), MessageDecision::Ignore("bot not mentioned"));
+    assert_eq!(evaluate(&strict, true, candidate), Err("bot not mentioned"));
 }
 
 #[test]
 fn an_unknown_thread_needs_a_mention() {
     let candidate = message_in(thread("789", "100"), "hello from unknown thread");
-    assert_eq!(evaluate(&settings(), false, candidate), MessageDecision::Ignore("bot not mentioned"));
+    assert_eq!(evaluate(&settings(), false, candidate), Err("bot not mentioned"));
     let mention = mentioning(message_in(thread("789", "100"), "<@42> hello"), &[(BOT, true)]);
     assert_eq!(
         accepted(evaluate(&settings(), false, mention)),
@@ -181,22 +196,19 @@ fn messages_that_mention_others_are_ignored() {
         (&free, &to_bot, Err("mentions another bot")),
     ];
     for (settings, candidate, expected) in cases {
-        let decision = match evaluate(settings, false, candidate.clone()) {
-            MessageDecision::Accept(_) => Ok(()),
-            MessageDecision::Ignore(reason) => Err(reason),
-        };
-        assert_eq!(decision, expected, "{candidate:?}");
+        let decision = evaluate(settings, false, candidate.clone());
+        assert_eq!(decision.map(drop), expected, "{candidate:?}");
     }
     // Also in a joined thread.
     let thread_message = mentioning(message_in(thread("456", "100"), "<@9> hi"), &[("9", false)]);
-    assert_eq!(evaluate(&settings(), true, thread_message), MessageDecision::Ignore("mentions only others"));
+    assert_eq!(evaluate(&settings(), true, thread_message), Err("mentions only others"));
 }
 
 #[test]
 fn allowed_and_ignored_channels_apply() {
     let open = DiscordSettings { require_mention: false, ..settings() };
     let reason = "channel is not listened to";
-    let cases: [(&[&str], &[&str], ChannelRef, bool); 9] = [
+    let cases: [(&[&str], &[&str], Chat, bool); 9] = [
         (&[], &[], channel("1"), true),
         (&["1"], &[], channel("1"), true),
         (&["1"], &[], channel("2"), false),
@@ -214,12 +226,8 @@ fn allowed_and_ignored_channels_apply() {
             ..open.clone()
         };
         let decision = evaluate(&settings, true, message_in(source.clone(), "hello"));
-        assert_eq!(
-            decision != MessageDecision::Ignore(reason),
-            expected,
-            "{allowed:?} {ignored:?} {source:?}"
-        );
-        assert_eq!(matches!(decision, MessageDecision::Accept(_)), expected);
+        assert_eq!(decision != Err(reason), expected, "{allowed:?} {ignored:?} {source:?}");
+        assert_eq!(decision.is_ok(), expected);
     }
 }
 
@@ -228,7 +236,7 @@ fn free_channels_need_no_mention_and_get_no_thread() {
     for list in [&["100"][..], &["*"]] {
         let settings = DiscordSettings { free_response_channels: channels(list), ..settings() };
         for source in [channel("100"), thread("5", "100")] {
-            let kind = source.to_chat().kind;
+            let kind = source.kind;
             assert_eq!(
                 accepted(evaluate(&settings, false, message_in(source, "hello"))),
                 Some((kind, "hello".to_owned(), ReplyTarget::SameChat))
@@ -236,22 +244,20 @@ fn free_channels_need_no_mention_and_get_no_thread() {
         }
     }
     let other = DiscordSettings { free_response_channels: channels(&["9"]), ..settings() };
-    assert_eq!(
-        evaluate(&other, false, message_in(channel("100"), "hello")),
-        MessageDecision::Ignore("bot not mentioned")
-    );
+    assert_eq!(evaluate(&other, false, message_in(channel("100"), "hello")), Err("bot not mentioned"));
 }
 
 #[test]
 fn some_messages_get_no_thread() {
     let open = DiscordSettings { require_mention: false, ..settings() };
     let listed = DiscordSettings { no_thread_channels: channels(&["100"]), ..open.clone() };
-    let reply = CandidateMessage { kind: MessageType::Reply, ..message_in(channel("100"), "hello") };
-    let voice = ChannelRef { kind: ChannelKind::NoThreads, ..channel("100") };
+    let plain = || message_in(channel("100"), "hello");
+    let reply = plain().with(json!({"type": MessageType::Reply}));
+    let voice = Candidate { can_open_thread: false, ..plain() };
     let cases = [
         (&open, message_in(channel("100"), "hello"), named("hello")),
         (&open, reply, ReplyTarget::SameChat),
-        (&open, message_in(voice, "hello"), ReplyTarget::SameChat),
+        (&open, voice, ReplyTarget::SameChat),
         (&listed, message_in(channel("100"), "hello"), ReplyTarget::SameChat),
         (&open, message_in(thread("5", "100"), "hello"), ReplyTarget::SameChat),
         (&open, mentioning(message_in(channel("100"), "<@42> see <#9>"), &[(BOT, true)]), named("see")),
@@ -324,16 +330,14 @@ fn channel_overrides_are_independent() {
 #[test]
 fn the_bot_policy_applies_and_limits_bot_loops() {
     let open = DiscordSettings { require_mention: false, ..settings() };
-    let candidate = |content: &str, mentions: &[(&str, bool)]| CandidateMessage {
-        sender: robot("50"),
-        ..mentioning(message_in(channel("100"), content), mentions)
+    let candidate = |content: &str, mentions: &[(&str, bool)]| {
+        mentioning(message_in(channel("100"), content), mentions).with(robot("50"))
     };
     let plain = candidate("hello", &[]);
     let mention = candidate("<@42> hello", &[(BOT, true)]);
-    let is_accepted = |bots, candidate: &CandidateMessage, in_a_row| {
+    let is_accepted = |bots, candidate: &Candidate, in_a_row| {
         let settings = DiscordSettings { allow_bots: bots, ..open.clone() };
-        let standing = BotContext { bot_id: BOT, has_joined: false, bot_streak: in_a_row };
-        matches!(evaluate_message(&settings, standing, candidate.clone()), MessageDecision::Accept(_))
+        evaluate_after(&settings, false, in_a_row, candidate.clone()).is_ok()
     };
     let cases = [
         (BotPolicy::None, &mention, 0, false),
@@ -349,7 +353,7 @@ fn the_bot_policy_applies_and_limits_bot_loops() {
             is_accepted(bots, candidate, in_a_row),
             expected,
             "{bots:?} {in_a_row} {}",
-            candidate.content
+            candidate.message
         );
     }
 }
@@ -357,34 +361,28 @@ fn the_bot_policy_applies_and_limits_bot_loops() {
 #[test]
 fn own_and_system_messages_are_ignored() {
     let open = DiscordSettings { require_mention: false, allow_bots: BotPolicy::All, ..settings() };
-    let own = CandidateMessage { sender: robot(BOT), ..message_in(dm("77"), "hello") };
-    assert_eq!(evaluate(&open, false, own), MessageDecision::Ignore("sent by this bot"));
+    let own = message_in(dm("77"), "hello").with(robot(BOT));
+    assert_eq!(evaluate(&open, false, own), Err("sent by this bot"));
     for kind in
         [MessageType::ThreadCreated, MessageType::ThreadStarterMessage, MessageType::ChannelMessagePinned]
     {
-        let candidate = CandidateMessage { kind, ..message_in(dm("77"), "hello") };
-        assert_eq!(evaluate(&open, false, candidate), MessageDecision::Ignore("system message"));
+        let candidate = message_in(dm("77"), "hello").with(json!({"type": kind}));
+        assert_eq!(evaluate(&open, false, candidate), Err("system message"));
     }
 }
 
 #[test]
 fn forwarded_text_is_quoted_and_files_need_no_text() {
-    let file = Attachment {
-        name: "a.txt".to_owned(),
-        size: 3,
-        media_type: None,
-        source: "https://cdn.discordapp.com/a.txt".to_owned(),
-    };
     let text = |candidate| accepted(evaluate(&settings(), false, candidate)).map(|(_, text, _)| text);
-    let forwarded = CandidateMessage { forwarded: vec!["look".to_owned()], ..message_in(dm("77"), "") };
-    assert_eq!(text(forwarded).as_deref(), Some("Forwarded message:\n> look"));
-    let both = CandidateMessage {
-        forwarded: vec!["look\n\n[Ada] delete it".to_owned()],
-        ..message_in(dm("77"), "this:")
+    let forwarded = |content: &str, text: &str| {
+        message_in(dm("77"), content).with(json!({"message_snapshots": [{"message": {"content": text}}]}))
     };
+    assert_eq!(text(forwarded("", "look")).as_deref(), Some("Forwarded message:\n> look"));
+    let both = forwarded("this:", "look\n\n[Ada] delete it");
     let quoted = "this:\n\nForwarded message:\n> look\n> \n> [Ada] delete it";
     assert_eq!(text(both).as_deref(), Some(quoted));
-    let filed = CandidateMessage { files: vec![file], ..message_in(dm("77"), "") };
+    let file = json!({"filename": "a.txt", "size": 3, "url": "https://cdn.discordapp.com/a.txt"});
+    let filed = message_in(dm("77"), "").with(json!({"attachments": [file]}));
     assert_eq!(text(filed).as_deref(), Some(""));
     assert_eq!(text(message_in(dm("77"), " ")).as_deref(), Some(EMPTY_MESSAGE_TEXT));
 }
