@@ -116,7 +116,6 @@ pub struct Capabilities {
     pub max_message_len: usize,
     pub length_unit: LengthUnit,
     pub can_edit: bool,
-    pub has_buttons: bool,
     /// How often the typing indicator has to be renewed.
     pub typing_interval: Duration,
     pub min_edit_interval: Duration,

@@ -24,10 +24,6 @@ pub(crate) struct MediaCache {
     pub(crate) images: ImageStore,
 }
 
-/// A private copy, deleted on drop.
-#[derive(Debug)]
-pub(crate) struct TempFile(TempPath);
-
 impl MediaCache {
     pub(crate) fn new(home: &Path, platform: &str) -> Self {
         Self {
@@ -38,13 +34,13 @@ impl MediaCache {
         }
     }
 
-    pub(crate) fn create_incoming(&self) -> io::Result<TempFile> {
-        Ok(TempFile(create_file(&self.incoming)?.into_temp_path()))
+    pub(crate) fn create_incoming(&self) -> io::Result<TempPath> {
+        Ok(create_file(&self.incoming)?.into_temp_path())
     }
 
-    pub(crate) fn create_outgoing(&self) -> io::Result<(TempFile, File)> {
+    pub(crate) fn create_outgoing(&self) -> io::Result<(TempPath, File)> {
         let (file, path) = create_file(&self.outgoing)?.into_parts();
-        Ok((TempFile(path), File::from_std(file)))
+        Ok((path, File::from_std(file)))
     }
 
     /// Deletes interrupted downloads; they are downloaded again.
@@ -82,15 +78,9 @@ fn list_dir(folder: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-impl TempFile {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Keeps the file and returns its path.
-    pub(crate) fn into_path(self) -> PathBuf {
-        self.0.keep().unwrap_or_else(|failed| failed.path.to_path_buf())
-    }
+/// Keeps a copy and returns its path.
+pub(crate) fn keep_copy(copy: TempPath) -> PathBuf {
+    copy.keep().unwrap_or_else(|failed| failed.path.to_path_buf())
 }
 
 fn create_file(folder: &Path) -> io::Result<NamedTempFile> {
@@ -120,12 +110,12 @@ mod tests {
         let cache = MediaCache::new(folder.path(), "discord");
         let (held, _) = cache.create_outgoing().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(held.path()), mode(held.path().parent().unwrap())), (0o600, 0o700));
-        let gone = held.path().to_owned();
+        assert_eq!((mode(&held), mode(held.parent().unwrap())), (0o600, 0o700));
+        let gone = held.to_path_buf();
         drop(held);
         assert!(!gone.exists());
-        let left = cache.create_outgoing().unwrap().0.into_path();
-        let incoming = cache.create_incoming().unwrap().into_path();
+        let left = keep_copy(cache.create_outgoing().unwrap().0);
+        let incoming = keep_copy(cache.create_incoming().unwrap());
         let next = MediaCache::new(folder.path(), "discord");
         next.clear_incoming();
         assert!(!incoming.exists());

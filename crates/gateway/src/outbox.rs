@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::channel::{Channel, DeliveryCheck, OutboundMessage, Reaction, SendError};
 use crate::frontend;
-use crate::gateway::STORE_RETRY_INTERVAL;
+use crate::gateway::{STORE_RETRY_INTERVAL, retry_store};
 use crate::lock::lock;
 use crate::media_cache;
 use crate::message::{Chat, InboundMessage};
@@ -329,15 +329,10 @@ impl OutboxWorker {
     /// this one is decided.
     async fn sent_message_id(&self, part_key: Option<&str>) -> Option<String> {
         let part_key = part_key?;
-        loop {
-            match self.store.delivery_state(part_key).await {
-                Ok(Some(DeliveryState::Sent(message))) => return Some(message),
-                Ok(_) => return None,
-                Err(error) => {
-                    tracing::error!(%error, "cannot deliver: database error");
-                    tokio::time::sleep(STORE_RETRY_INTERVAL).await;
-                }
-            }
+        let state = || self.store.delivery_state(part_key);
+        match retry_store("cannot deliver: database error", state).await {
+            Some(DeliveryState::Sent(message)) => Some(message),
+            Some(DeliveryState::Pending | DeliveryState::Failed) | None => None,
         }
     }
 

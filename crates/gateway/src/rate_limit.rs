@@ -23,12 +23,6 @@ pub struct RateLimit {
     pub burst: u32,
 }
 
-impl Default for RateLimit {
-    fn default() -> Self {
-        Self { per_minute: 30, burst: 10 }
-    }
-}
-
 /// A token bucket per person. Tokens refill by the messages' own timestamps.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
@@ -118,6 +112,8 @@ impl RateLimiter {
 mod tests {
     use super::*;
 
+    const LIMIT: RateLimit = RateLimit { per_minute: 30, burst: 10 };
+
     fn person(n: usize) -> Person {
         Person::new(format!("discord:{n}"))
     }
@@ -128,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_fast_sender_waits_and_others_do_not() {
-        let limiter = RateLimiter::new(RateLimit::default());
+        let limiter = RateLimiter::new(LIMIT);
         let wait =
             |seconds, is_new| Err(Throttle { retry_after: Duration::from_secs(seconds), is_first: is_new });
         assert_eq!((0..10).filter(|_| limiter.try_acquire(&person(1), at(100)).is_ok()).count(), 10);
@@ -145,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_backlog_is_counted_by_its_timestamps() {
-        let limiter = RateLimiter::new(RateLimit::default());
+        let limiter = RateLimiter::new(LIMIT);
         for minute in 0..50 {
             assert_eq!(limiter.try_acquire(&person(1), at(minute * 60)), Ok(()), "{minute}");
         }

@@ -5,18 +5,12 @@ use hermes_types::SessionKey;
 use crate::message::{Chat, ChatKind};
 
 /// Whether users share a session in groups and threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionScope {
     /// Each user has their own session.
     pub group_per_user: bool,
     /// Each user has their own session.
     pub thread_per_user: bool,
-}
-
-impl Default for SessionScope {
-    fn default() -> Self {
-        Self { group_per_user: true, thread_per_user: false }
-    }
 }
 
 /// The session key of a user's messages in a chat.
@@ -27,12 +21,7 @@ pub(crate) fn session_key(chat: &Chat, user: &str, scope: SessionScope) -> Sessi
         _ => parts.push(&chat.id),
     }
     parts.extend(chat.thread.as_deref());
-    let is_own = match (chat.kind, &chat.thread) {
-        (ChatKind::Dm, _) => false,
-        (_, Some(_)) => scope.thread_per_user,
-        (_, None) => scope.group_per_user,
-    };
-    if is_own && !user.is_empty() {
+    if chat.kind != ChatKind::Dm && !is_shared_session(chat, scope) && !user.is_empty() {
         parts.push(user);
     }
     SessionKey::new(parts.join(":"))
@@ -65,9 +54,9 @@ mod tests {
 
     #[test]
     fn each_chat_has_its_key() {
-        let shared = SessionScope { group_per_user: false, thread_per_user: false };
+        let shared = SessionScope::default();
         let apart = SessionScope { group_per_user: true, thread_per_user: true };
-        let usual = SessionScope::default();
+        let usual = SessionScope { group_per_user: true, thread_per_user: false };
         let cases = [
             (chat(ChatKind::Dm, "77", None), usual, "agent:main:discord:dm:77"),
             (chat(ChatKind::Dm, "77", Some("5")), usual, "agent:main:discord:dm:77:5"),

@@ -10,6 +10,7 @@ mod map;
 use std::ops::Range;
 
 use crate::channel::{Capabilities, LengthUnit};
+pub(crate) use map::code_spans;
 use map::{CodeFence, CutMap, CutPoint, CutQuality};
 
 /// Most digits of a part number.
@@ -50,10 +51,6 @@ pub fn split_message(text: &str, capabilities: &Capabilities) -> Vec<String> {
         }
     }
     MessageSplitter::new(text, max_len, unit).parts()
-}
-
-pub(crate) fn code_spans(text: &str) -> Vec<Range<usize>> {
-    map::code_spans(text)
 }
 
 /// Splits a partial text; an open code block is closed so that each message renders.

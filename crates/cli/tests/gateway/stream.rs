@@ -134,7 +134,6 @@ async fn a_long_streamed_reply_is_split_with_valid_code_blocks() {
         max_message_len: 2_000,
         length_unit: LengthUnit::Chars,
         can_edit: true,
-        has_buttons: true,
         typing_interval: Duration::ZERO,
         min_edit_interval: PACE,
         max_files: 0,

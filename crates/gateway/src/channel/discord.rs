@@ -31,7 +31,7 @@ mod text;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
@@ -58,7 +58,6 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     // Discord counts characters; proxies and clients may count UTF-16. This fits either way.
     length_unit: LengthUnit::Utf16,
     can_edit: true,
-    has_buttons: true,
     typing_interval: Duration::from_secs(10),
     min_edit_interval: Duration::from_millis(1200),
     max_files: 10,
@@ -93,7 +92,7 @@ pub struct ResumeState {
 struct DiscordAccount {
     settings: DiscordSettings,
     rest: RestClient,
-    identity: RwLock<Option<BotIdentity>>,
+    identity: Mutex<Option<BotIdentity>>,
     /// Position before this start.
     bookmark: Option<Bookmark>,
     joined_threads: Mutex<LruCache<String, ()>>,
@@ -153,7 +152,7 @@ impl Discord {
             account: Arc::new(DiscordAccount {
                 settings,
                 rest,
-                identity: RwLock::new(bookmark.as_ref().map(|bookmark: &Bookmark| bookmark.identity.clone())),
+                identity: Mutex::new(bookmark.as_ref().map(|bookmark: &Bookmark| bookmark.identity.clone())),
                 bookmark,
                 joined_threads: Mutex::new(threads),
                 channels: Mutex::new(new_cache(MAX_CACHED_CHANNELS)),
@@ -175,7 +174,7 @@ impl Discord {
 
 impl DiscordAccount {
     fn identity(&self) -> Option<BotIdentity> {
-        self.identity.read().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.identity).clone()
     }
 
     fn has_joined(&self, thread: &str) -> bool {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::pending;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,12 +20,21 @@ const CLARIFY_TIMEOUT: Duration = Duration::from_secs(600);
 /// Space in a question's message for its outcome.
 const OUTCOME_RESERVED_LEN: usize = 200;
 
+/// The buttons of a question: word in the value, label, style and choice.
+const CHOICES: [(&str, &str, ButtonStyle, Choice); 4] = [
+    ("once", "Once", ButtonStyle::Success, Choice::Once),
+    ("session", "This session", ButtonStyle::Secondary, Choice::Session),
+    ("always", "Always", ButtonStyle::Secondary, Choice::Always),
+    ("deny", "Deny", ButtonStyle::Danger, Choice::Deny { reason: None }),
+];
+
 /// Asks the users of one session.
 pub(crate) struct ChatApprover {
     context: Arc<GatewayContext>,
     key: SessionKey,
     target: Mutex<AskTarget>,
-    waiting: AtomicUsize,
+    /// Shared by the questions that are open.
+    open_question: Arc<()>,
 }
 
 /// Whom to ask, and where.
@@ -43,26 +51,10 @@ impl fmt::Debug for ChatApprover {
     }
 }
 
-/// Counts an open question while it lives.
-struct WaitGuard<'a>(&'a AtomicUsize);
-
-impl<'a> WaitGuard<'a> {
-    fn start(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for WaitGuard<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl ChatApprover {
     pub(crate) fn new(context: Arc<GatewayContext>, key: SessionKey, chat: Chat) -> Self {
         let target = Mutex::new(AskTarget { chat, person: None, clarification: None });
-        Self { context, key, target, waiting: AtomicUsize::new(0) }
+        Self { context, key, target, open_question: Arc::default() }
     }
 
     /// Asks the sender of this input from now on.
@@ -78,7 +70,7 @@ impl ChatApprover {
 
     /// Whether a question is open.
     pub(super) fn is_waiting(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        Arc::strong_count(&self.open_question) > 1
     }
 
     /// The clarification that this input answers, if there is one.
@@ -113,7 +105,7 @@ impl ChatApprover {
 impl Approver for ChatApprover {
     fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
-            let _waits = WaitGuard::start(&self.waiting);
+            let _open = Arc::clone(&self.open_question);
             let id = question.id().as_str();
             let chat = lock(&self.target).chat.id.clone();
             // Show the whole question; the buttons are below its last message.
@@ -154,7 +146,7 @@ impl Approver for ChatApprover {
                 // Messages in the chat belong to the chat's own session.
                 return None;
             }
-            let _waits = WaitGuard::start(&self.waiting);
+            let _open = Arc::clone(&self.open_question);
             let (answer, answered) = oneshot::channel();
             let chat = {
                 let mut target = lock(&self.target);
@@ -188,28 +180,17 @@ fn question_text(question: &Question) -> String {
 }
 
 fn question_buttons(id: &str) -> Vec<MessageButton> {
-    let button = |label: &str, word: &str, look| MessageButton {
+    let button = |(word, label, style, _): (&str, &str, _, _)| MessageButton {
         label: label.to_owned(),
         value: format!("q:{id}:{word}"),
-        style: look,
+        style,
     };
-    vec![
-        button("Once", "once", ButtonStyle::Success),
-        button("This session", "session", ButtonStyle::Secondary),
-        button("Always", "always", ButtonStyle::Secondary),
-        button("Deny", "deny", ButtonStyle::Danger),
-    ]
+    CHOICES.map(button).into()
 }
 
 /// Parses a button value into a question id and a choice.
 pub(crate) fn parse_button(value: &str) -> Option<(&str, Choice)> {
     let (id, word) = value.strip_prefix("q:")?.split_once(':')?;
-    let choice = match word {
-        "once" => Choice::Once,
-        "session" => Choice::Session,
-        "always" => Choice::Always,
-        "deny" => Choice::Deny { reason: None },
-        _ => return None,
-    };
+    let (.., choice) = CHOICES.into_iter().find(|(known, ..)| *known == word)?;
     Some((id, choice))
 }

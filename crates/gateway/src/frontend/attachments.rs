@@ -6,6 +6,7 @@ use std::time::Duration;
 use hermes_session::{ExportPolicy, ToolContext};
 use hermes_store::ImageError;
 use hermes_types::{Image, ImageKind, Person, SessionKey};
+use tempfile::TempPath;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +14,7 @@ use crate::channel::{AttachmentFile, FetchError};
 use crate::context::GatewayContext;
 use crate::error::Error;
 use crate::media::{self, UniqueNames};
-use crate::media_cache::TempFile;
+use crate::media_cache::keep_copy;
 use crate::message::{Attachment, InboundMessage};
 
 /// Files per message or reply.
@@ -78,15 +79,14 @@ async fn download_one(
     stop: &CancellationToken,
 ) -> Result<(u64, String, Option<Image>), Error> {
     let copy = context.media.create_incoming().map_err(Error::SaveFile)?;
-    let size =
-        context.channel.download_attachment(file, copy.path(), most).await.map_err(|error| match error {
-            FetchError::TooLarge(most) if file.size > most => {
-                Error::AttachmentTooLarge { size: file.size, limit: most }
-            }
-            error => Error::Fetch(error),
-        })?;
-    let path = tools.import_file(copy.path(), below, stop, &|_| {}).await?;
-    let image = match context.media.images.add(copy.path()).await {
+    let size = context.channel.download_attachment(file, &copy, most).await.map_err(|error| match error {
+        FetchError::TooLarge(most) if file.size > most => {
+            Error::AttachmentTooLarge { size: file.size, limit: most }
+        }
+        error => Error::Fetch(error),
+    })?;
+    let path = tools.import_file(&copy, below, stop, &|_| {}).await?;
+    let image = match context.media.images.add(&copy).await {
         Ok(image) => Some(image),
         Err(ImageError::NotAnImage | ImageError::TooLarge(_)) => None,
         Err(ImageError::Io(error)) => {
@@ -146,11 +146,11 @@ impl Uploader {
         }
         let files = copies.into_iter();
         let files =
-            files.map(|(name, copy, size)| (AttachmentFile { name, path: copy.into_path() }, size)).collect();
+            files.map(|(name, copy, size)| (AttachmentFile { name, path: keep_copy(copy) }, size)).collect();
         ReplyContent { text: words, files, unsent }
     }
 
-    async fn copy_out(&self, context: &GatewayContext, path: &str) -> Result<(TempFile, u64), Error> {
+    async fn copy_out(&self, context: &GatewayContext, path: &str) -> Result<(TempPath, u64), Error> {
         let (copy, mut into) = context.media.create_outgoing().map_err(Error::CopyFile)?;
         let takeable = ExportPolicy {
             extra_roots: &context.settings.media.extra_roots,

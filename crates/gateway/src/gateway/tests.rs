@@ -206,9 +206,9 @@ async fn gateway(home: &Path, channel: Arc<DeadChannel>) -> Gateway {
         strangers: None,
     };
     let settings = GatewaySettings {
-        scope: SessionScope::default(),
+        scope: SessionScope { group_per_user: true, thread_per_user: false },
         busy: BusyPolicy::Queue,
-        rate_limit: RateLimit::default(),
+        rate_limit: RateLimit { per_minute: 30, burst: 10 },
         streaming: StreamingOptions {
             edit_interval: None,
             progress: ToolProgress::Off,

@@ -269,7 +269,7 @@ fn unbreakable_spans(text: &str, lines: &[SourceLine]) -> Vec<Range<usize>> {
 }
 
 /// Where a text is code: blocks and inline code.
-pub(super) fn code_spans(text: &str) -> Vec<Range<usize>> {
+pub(crate) fn code_spans(text: &str) -> Vec<Range<usize>> {
     let (lines, _) = parse_lines(text);
     let is_block = |line: &&SourceLine| {
         matches!(line.kind, LineKind::Opens(_) | LineKind::Code(_) | LineKind::Closes { .. })

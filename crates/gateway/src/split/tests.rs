@@ -11,7 +11,6 @@ fn capabilities(max_len: usize, unit: LengthUnit) -> Capabilities {
         max_message_len: max_len,
         length_unit: unit,
         can_edit: true,
-        has_buttons: true,
         typing_interval: Duration::from_secs(10),
         min_edit_interval: Duration::from_secs(1),
         max_files: 10,

@@ -461,10 +461,8 @@ impl DiscordAccount {
                 tracing::warn!(%channel, %error, "cannot fetch missed messages");
                 return end(match error {
                     ApiError::Rejected { .. } | ApiError::Invalid(_) => Remaining::None,
-                    ApiError::Retry { after, .. } => {
-                        Remaining::Later(after.unwrap_or_default().max(RETRY_INTERVAL))
-                    }
-                    ApiError::Unknown(_) => Remaining::Later(RETRY_INTERVAL),
+                    ApiError::Retry { after: Some(after), .. } => Remaining::Later(after.max(RETRY_INTERVAL)),
+                    ApiError::Retry { .. } | ApiError::Unknown(_) => Remaining::Later(RETRY_INTERVAL),
                 });
             }
         };

@@ -1,6 +1,6 @@
 //! Keeps the gateway connection: identify, resume, reconnect.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_net::ConnectError;
@@ -16,7 +16,7 @@ use twilight_model::id::marker::ChannelMarker;
 use super::channels::GuildCreate;
 use super::inbound::{self, DispatchEvent, parse_payload};
 use super::payload::{InteractionPayload, MessagePayload, ReadyPayload, WithId};
-use super::socket::{self, GatewaySocket, SocketEvent};
+use super::socket::{self, GatewaySocket};
 use super::{Bookmark, BotIdentity, DiscordAccount, rest};
 use crate::channel::{ChannelHealth, ChannelSink, FatalError};
 use crate::lock::lock;
@@ -50,7 +50,8 @@ struct HelloPayload {
     heartbeat_interval: f64,
 }
 
-enum ConnectionEnd {
+#[derive(Debug)]
+pub(super) enum ConnectionEnd {
     Stopped,
     /// Retrying cannot help.
     Fatal(FatalError),
@@ -179,19 +180,12 @@ impl GatewayConnection<'_> {
                 () = stop.cancelled() => return ConnectionEnd::Stopped,
                 next = tokio::time::timeout(self.read_timeout, socket.next_event()) => next,
             };
-            let ended = match next {
-                Err(_) => Some(ConnectionEnd::Lost("no response from Discord".to_owned())),
-                Ok(SocketEvent::Text(text)) => self.on_payload(socket, &text).await,
-                Ok(SocketEvent::Closed { code, reason }) => Some(match fatal_close(code) {
-                    Some(error) => ConnectionEnd::Fatal(error),
-                    None => ConnectionEnd::Lost(format!(
-                        "Discord closed the connection ({})",
-                        format!("{code} {reason}").trim_end()
-                    )),
-                }),
-                Ok(SocketEvent::Lost(reason)) => Some(ConnectionEnd::Lost(reason)),
+            let text = match next {
+                Ok(Ok(text)) => text,
+                Ok(Err(end)) => return end,
+                Err(_) => return ConnectionEnd::Lost("no response from Discord".to_owned()),
             };
-            if let Some(end) = ended {
+            if let Some(end) = self.on_payload(socket, &text).await {
                 return end;
             }
         }
@@ -275,7 +269,7 @@ impl GatewayConnection<'_> {
                 let application =
                     ready.application.map_or_else(|| user.clone(), |named| named.id.to_string());
                 let me = BotIdentity { user, application };
-                *account.identity.write().unwrap_or_else(PoisonError::into_inner) = Some(me.clone());
+                *lock(&account.identity) = Some(me.clone());
                 let (session, url) = (ready.session_id, ready.resume_gateway_url);
                 self.session = Some(Bookmark { session, url, sequence: 0, confirmed: 0, identity: me });
                 self.report_up();
@@ -351,6 +345,17 @@ fn backoff_delay(failures: u32, chance: f64) -> Duration {
         0 => Duration::ZERO,
         _ => Duration::from_secs(1 << failures.min(10)).min(MAX_BACKOFF).mul_f64(0.5 + chance / 2.0),
     }
+}
+
+/// How a connection ends that Discord closed.
+pub(super) fn closed_end(code: u16, reason: &str) -> ConnectionEnd {
+    fatal_close(code).map_or_else(
+        || {
+            let details = format!("{code} {reason}");
+            ConnectionEnd::Lost(format!("Discord closed the connection ({})", details.trim_end()))
+        },
+        ConnectionEnd::Fatal,
+    )
 }
 
 /// The error of a close code after which retrying cannot help.

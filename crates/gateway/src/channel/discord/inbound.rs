@@ -25,7 +25,7 @@ use super::rules::{BotContext, evaluate_message, is_listening_in};
 use super::{Bookmark, DiscordAccount, slash_commands};
 use crate::channel::{ChannelSink, Inbound, InboundEvent};
 use crate::lock::lock;
-use crate::message::{ButtonPress, Chat, ChatKind, InboundMessage, InteractionToken, ReplyTarget};
+use crate::message::{ButtonPress, Chat, ChatKind, InboundMessage, InteractionToken, ReplyTarget, Sender};
 
 /// Delay before an event that could not be stored is submitted again.
 const RESUBMIT_INTERVAL: Duration = Duration::from_secs(1);
@@ -116,14 +116,11 @@ pub(super) async fn on_interaction(
         }
         return;
     }
-    let Some(mut event) = interaction_event(&call, chat, to, action) else { return };
-    let (chat, sender) = match &mut event {
-        InboundEvent::Message(inbound) => (&inbound.chat, &mut inbound.sender),
-        InboundEvent::ButtonPress(press) => (&press.chat, &mut press.sender),
-    };
+    let Some(mut sender) = call.sender() else { return };
     if chat.kind == ChatKind::Dm {
-        account.load_dm_roles(sender).await;
+        account.load_dm_roles(&mut sender).await;
     }
+    let event = interaction_event(call.id.get(), chat, sender, to, action);
     // On shutdown, Discord reports the failure.
     submit(&sink, event).await.ok();
 }
@@ -330,18 +327,18 @@ pub(super) fn parse_payload<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -
 
 /// Converts an interaction to an inbound event.
 fn interaction_event(
-    call: &InteractionPayload,
+    id: u64,
     chat: Chat,
+    sender: Sender,
     interaction: InteractionToken,
     action: InteractionAction,
-) -> Option<InboundEvent> {
-    let sender = call.sender()?;
-    Some(match action {
+) -> InboundEvent {
+    match action {
         InteractionAction::Command(text) => InboundEvent::Message(Box::new(InboundMessage {
             chat,
             sender,
             id: interaction.id.clone(),
-            sent_at: created_at(call.id.get()),
+            sent_at: created_at(id),
             text,
             attachments: Vec::new(),
             quote: None,
@@ -355,5 +352,5 @@ fn interaction_event(
             value,
             interaction,
         })),
-    })
+    }
 }

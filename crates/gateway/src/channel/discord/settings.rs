@@ -97,35 +97,25 @@ pub struct ChannelOverride {
     pub thread_require_mention: Option<bool>,
 }
 
-/// A set of channel ids, or `*` for all.
+/// A set of channel ids. `*` in it means all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChannelSet {
-    all: bool,
-    ids: BTreeSet<String>,
-}
+pub struct ChannelSet(BTreeSet<String>);
 
 impl ChannelSet {
     pub fn is_empty(&self) -> bool {
-        !self.all && self.ids.is_empty()
+        self.0.is_empty()
     }
 
     /// Whether the channel or its parent is in the set.
     pub fn contains(&self, channel: &str, parent: Option<&str>) -> bool {
-        self.all || self.ids.contains(channel) || parent.is_some_and(|parent| self.ids.contains(parent))
+        [Some("*"), Some(channel), parent].into_iter().flatten().any(|id| self.0.contains(id))
     }
 }
 
 impl<S: AsRef<str>> FromIterator<S> for ChannelSet {
     fn from_iter<I: IntoIterator<Item = S>>(words: I) -> Self {
-        let mut channels = Self::default();
-        for word in words {
-            match word.as_ref().trim() {
-                "" => {}
-                "*" => channels.all = true,
-                id => drop(channels.ids.insert(id.to_owned())),
-            }
-        }
-        channels
+        let ids = words.into_iter().map(|word| word.as_ref().trim().to_owned());
+        Self(ids.filter(|id| !id.is_empty()).collect())
     }
 }
 

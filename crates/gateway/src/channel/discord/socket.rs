@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_websockets::{ClientBuilder, CloseCode, Limits, Message, WebSocketStream};
 
+use super::connection::{ConnectionEnd, closed_end};
 use super::rest::TIMED_OUT;
 
 const API_VERSION: &str = "10";
@@ -27,13 +28,6 @@ pub(super) struct GatewaySocket {
     has_received: bool,
     /// Sequence number of the last event.
     pub(super) sequence: Option<u64>,
-}
-
-#[derive(Debug)]
-pub(super) enum SocketEvent {
-    Text(String),
-    Closed { code: u16, reason: String },
-    Lost(String),
 }
 
 impl GatewaySocket {
@@ -66,16 +60,16 @@ impl GatewaySocket {
     }
 
     /// Waits for the next event and sends heartbeats.
-    pub(super) async fn next_event(&mut self) -> SocketEvent {
+    pub(super) async fn next_event(&mut self) -> Result<String, ConnectionEnd> {
         loop {
             let message = tokio::select! {
                 biased;
                 () = next_tick(self.heartbeat.as_mut()) => {
                     if !std::mem::replace(&mut self.has_received, false) {
-                        return SocketEvent::Lost("no response from Discord".to_owned());
+                        return Err(ConnectionEnd::Lost("no response from Discord".to_owned()));
                     }
                     if let Err(error) = self.send_heartbeat().await {
-                        return SocketEvent::Lost(error.to_string());
+                        return Err(ConnectionEnd::Lost(error.to_string()));
                     }
                     continue;
                 }
@@ -84,17 +78,18 @@ impl GatewaySocket {
             let message = match message {
                 Some(Ok(message)) => message,
                 Some(Err(error)) => {
-                    return SocketEvent::Lost(format!("connection lost: {}", hermes_net::explain(&error)));
+                    let reason = format!("connection lost: {}", hermes_net::explain(&error));
+                    return Err(ConnectionEnd::Lost(reason));
                 }
-                None => return SocketEvent::Lost("connection lost".to_owned()),
+                None => return Err(ConnectionEnd::Lost("connection lost".to_owned())),
             };
             self.has_received = true;
             if let Some((code, reason)) = message.as_close() {
-                return SocketEvent::Closed { code: code.into(), reason: reason.to_owned() };
+                return Err(closed_end(code.into(), reason));
             }
             if message.is_text() || message.is_binary() {
                 match std::str::from_utf8(message.as_payload()) {
-                    Ok(text) => return SocketEvent::Text(text.to_owned()),
+                    Ok(text) => return Ok(text.to_owned()),
                     Err(_) => tracing::warn!("received a frame that is not UTF-8"),
                 }
             }
