@@ -10,9 +10,4 @@ pub enum EntryPoint {
     Cli,
     /// A chat platform.
     Chat,
-    Api,
-    /// A scheduled task.
-    Cron,
-    /// A client of the Hermes MCP server.
-    Mcp,
 }
