@@ -77,8 +77,8 @@ impl<F: Frontend> SessionActor<F> {
         }
     }
 
-    /// A session that the caller drives with [`Self::process`], and the mailbox for inputs that arrive
-    /// during it. It starts a conversation of its own.
+    /// A session that the caller drives with [`Self::process`], and the mailbox for inputs that
+    /// arrive during it. It starts a conversation of its own.
     pub fn driven(
         pool: Arc<SessionPool<F::Message>>,
         frontend: Arc<F>,
@@ -194,13 +194,13 @@ impl<F: Frontend> SessionActor<F> {
         }
         let stop = self.task.as_ref().map(|task| task.stop.clone()).unwrap_or_default();
         if let Err(error) = self.run_turn(&input, TurnStart::Text(notice), &stop).await {
-            tracing::warn!(%error, "cannot pass on process notice");
+            tracing::warn!(%error, "cannot deliver process notice");
         }
         self.last = Some(input);
     }
 
-    /// Processes an input to its end, and inputs that arrive during it. Returns the end of its turn;
-    /// none for a command.
+    /// Processes an input to its end, and inputs that arrive during it. Returns the end of its
+    /// turn; none for a command.
     pub async fn process(
         &mut self,
         mut input: FrontendInput<F>,
@@ -371,7 +371,8 @@ impl<F: Frontend> SessionActor<F> {
         Some(ResumedTurn { started: open.started, calls })
     }
 
-    /// Requeues steers that the model did not get. Those of an interrupted turn are dropped with it.
+    /// Requeues steers that the model did not get. Those of an interrupted turn are dropped with
+    /// it.
     async fn requeue_steers(&mut self, pending: Option<PendingSteer>, exit: Option<&StopReason>) {
         let mut steering = std::mem::take(&mut self.steering);
         let Some(PendingSteer { text, messages }) = pending else { return };

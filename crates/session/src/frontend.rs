@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::future::{pending, ready};
 use std::sync::Arc;
 
 use hermes_agent::{Approver, ModelConfig, SessionConfig, SystemPrompt, ToolContext, TurnEvent, TurnJournal};
@@ -116,10 +117,14 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     fn reply(&self, input: &FrontendInput<Self>, reply: CommandReply) -> impl Future<Output = ()> + Send;
 
     /// Marks inputs done that need no reply.
-    fn finish(&self, inputs: Vec<InboxId>) -> impl Future<Output = ()> + Send;
+    fn finish(&self, _inputs: Vec<InboxId>) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
 
     /// Whether an input was answered completely before Hermes stopped.
-    fn is_finished(&self, input: &FrontendInput<Self>) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn is_finished(&self, _input: &FrontendInput<Self>) -> impl Future<Output = Result<bool, Error>> + Send {
+        ready(Ok(false))
+    }
 
     /// Rejects an input because too many wait. Only the first one of several gets a reply.
     fn reject(&self, input: FrontendInput<Self>, is_first: bool) -> impl Future<Output = ()> + Send;
@@ -134,9 +139,11 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     fn submit_clarification(
         &self,
         input: FrontendInput<Self>,
-        tools: Option<&Arc<ToolContext>>,
-        stop: &CancellationToken,
-    ) -> Option<FrontendInput<Self>>;
+        _tools: Option<&Arc<ToolContext>>,
+        _stop: &CancellationToken,
+    ) -> Option<FrontendInput<Self>> {
+        Some(input)
+    }
 
     /// Answers an approval question. Returns the text to show.
     fn answer_question(
@@ -177,7 +184,9 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     ) -> Arc<Self::Turn>;
 
     /// Runs as long as a turn does, for example to show that the bot is typing.
-    fn run_during_turn(&self, input: &FrontendInput<Self>) -> impl Future<Output = Infallible> + Send;
+    fn run_during_turn(&self, _input: &FrontendInput<Self>) -> impl Future<Output = Infallible> + Send {
+        pending()
+    }
 
     fn on_turn_ended(&self, result: &TurnResult);
 
@@ -195,9 +204,11 @@ pub trait Frontend: Send + Sync + Sized + 'static {
     /// Runs a command that only this surface offers.
     fn run_own_command(
         &self,
-        input: &FrontendInput<Self>,
-        command: &SessionCommand,
-    ) -> impl Future<Output = ()> + Send;
+        _input: &FrontendInput<Self>,
+        _command: &SessionCommand,
+    ) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
 
     /// The session ends.
     fn on_closed(&self) {}
@@ -243,6 +254,8 @@ pub trait SessionHost<M>: Send + Sync + fmt::Debug {
         message: &'a M,
     ) -> BoxFuture<'a, Result<bool, Error>>;
 
-    /// The session uses another environment from now on.
-    fn release<'a>(&'a self, tools: ToolContext) -> BoxFuture<'a, ()>;
+    /// The session uses another environment from now on. The old one stays open by default.
+    fn release<'a>(&'a self, _tools: ToolContext) -> BoxFuture<'a, ()> {
+        Box::pin(ready(()))
+    }
 }

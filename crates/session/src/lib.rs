@@ -1,9 +1,9 @@
 //! The session engine: one conversation with one mailbox, whatever its front end is.
 //!
-//! A [`SessionActor`] owns a conversation. It takes [`SessionInput`]s from its mailbox, runs commands
-//! and turns, and decides what happens to inputs that arrive during a turn. A [`Frontend`] renders
-//! what happens: the terminal and the chat gateway each implement it. A [`SessionHost`] provides
-//! models and environments. A [`SessionPool`] holds what the sessions of a process share.
+//! A [`SessionActor`] owns a conversation. It takes [`SessionInput`]s from its mailbox, runs
+//! commands and turns, and decides what happens to inputs that arrive during a turn. A [`Frontend`]
+//! renders what happens: the terminal and the chat gateway each implement it. A [`SessionHost`]
+//! provides models and environments. A [`SessionPool`] holds what the sessions of a process share.
 //!
 //! *Invariants.* A session processes one input at a time. A front end contains no session logic: a
 //! command has the same name, syntax and meaning everywhere, see [`command`].

@@ -39,8 +39,8 @@ impl<M: SessionMessage> SessionPool<M> {
         Self { store, host, busy, tasks, mailboxes, background, unasked, models }
     }
 
-    /// Sends input to a session, whose task is started if needed. Returns the input if the mailbox is
-    /// full.
+    /// Sends input to a session, whose task is started if needed. Returns the input if the mailbox
+    /// is full.
     pub fn dispatch<F: Frontend<Message = M>>(
         self: &Arc<Self>,
         key: &SessionKey,

@@ -20,7 +20,7 @@ impl<F: Frontend> SessionActor<F> {
         if let Err(reason) = self.frontend.check_command(&input, &command) {
             return self.frontend.reply(&input, reason.to_string().into()).await;
         }
-        let reply = match command {
+        let reply: Result<CommandReply, Error> = match command {
             SessionCommand::Background(text) => return self.start_background(input, text).await,
             SessionCommand::Queue(text) | SessionCommand::Steer(text) => {
                 return self.next.push_front(input.with_text(text));
@@ -33,67 +33,47 @@ impl<F: Frontend> SessionActor<F> {
             SessionCommand::Sethome | SessionCommand::Restart | SessionCommand::Quit => {
                 return self.frontend.run_own_command(&input, &command).await;
             }
-            command => self.command_reply(&input, command).await,
-        };
-        self.frontend.reply(&input, reply.unwrap_or_else(|error| error.to_string().into())).await;
-    }
-
-    async fn command_reply(
-        &mut self,
-        input: &FrontendInput<F>,
-        command: SessionCommand,
-    ) -> Result<CommandReply, Error> {
-        Ok(match command {
             SessionCommand::Help => {
-                CommandReply::Commands(command::offered(F::SURFACE, input.role).collect())
+                Ok(CommandReply::Commands(command::offered(F::SURFACE, input.role).collect()))
             }
             SessionCommand::Stop(scope) => match self.stop_background(scope) {
-                0 => "Nothing is running.".into(),
-                _ => "Stopped.".into(),
+                0 => Ok("Nothing is running.".into()),
+                _ => Ok("Stopped.".into()),
             },
-            SessionCommand::New => match self.end_conversation("new", &input.message, &input.person).await? {
-                true => "Started a new conversation in a fresh environment.".into(),
-                false => "Started a new conversation in the same environment.".into(),
-            },
-            SessionCommand::Yolo => self.toggle_approvals(&input.person).into(),
+            SessionCommand::New => {
+                self.end_conversation("new", &input.message, &input.person).await.map(|is_removed| {
+                    match is_removed {
+                        true => "Started a new conversation in a fresh environment.".into(),
+                        false => "Started a new conversation in the same environment.".into(),
+                    }
+                })
+            }
+            SessionCommand::Yolo => Ok(self.toggle_approvals(&input.person).into()),
             SessionCommand::Answer { id, choice } => {
-                self.answer_question(input, id.as_deref(), choice).await?.into()
+                self.answer_question(&input, id.as_deref(), choice).await
             }
-            SessionCommand::Undo(count) => match self.undo_messages(input, count).await? {
-                Some(message) => format!("Undone: {}", message.text).into(),
-                None => EMPTY_CONVERSATION.into(),
+            SessionCommand::Undo(count) => match self.undo_messages(&input, count).await {
+                Ok(Some(message)) => Ok(format!("Undone: {}", message.text).into()),
+                Ok(None) => Ok(EMPTY_CONVERSATION.into()),
+                Err(error) => Err(error),
             },
-            SessionCommand::Model(None) => {
-                let chosen = self.pool.model_choice(&self.key);
-                let models = match &self.conversation {
-                    Some(conversation) => conversation.model_config().clone(),
-                    None => self.pool.host.model_for(chosen.as_deref())?,
-                };
-                describe_models(&models).into()
-            }
-            SessionCommand::Model(Some(change)) => self.change_model(input, change).await?.into(),
-            SessionCommand::Status => CommandReply::Table(self.status_rows(input).await?),
-            SessionCommand::Usage => self.usage_text().await?.into(),
+            SessionCommand::Model(None) => self.models_in_use().map(|models| describe_models(&models)),
+            SessionCommand::Model(Some(change)) => self.change_model(&input, change).await,
+            SessionCommand::Status => self.status_rows(&input).await.map(CommandReply::Table),
+            SessionCommand::Usage => self.usage_text().await,
             SessionCommand::Whoami => {
                 let role: &str = input.role.into();
-                format!("{}, {role}", input.message.sender(&input.person)).into()
+                Ok(format!("{}, {role}", input.message.sender(&input.person)).into())
             }
-            SessionCommand::Title(title) => self.show_or_set_title(title.as_deref()).await?.into(),
-            SessionCommand::Sessions | SessionCommand::Resume(None) => {
-                self.list_sessions(input).await?.into()
+            SessionCommand::Title(title) => self.show_or_set_title(title.as_deref()).await,
+            SessionCommand::Sessions | SessionCommand::Resume(None) => self.list_sessions(&input).await,
+            SessionCommand::Resume(Some(word)) => self.resume_session(&input, &word).await,
+            SessionCommand::BadUsage(spec) => Ok(format!("Usage: `{}`", spec.usage()).into()),
+            SessionCommand::Unknown(name) => {
+                Ok(command::unknown_command(&name, F::SURFACE, input.role).into())
             }
-            SessionCommand::Resume(Some(word)) => self.resume_session(input, &word).await?.into(),
-            SessionCommand::BadUsage(spec) => format!("Usage: `{}`", spec.usage()).into(),
-            SessionCommand::Unknown(name) => command::unknown_command(&name, F::SURFACE, input.role).into(),
-            // These have no reply of their own, see `run_command`.
-            SessionCommand::Background(_)
-            | SessionCommand::Queue(_)
-            | SessionCommand::Steer(_)
-            | SessionCommand::Retry
-            | SessionCommand::Sethome
-            | SessionCommand::Restart
-            | SessionCommand::Quit => String::new().into(),
-        })
+        };
+        self.frontend.reply(&input, reply.unwrap_or_else(|error| error.to_string().into())).await;
     }
 
     /// Stops background tasks if `scope` includes them; returns how many.
@@ -148,7 +128,7 @@ impl<F: Frontend> SessionActor<F> {
         input: &FrontendInput<F>,
         id: Option<&str>,
         choice: Choice,
-    ) -> Result<String, Error> {
+    ) -> Result<CommandReply, Error> {
         let open = self.store().open_questions(Timestamp::now()).await?;
         let is_here = |question: &&hermes_store::QuestionRow| {
             question.key == self.key || parent_session(&question.key).as_ref() == Some(&self.key)
@@ -160,9 +140,9 @@ impl<F: Frontend> SessionActor<F> {
             (sees_all || is_here(question)) && id.is_none_or(|id| question.id.starts_with(id))
         });
         Ok(match (meant.next(), meant.next()) {
-            (None, _) => "No question is open here.".to_owned(),
-            (Some(_), Some(_)) => "Several questions are open. Add the id of the one you mean.".to_owned(),
-            (Some(question), None) => self.frontend.answer_question(input, &question.id, choice).await,
+            (None, _) => "No question is open here.".into(),
+            (Some(_), Some(_)) => "Several questions are open. Add the id of the one you mean.".into(),
+            (Some(question), None) => self.frontend.answer_question(input, &question.id, choice).await.into(),
         })
     }
 
@@ -198,16 +178,16 @@ impl<F: Frontend> SessionActor<F> {
         self.store().revoke_session_grants(&self.key, by, Timestamp::now()).await.map(drop)
     }
 
-    async fn show_or_set_title(&self, title: Option<&str>) -> Result<String, Error> {
-        let Some(current) = self.current_session().await? else { return Ok(EMPTY_CONVERSATION.to_owned()) };
+    async fn show_or_set_title(&self, title: Option<&str>) -> Result<CommandReply, Error> {
+        let Some(current) = self.current_session().await? else { return Ok(EMPTY_CONVERSATION.into()) };
         Ok(match title {
-            Some(title) => self.store().set_title(&current.id, title).await?,
-            None => current.title.unwrap_or_else(|| "No title yet.".to_owned()),
+            Some(title) => self.store().set_title(&current.id, title).await?.into(),
+            None => current.title.map_or("No title yet.".into(), CommandReply::Text),
         })
     }
 
     /// The conversations of the sender in this chat, or at a terminal all of the owner.
-    async fn list_sessions(&self, input: &FrontendInput<F>) -> Result<String, Error> {
+    async fn list_sessions(&self, input: &FrontendInput<F>) -> Result<CommandReply, Error> {
         let query = SessionQuery { limit: MAX_LISTED_SESSIONS, ..SessionQuery::default() };
         let all = self.store().sessions(&self.viewer(input), query).await?;
         let lines: Vec<String> = all
@@ -215,7 +195,7 @@ impl<F: Frontend> SessionActor<F> {
             .filter(|session| self.may_resume(session))
             .map(|session| format!("`{}` {}", session.id, session.title.as_deref().unwrap_or_default()))
             .collect();
-        Ok(if lines.is_empty() { "No conversations yet.".to_owned() } else { lines.join("\n") })
+        Ok(if lines.is_empty() { "No conversations yet.".into() } else { lines.join("\n").into() })
     }
 
     fn viewer(&self, input: &FrontendInput<F>) -> Viewer {
@@ -230,10 +210,10 @@ impl<F: Frontend> SessionActor<F> {
         matches!(self.scope, ConversationScope::Own(_)) || session.key == self.key
     }
 
-    async fn resume_session(&mut self, input: &FrontendInput<F>, word: &str) -> Result<String, Error> {
+    async fn resume_session(&mut self, input: &FrontendInput<F>, word: &str) -> Result<CommandReply, Error> {
         let meant = self.store().find_session(&self.viewer(input), word).await?;
         if !self.may_resume(&meant) {
-            return Ok("That conversation belongs to another chat.".to_owned());
+            return Ok("That conversation belongs to another chat.".into());
         }
         let current = self.current_session().await?;
         if let Some(current) = current.filter(|current| current.id != meant.id) {
@@ -245,7 +225,7 @@ impl<F: Frontend> SessionActor<F> {
             ConversationScope::Key => self.conversation = None,
             ConversationScope::Own(_) => self.continue_conversation(&meant).await,
         }
-        Ok(format!("Resumed `{}` {}", meant.id, meant.title.unwrap_or_default()))
+        Ok(format!("Resumed `{}` {}", meant.id, meant.title.unwrap_or_default()).into())
     }
 
     async fn undo_messages(
@@ -272,7 +252,7 @@ impl<F: Frontend> SessionActor<F> {
         &mut self,
         input: &FrontendInput<F>,
         ModelChange { name, scope }: ModelChange,
-    ) -> Result<String, Error> {
+    ) -> Result<CommandReply, Error> {
         let models = self.pool.host.model_for(Some(&name))?;
         if scope == ModelScope::Global {
             self.pool.host.set_default_model(&name)?;
@@ -286,6 +266,13 @@ impl<F: Frontend> SessionActor<F> {
         }
         self.pool.set_model(&self.key, name);
         Ok(describe_models(&models))
+    }
+
+    fn models_in_use(&self) -> Result<ModelConfig, Error> {
+        match &self.conversation {
+            Some(conversation) => Ok(conversation.model_config().clone()),
+            None => self.pool.host.model_for(self.pool.model_choice(&self.key).as_deref()),
+        }
     }
 
     async fn status_rows(&self, input: &FrontendInput<F>) -> Result<Vec<(&'static str, String)>, Error> {
@@ -310,8 +297,8 @@ impl<F: Frontend> SessionActor<F> {
         Ok(rows)
     }
 
-    async fn usage_text(&self) -> Result<String, Error> {
-        let Some(session) = self.current_session().await? else { return Ok(EMPTY_CONVERSATION.to_owned()) };
+    async fn usage_text(&self) -> Result<CommandReply, Error> {
+        let Some(session) = self.current_session().await? else { return Ok(EMPTY_CONVERSATION.into()) };
         Ok(format!(
             "{} API calls; tokens: {} in ({} cached), {} out; cost: {}",
             session.api_calls,
@@ -319,11 +306,12 @@ impl<F: Frontend> SessionActor<F> {
             session.usage.cache_read,
             session.usage.output,
             session.cost_text(),
-        ))
+        )
+        .into())
     }
 }
 
-fn describe_models(models: &ModelConfig) -> String {
+fn describe_models(models: &ModelConfig) -> CommandReply {
     let names = models.endpoints.iter().map(|end| format!("{} ({})", end.model, end.provider));
-    names.collect::<Vec<_>>().join(", then ")
+    names.collect::<Vec<_>>().join(", then ").into()
 }
