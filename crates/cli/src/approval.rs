@@ -30,6 +30,17 @@ pub(crate) enum Consent {
     Unavailable,
 }
 
+impl Consent {
+    /// The consent of `--yes`, or else of the person, if the terminal can be asked.
+    pub(crate) fn new(yes: bool, can_ask: bool) -> Self {
+        match (yes, can_ask) {
+            (true, _) => Self::Given,
+            (false, true) => Self::Ask,
+            (false, false) => Self::Unavailable,
+        }
+    }
+}
+
 /// A refusal, and the question that was asked, if any.
 #[derive(Debug, Serialize)]
 pub(crate) struct RefusalReport {
@@ -62,8 +73,19 @@ pub(crate) enum Decision {
     Interrupted,
 }
 
-/// Asks the gate and, if it requires approval, the approvers: the person at this terminal or elsewhere. A
-/// job that needs no question does not open the store.
+impl Decision {
+    /// The permit. A refusal is reported, and its exit code returned.
+    pub(crate) fn permit_or_report(self, context: &Context) -> Result<Result<Permit, ExitCode>> {
+        Ok(match self {
+            Self::Allowed(permit) => Ok(permit),
+            Self::Refused(refusal) => Err(report_refusal(context, &refusal)?),
+            Self::Interrupted => Err(ExitCode::from(130)),
+        })
+    }
+}
+
+/// Asks the gate and, if it requires approval, the approvers: the person at this terminal or
+/// elsewhere. A job that needs no question does not open the store.
 pub(crate) async fn approve(
     context: &Context,
     config: &Config,
@@ -111,29 +133,13 @@ pub(crate) async fn approve(
 /// The reason of a refusal after a question. On the command line only the owner answers.
 fn refusal_reason(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::Person { reason: None, .. } => "you said no".to_owned(),
+        Refusal::Person { reason: None, .. } => "denied by you".to_owned(),
         Refusal::Person { reason: Some(reason), .. } if reason == NO_TERMINAL => {
             format!("needs approval: {reason}")
         }
-        Refusal::Person { reason: Some(reason), .. } => format!("you said no: {}", escape(reason)),
+        Refusal::Person { reason: Some(reason), .. } => format!("denied by you: {}", escape(reason)),
         refusal => refusal.to_string(),
     }
-}
-
-/// Like [`approve`], but reports a refusal and returns the exit code for it.
-pub(crate) async fn approve_or_report(
-    context: &Context,
-    config: &Config,
-    place: Place,
-    session: &SessionKey,
-    job: Job,
-    consent: Consent,
-) -> Result<Result<Permit, ExitCode>> {
-    Ok(match approve(context, config, place, session, job, consent).await? {
-        Decision::Allowed(permit) => Ok(permit),
-        Decision::Refused(refusal) => Err(report_refusal(context, &refusal)?),
-        Decision::Interrupted => Err(ExitCode::from(130)),
-    })
 }
 
 /// Asks for a yes at the terminal.

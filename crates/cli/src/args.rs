@@ -68,7 +68,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the command, which is `chat` by default. Chat options without a command are only valid then.
+    /// Returns the command, which is `chat` by default. Chat options without a command are only
+    /// valid then.
     pub fn take_command(&mut self) -> Result<Command, clap::Error> {
         match self.command.take() {
             None => Ok(Command::Chat(std::mem::take(&mut self.chat))),
@@ -166,8 +167,8 @@ pub struct ChatArgs {
     /// Set the backend that runs commands [default: terminal.backend]
     #[arg(long, value_name = "BACKEND", value_parser = backend())]
     pub backend: Option<BackendName>,
-    /// Use the directory, variables and functions of session KEY; '' for a throw-away session [default: the current
-    /// directory]
+    /// Use the directory, variables and functions of session KEY; '' for a throw-away session
+    /// [default: the current directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
     /// Approve all questions; commands that are never allowed stay blocked
@@ -180,11 +181,12 @@ pub struct PlaceArgs {
     /// Set the backend [default: terminal.backend]
     #[arg(long, value_name = "BACKEND", value_parser = backend())]
     pub backend: Option<BackendName>,
-    /// Set the container image, for backends that use images [default: the image key of the backend]
+    /// Set the container image, for backends that use images [default: the image key of the
+    /// backend]
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// Use the directory, variables and functions of session KEY; '' for a throw-away session [default: the current
-    /// directory]
+    /// Use the directory, variables and functions of session KEY; '' for a throw-away session
+    /// [default: the current directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
 }
@@ -198,8 +200,8 @@ impl PlaceArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct SendArgs {
-    /// Set the target: PLATFORM (its home channel), PLATFORM:CHAT, PLATFORM:CHAT:THREAD, all (every home channel)
-    /// or local (do not send) [default: the home channel]
+    /// Set the target: PLATFORM (its home channel), PLATFORM:CHAT, PLATFORM:CHAT:THREAD, all (every
+    /// home channel) or local (do not send) [default: the home channel]
     #[arg(long, short, value_name = "TARGET")]
     pub to: Option<DeliveryTarget>,
     /// The message [default: read standard input, as with `-`]
@@ -487,7 +489,8 @@ pub enum ApprovalsAction {
     },
     /// Show whether a command would be allowed, need approval or be denied, and why; run nothing
     Test {
-        /// The command; `-` reads commands from standard input, separated by NUL, and prints one line of JSON for each
+        /// The command; `-` reads commands from standard input, separated by NUL, and prints one
+        /// line of JSON for each
         #[arg(allow_hyphen_values = true)]
         command: String,
         /// Set the backend [default: terminal.backend]

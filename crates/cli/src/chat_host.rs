@@ -10,7 +10,7 @@ use hermes_exec::health::Usability;
 use hermes_exec::{Audience, Reaper};
 use hermes_gateway::{Chat, ChatKind, GatewayHost, InboundMessage, Platform, is_shared_session, service};
 use hermes_session::{
-    BoxFuture, Error, ModelConfig, SessionConfig, SessionHost, SessionRequest, SystemPrompt, ToolContext,
+    BoxFuture, Error, ModelConfig, SessionConfig, SessionHost, SessionRequest, SystemPrompt,
 };
 use hermes_store::Store;
 use hermes_types::{BackendName, EntryPoint, Person, SessionKey, Timestamp};
@@ -86,7 +86,7 @@ impl ChatHost {
         is_shared_session(chat, session_scope(&self.services.config))
     }
 
-    /// Starts to remove the remains of environments.
+    /// Starts to remove leftovers of environments.
     pub(crate) fn start_reaper(&self) -> Result<Reaper> {
         let HostServices { context, config, request, .. } = &self.services;
         let choice = SessionChoice { key: SessionKey::new("chats"), keep: Retention::All };
@@ -167,17 +167,10 @@ impl SessionHost<InboundMessage> for ChatHost {
                 PlaceScope::Chat | PlaceScope::Shared => false,
             };
             if is_own {
-                let HostServices { context, config, .. } = &self.services;
-                let removed = remove_places(context, config, key).await;
-                removed.map_err(|error| Error::Host(error.to_string()))?;
+                remove_places(&self.services.context, &self.services.config, key).await?;
             }
             Ok(is_own)
         })
-    }
-
-    /// The environment stays open for the next message.
-    fn release<'a>(&'a self, _tools: ToolContext) -> BoxFuture<'a, ()> {
-        Box::pin(async {})
     }
 }
 
@@ -209,7 +202,7 @@ pub(crate) async fn close_session(
     key: &SessionKey,
 ) -> Result<(), Error> {
     store.revoke_session_grants(key, &owner(), Timestamp::now()).await?;
-    remove_places(context, config, key).await.map_err(|error| Error::Host(error.to_string()))
+    remove_places(context, config, key).await
 }
 
 /// The prompt that the owner set for a chat, or for the channel of a thread.
@@ -224,5 +217,5 @@ fn channel_prompt<'a>(config: &'a Config, chat: &Chat) -> Option<&'a str> {
 /// What a chat shows of a failure. The hints are for the owner.
 fn host_error(failure: &Failure) -> Error {
     tracing::warn!(message = failure.message, hints = ?failure.hints, "cannot serve a chat");
-    Error::Host(format!("this cannot be worked on now: {}", failure.message))
+    Error::Host(format!("cannot process the message now: {}", failure.message))
 }

@@ -10,8 +10,8 @@ use tokio::io::unix::AsyncFd;
 /// A terminal in line mode returns no longer lines.
 const MAX_LINE_BYTES: usize = 1 << 16;
 
-/// The keyboard of a terminal in line mode. It reads only while a caller waits for a line, so a caller
-/// that stops waiting loses no input.
+/// The keyboard of a terminal in line mode. It reads only while a caller waits for a line, so a
+/// caller that stops waiting loses no input.
 #[derive(Debug)]
 pub(crate) struct Keyboard {
     input: AsyncFd<Stdin>,

@@ -1,8 +1,8 @@
 //! The `hermes` command: the command line and the terminal UI.
 //!
-//! [`run`] is the whole program: it parses the arguments, reads the environment, loads the configuration
-//! of the home (`hermes_config`) and calls the module in `command` with the name of the subcommand. A
-//! command that fails returns a `Failure`, whose kind decides the exit code.
+//! [`run`] is the whole program: it parses the arguments, reads the environment, loads the
+//! configuration of the home (`hermes_config`) and calls the module in `command` with the name of
+//! the subcommand. A command that fails returns a `Failure`, whose kind decides the exit code.
 
 mod approval;
 pub mod args;

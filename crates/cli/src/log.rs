@@ -1,6 +1,7 @@
 //! Logging to stderr on request, and to a rotated file in the home.
 //!
-//! Every line passes the redactor, and is written by one call, so lines of several processes never mix.
+//! Every line passes the redactor, and is written by one call, so lines of several processes never
+//! mix.
 
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
@@ -8,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use hermes_policy::redact::Redactor;
 use hermes_types::LockFile;
@@ -25,7 +26,8 @@ use hermes_config::LoadedConfig;
 use hermes_config::file::match_owner;
 use hermes_config::secrets::secrets;
 
-/// Starts logging. `verbose` counts the `-v` of the command line; `HERMES_LOG` holds levels by name.
+/// Starts logging. `verbose` counts the `-v` of the command line; `HERMES_LOG` holds levels by
+/// name.
 pub(crate) fn init(home: &Path, verbose: u8, command: &Command, loaded: &LoadedConfig) -> Result<()> {
     let variable = loaded.layers.process.get("HERMES_LOG");
     // The module of each line is shown only if the user asked for a log.
@@ -57,12 +59,12 @@ pub(crate) fn init(home: &Path, verbose: u8, command: &Command, loaded: &LoadedC
             path: home.join("logs").join("agent.log"),
             max_bytes: size.saturating_mul(1 << 20),
             keep,
-            open: Arc::new(Mutex::new(None)),
+            open: None,
         }
     });
     let to_file = file.map(|file| {
         let writer = RedactingWriter { redactor: redactor.clone(), out: file };
-        text_layer().with_writer(move || writer.clone()).with_filter(level)
+        text_layer().with_writer(Mutex::new(writer)).with_filter(level)
     });
     let writer = move || RedactingWriter { redactor: redactor.clone(), out: io::stderr() };
     let to_stderr = text_layer().with_target(is_requested).with_writer(writer).with_filter(stderr);
@@ -81,7 +83,6 @@ fn text_layer<S>() -> fmt::Layer<S> {
 /// Most runs log nothing, and creating a redactor takes longer than such a run.
 type LazyRedactor = LazyLock<Option<Redactor>, Box<dyn FnOnce() -> Option<Redactor> + Send>>;
 
-#[derive(Clone)]
 struct RedactingWriter<W> {
     redactor: Arc<LazyRedactor>,
     out: W,
@@ -105,25 +106,24 @@ impl<W: Write> Write for RedactingWriter<W> {
 }
 
 /// A rotated file: `agent.log`, `agent.log.1`, …; the highest number is the oldest.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct LogFile {
     path: PathBuf,
     max_bytes: u64,
     keep: u64,
-    open: Arc<Mutex<Option<File>>>,
+    open: Option<File>,
 }
 
 impl Write for LogFile {
     /// Appends a whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |size: u64| size + (line.len() as u64) <= self.max_bytes || size == 0;
         // Another process may have rotated the file.
         let is_current = |file: &File| -> io::Result<bool> {
             let (opened, current) = (file.metadata()?, fs::metadata(&self.path)?);
             Ok(opened.ino() == current.ino() && fits(current.size()))
         };
-        if let Some(file) = open.as_mut().filter(|file| is_current(file).unwrap_or(false)) {
+        if let Some(file) = self.open.as_mut().filter(|file| is_current(file).unwrap_or(false)) {
             return file.write_all(line).map(|()| line.len());
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));
@@ -139,7 +139,7 @@ impl Write for LogFile {
         let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
         match_owner(&file, folder)?;
         file.write_all(line)?;
-        *open = Some(file);
+        self.open = Some(file);
         Ok(line.len())
     }
 
@@ -166,8 +166,8 @@ mod tests {
     fn the_log_stays_within_its_size_and_number_of_files() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("logs").join("agent.log");
-        let mut file = LogFile { path: path.clone(), max_bytes: 1000, keep: 2, open: Arc::default() };
-        let mut other = LogFile { open: Arc::default(), ..file.clone() };
+        let open = || LogFile { path: path.clone(), max_bytes: 1000, keep: 2, open: None };
+        let (mut file, mut other) = (open(), open());
         for number in 0..100 {
             let writer = if number % 2 == 0 { &mut file } else { &mut other };
             writer.write_all(format!("line {number:03} {}\n", "x".repeat(40)).as_bytes()).unwrap();

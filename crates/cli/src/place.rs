@@ -41,8 +41,9 @@ async fn open(context: &Context, config: &Config, resolved: &ResolvedPlace) -> R
     Ok(opened.await?)
 }
 
-/// Warns about limits that cannot be enforced, each once per process. Few engines can limit the disk, so
-/// that warning is only for configurations that set a limit; `hermes status` always shows it.
+/// Warns about limits that cannot be enforced, each once per process. Few engines can limit the
+/// disk, so that warning is only for configurations that set a limit; `hermes status` always shows
+/// it.
 async fn warn_of_limits(context: &Context, place: &OpenPlace) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let disk = context.loaded.resolved("terminal.container_disk");
@@ -67,8 +68,8 @@ pub(crate) enum Survivors {
     Background,
 }
 
-/// Runs `work` in an environment: resolves it, opens it with its image, warns about limits, and keeps or
-/// removes it afterwards, whatever `work` returns.
+/// Runs `work` in an environment: resolves it, opens it with its image, warns about limits, and
+/// keeps or removes it afterwards, whatever `work` returns.
 pub(crate) async fn with_place<T>(
     context: &Context,
     config: &Config,
@@ -92,7 +93,7 @@ pub(crate) async fn with_place<T>(
     with_reaper(context, config, &resolved, run).await
 }
 
-/// Removes the remains of environments while `work` runs, and once more when it has ended.
+/// Removes leftovers of environments while `work` runs, and once more when it has ended.
 pub(crate) async fn with_reaper<T>(
     context: &Context,
     config: &Config,
@@ -103,7 +104,7 @@ pub(crate) async fn with_reaper<T>(
     let result = work.await;
     // The next process retries a failed removal; the command has its own outcome.
     if let Err(error) = reaper.finish().await {
-        tracing::warn!(%error, "cannot remove the remains of environments");
+        tracing::warn!(%error, "cannot remove leftovers of environments");
     }
     result
 }
@@ -121,8 +122,9 @@ pub(crate) fn foreground_options(timeout: Duration, keep_bytes: u32, output: Out
     }
 }
 
-/// Runs a command in `cwd`, or in the directory of its session, with the permit that `judge` returns.
-/// Returns the refusal if there is none. The command is interrupted whenever `interrupt` returns.
+/// Runs a command in `cwd`, or in the directory of its session, with the permit that `judge`
+/// returns. Returns the refusal if there is none. The command is interrupted whenever `interrupt`
+/// returns.
 pub(crate) async fn run_command<R>(
     place: &OpenPlace,
     text: &str,

@@ -102,9 +102,12 @@ pub(crate) async fn remove_places(
     context: &Context,
     config: &Config,
     key: &SessionKey,
-) -> Result<(), hermes_exec::Error> {
-    for place in places_of(context, config, key).await? {
-        place.remove().await?;
-    }
-    Ok(())
+) -> Result<(), hermes_session::Error> {
+    let remove = async {
+        for place in places_of(context, config, key).await? {
+            place.remove().await?;
+        }
+        Ok(())
+    };
+    remove.await.map_err(|error: hermes_exec::Error| hermes_session::Error::Host(error.to_string()))
 }

@@ -1,7 +1,7 @@
 //! Asks the person at the terminal.
 //!
-//! A question stays until a line is typed or it is answered elsewhere. In the second case its future is
-//! dropped, and the next line is not an answer.
+//! A question stays until a line is typed or it is answered elsewhere. In the second case its
+//! future is dropped, and the next line is not an answer.
 
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,13 +63,14 @@ impl TerminalApprover {
         self.pending().is_some()
     }
 
-    /// Waits until a question is asked or gone. A caller that reads only answers must know: other lines
-    /// belong to the next program at this terminal.
+    /// Waits until a question is asked or gone. A caller that reads only answers must know: other
+    /// lines belong to the next program at this terminal.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Runs `work`, and answers its questions with the lines typed during it. Ctrl-C cancels `stop`.
+    /// Runs `work`, and answers its questions with the lines typed during it. Ctrl-C cancels
+    /// `stop`.
     pub(crate) async fn run_with_answers<T>(
         &self,
         work: impl Future<Output = T>,

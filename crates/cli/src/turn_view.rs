@@ -1,7 +1,7 @@
 //! Prints a turn while it runs: the answer on stdout, everything else on stderr.
 //!
-//! On a terminal the running calls are one line at the bottom, which is erased when they finish. Elsewhere
-//! nothing is erased.
+//! On a terminal the running calls are one line at the bottom, which is erased when they finish.
+//! Elsewhere nothing is erased.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,8 +17,8 @@ const MAX_IMAGE_CHARS: usize = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ViewMode {
     pub(crate) output: OutputKind,
-    /// The answer is printed while it is generated, with the text before tool calls. Otherwise the caller
-    /// prints it, and text before tool calls is printed as a note.
+    /// The answer is printed while it is generated, with the text before tool calls. Otherwise the
+    /// caller prints it, and text before tool calls is printed as a note.
     pub(crate) is_answer_streamed: bool,
     pub(crate) is_reasoning_shown: bool,
 }

@@ -47,7 +47,8 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
         place,
     };
     let gate = resolve::gate(config);
-    // The report depends on no grants and asks no questions, so it needs no time and no random seed.
+    // The report depends on no grants and asks no questions, so it needs no time and no random
+    // seed.
     let moment = Moment { now: Timestamp::from_seconds(0), seed: [0; 16] };
     let judge = |text: &str| gate.report(&Job::shell(text, &cwd), &origin, moment);
     if command == "-" {

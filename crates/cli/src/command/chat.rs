@@ -1,8 +1,8 @@
 //! `hermes chat`: talking to the agent.
 //!
-//! `repl` drives the session, `frontend` and `host` are its two sides here, `input` reads the keyboard
-//! while a turn runs, `editor` is the prompt, `line` says what a line is, and `shell_command` runs
-//! `!COMMAND`.
+//! `repl` drives the session, `frontend` and `host` are its two sides here, `input` reads the
+//! keyboard while a turn runs, `editor` is the prompt, `line` says what a line is, and
+//! `shell_command` runs `!COMMAND`.
 
 mod editor;
 mod frontend;
@@ -44,7 +44,7 @@ use frontend::{TerminalFrontend, TerminalMessage, TerminalOutput};
 use hermes_config::resolve::agent::Actor;
 use hermes_config::resolve::{self, PlaceRequest};
 use host::TerminalHost;
-use input::{InputLoop, LinePolicy};
+use input::InputLoop;
 use line::InputLine;
 use repl::{Repl, TurnOutcome};
 
@@ -86,7 +86,7 @@ async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Resul
         args.model.clone(),
     )?);
     let view = Arc::new(TurnView::new(context.screen, view_mode(context, config, &task)));
-    let consent = if args.yes { Consent::Given } else { Consent::Ask };
+    let consent = Consent::new(args.yes, true);
     let approver = Arc::new(TerminalApprover::new(context.screen, Arc::clone(&view), consent));
     let attendance = match args.yes || approver.can_answer() {
         true => Attendance::Attended(vec![owner()]),
@@ -117,10 +117,6 @@ async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Resul
         calls: Default::default(),
         last_id: Default::default(),
     });
-    let policy = match task {
-        ChatTask::Interactive => LinePolicy::ReadAll,
-        ChatTask::SingleTurn(_) | ChatTask::ResumeTurn => LinePolicy::AnswersOnly,
-    };
     let tasks = TaskTracker::new();
     let session_host = Arc::clone(&host) as Arc<dyn SessionHost<TerminalMessage>>;
     let pool = Arc::new(SessionPool::new(store.clone(), session_host, BusyPolicy::Queue, tasks.clone()));
@@ -134,7 +130,7 @@ async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Resul
         output: Arc::clone(&output),
         mailbox,
         background: background_texts,
-        policy,
+        reads_all_lines: matches!(task, ChatTask::Interactive),
         is_leaving: false,
     };
     let mut repl = Repl { context: Arc::clone(context), output, actor, input, host: Arc::clone(&host) };
@@ -216,7 +212,7 @@ async fn run_single_turn(
     resumed: Option<SessionRow>,
     message: Option<UserInput>,
 ) -> Result<ChatResult> {
-    repl.check_model()?;
+    repl.host.check_model()?;
     let mut outcome = TurnOutcome::NoTurn;
     if let Some(session) = resumed {
         repl.open(&session).await?;
@@ -252,7 +248,7 @@ async fn run_interactive(
     };
     repl.print_welcome();
     if let Some(session) = resumed
-        && repl.check_model().is_ok()
+        && repl.host.check_model().is_ok()
     {
         repl.open(&session).await?;
         repl.print_recap();
@@ -273,30 +269,26 @@ async fn run_interactive(
                 repl.process(input).await?
             }
             None => {
-                let entered = tokio::select! {
+                let (entered, notice) = tokio::select! {
                     entered = repl.next_event(&mut editor) => entered?,
-                    _ = terminated.recv() => EditorEvent::End,
-                    _ = hung_up.recv() => EditorEvent::End,
+                    _ = terminated.recv() => (EditorEvent::End, None),
+                    _ = hung_up.recv() => (EditorEvent::End, None),
                 };
-                if !matches!(entered, EditorEvent::Notice(_, PromptContent::Text)) {
+                let is_half_typed = entered == EditorEvent::Paused(PromptContent::Text);
+                if !is_half_typed {
                     held.drain(..).for_each(|text| repl.on_notice(Notice::Process(text)));
                 }
-                let line = match entered {
-                    EditorEvent::Line(line) => line,
-                    EditorEvent::LineAndNotice(line, notice) => {
-                        repl.on_notice(notice);
-                        line
-                    }
-                    EditorEvent::Notice(Notice::Process(text), PromptContent::Text) => {
+                match notice {
+                    Some(Notice::Process(text)) if is_half_typed => {
                         let line = one_line(&text, MAX_ECHO_CHARS);
                         repl.output.print_quiet(&format!("{line}  (sent after your message)"));
                         held.push(text);
-                        continue;
                     }
-                    EditorEvent::Notice(notice, _) => {
-                        repl.on_notice(notice);
-                        continue;
-                    }
+                    notice => notice.into_iter().for_each(|notice| repl.on_notice(notice)),
+                }
+                let line = match entered {
+                    EditorEvent::Line(line) => line,
+                    EditorEvent::Paused(_) => continue,
                     EditorEvent::Interrupted if was_interrupted => break,
                     EditorEvent::Interrupted => {
                         was_interrupted = true;

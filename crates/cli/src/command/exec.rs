@@ -13,7 +13,7 @@ use hermes_types::{EnvName, SessionKey, shell_quote};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::approval::{Consent, approve_or_report};
+use crate::approval::{Consent, approve};
 use crate::args::ExecArgs;
 use crate::command::config::settings;
 use crate::place::{self, Survivors};
@@ -48,7 +48,8 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     }
 }
 
-/// Prints the request that would create the environment. Nothing is created or run, so nothing is asked.
+/// Prints the request that would create the environment. Nothing is created or run, so nothing is
+/// asked.
 async fn dry_run(args: &ExecArgs, context: &Context, config: &Config) -> Result<ExitCode> {
     let request = args.place.request();
     let session = SessionChoice::new(&request, config)?;
@@ -97,14 +98,11 @@ async fn run_command(
     config: &Config,
 ) -> Result<Result<Outcome, ExitCode>> {
     let options = run_options(args, context, config)?;
-    let consent = match (args.yes, args.stdin) {
-        (true, _) => Consent::Given,
-        (false, false) => Consent::Ask,
-        (false, true) => Consent::Unavailable,
-    };
+    let consent = Consent::new(args.yes, !args.stdin);
     let text = command_text(&args.command);
     let judge = async |job| {
-        approve_or_report(context, config, resolved.place(), resolved.session(), job, consent).await
+        let decision = approve(context, config, resolved.place(), resolved.session(), job, consent);
+        decision.await?.permit_or_report(context)
     };
     let mut interrupts = signal(SignalKind::interrupt())?;
     let interrupt = async || interrupts.recv().await.unwrap_or_default();

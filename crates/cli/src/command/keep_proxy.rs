@@ -1,5 +1,5 @@
-//! `hermes keep-proxy`, which `hermes exec` leaves running: serves the proxy of an environment while
-//! processes run in it.
+//! `hermes keep-proxy`, which `hermes exec` leaves running: serves the proxy of an environment
+//! while processes run in it.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,8 @@ use hermes_types::Network;
 use crate::args::KeepProxyArgs;
 use crate::{Context, Result, block_on};
 
-/// Starts the process, if the environment has a proxy. It exits when nothing runs in the environment.
+/// Starts the process, if the environment has a proxy. It exits when nothing runs in the
+/// environment.
 pub(crate) fn start(context: &Context, resolved: &ResolvedPlace) -> Result<()> {
     if resolved.backend().network() != Network::Proxy {
         return Ok(());

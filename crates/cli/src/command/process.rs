@@ -11,7 +11,7 @@ use hermes_types::{Job, SessionKey, Work};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::approval::{Consent, approve_or_report};
+use crate::approval::{Consent, approve};
 use crate::args::ProcessAction;
 use crate::command::config::settings;
 use crate::screen::{format_age, one_line};
@@ -50,12 +50,8 @@ pub(crate) fn run(action: ProcessAction, context: &Context) -> Result<ExitCode> 
             ProcessAction::Kill { id } => SelectedProcess::find(&places, &id).await?.kill(context).await?,
             ProcessAction::Write { id, text, close, yes } => {
                 let process = SelectedProcess::find(&places, &id).await?;
-                let consent = match (yes, &text) {
-                    (true, _) => Consent::Given,
-                    (false, Some(_)) => Consent::Ask,
-                    // Standard input holds the text.
-                    (false, None) => Consent::Unavailable,
-                };
+                // Without a text, standard input holds it.
+                let consent = Consent::new(yes, text.is_some());
                 return process.write(text, close, consent, context, config).await;
             }
         }
@@ -228,7 +224,8 @@ impl SelectedProcess {
             })?;
             let session = SessionKey::new(&record.session);
             let job = Job { work: Work::Input(text), cwd: String::from_utf8_lossy(&view.cwd).into_owned() };
-            match approve_or_report(context, config, place, &session, job, consent).await? {
+            let decision = approve(context, config, place, &session, job, consent).await?;
+            match decision.permit_or_report(context)? {
                 Ok(permit) => self.processes.write(self.handle.process, permit).await?,
                 Err(code) => return Ok(code),
             }

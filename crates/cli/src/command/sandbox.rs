@@ -209,7 +209,7 @@ fn format_state(place: &ListedPlace) -> String {
 
 fn format_reach(reach: &Reach) -> String {
     match reach {
-        Reach::Nothing => "nothing of yours".to_owned(),
+        Reach::Nothing => "nothing of this machine".to_owned(),
         Reach::Directories(paths) => format!("your directories at {}", paths.join(", ")),
         Reach::Host => "this machine".to_owned(),
     }

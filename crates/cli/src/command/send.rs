@@ -41,7 +41,8 @@ pub(crate) fn run(args: &SendArgs, context: &Context) -> Result<()> {
     })
 }
 
-/// Checks that a gateway will deliver the message. A running one may have other settings than this process.
+/// Checks that a gateway will deliver the message. A running one may have other settings than this
+/// process.
 fn check_served(context: &Context, config: &Config, chats: &[ChatAddress]) -> Result<()> {
     let accounts: Vec<_> = chat::accounts(config)?.iter().map(chat::ChatAccount::platform).collect();
     match chats.iter().find(|address| !accounts.contains(&address.platform)) {

@@ -59,11 +59,7 @@ async fn run_action(action: SessionsAction, context: &Context) -> Result<()> {
             if dry_run {
                 return list_prunable(context, before).await;
             }
-            let consent = match (yes, stdin().is_terminal() && stderr().is_terminal()) {
-                (true, _) => Consent::Given,
-                (false, true) => Consent::Ask,
-                (false, false) => Consent::Unavailable,
-            };
+            let consent = Consent::new(yes, stdin().is_terminal() && stderr().is_terminal());
             prune(context, before, consent).await
         }
     }

@@ -8,7 +8,7 @@ use hermes_types::{Job, SessionKey};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::approval::{Consent, approve_or_report};
+use crate::approval::{Consent, approve};
 use crate::args::PlaceArgs;
 use crate::command::config::settings;
 use crate::place::{self, Survivors};
@@ -47,7 +47,8 @@ async fn run_shell(
     let job = Job::shell(SHELL_SCRIPT, place.cwd().await?);
     // Running `hermes shell` is the consent.
     let judged = resolved.place();
-    let permit = match approve_or_report(context, config, judged, session, job, Consent::Given).await? {
+    let decision = approve(context, config, judged, session, job, Consent::Given).await?;
+    let permit = match decision.permit_or_report(context)? {
         Ok(permit) => permit,
         Err(code) => return Ok(code),
     };

@@ -80,11 +80,7 @@ async fn call(
     let request = args.place.request();
     let session = SessionChoice::new(&request, config)?;
     let resolved = resolve::resolve_place(context, config, &request, &session, ResolveMode::Create)?;
-    let consent = match (args.yes, args.arguments.as_str()) {
-        (true, _) => Consent::Given,
-        (false, "-") => Consent::Unavailable,
-        (false, _) => Consent::Ask,
-    };
+    let consent = Consent::new(args.yes, args.arguments != "-");
     let view = Arc::new(TurnView::plain(context.screen));
     let approver = Arc::new(TerminalApprover::new(context.screen, Arc::clone(&view), consent));
     let actor = Actor {

@@ -41,7 +41,8 @@ async fn each_message_is_answered_once_however_often_the_gateway_is_killed() {
         (0..CHATS / 2).map(|number| env.server.add_channel(guild, &format!("c{number}"))).collect();
     let mut said: BTreeMap<Snowflake, (Snowflake, String)> = BTreeMap::new();
     for _ in 0..KILLS {
-        // A gateway killed between opening a thread and recording it opens it again and gets "already exists".
+        // A gateway killed between opening a thread and recording it opens it again and gets
+        // "already exists".
         env.server.expect_violation(160_004);
     }
     env.start().await;

@@ -1,4 +1,5 @@
-//! Which engine is asked, what is findings_of when it cannot be used, and what the real ones say of themselves.
+//! Which engine is asked, what is findings_of when it cannot be used, and what the real ones say of
+//! themselves.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};

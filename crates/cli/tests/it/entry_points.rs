@@ -1,4 +1,5 @@
-//! Every way in meets the same gate: what is dangerous is asked about once, and run only after a yes, and then once.
+//! Every way in meets the same gate: what is dangerous is asked about once, and run only after a
+//! yes, and then once.
 
 use std::time::{Duration, Instant};
 
@@ -353,7 +354,7 @@ fn a_denial_elsewhere_shows_its_reason() {
     let mut terminal = Entry::Exec.open(&env);
     let denied = env.run(&["approvals", "deny", &env.question(), "--reason", "keep it"]);
     assert_eq!(denied.code, Some(0), "{denied:?}");
-    terminal.wait(": you said no: keep it");
+    terminal.wait(": denied by you: keep it");
     assert_eq!(terminal.end().code(), Some(4));
     assert!(is_untouched(&env));
 }

@@ -211,7 +211,8 @@ fn mounts_have_their_targets(env: &ContainerEnv) {
     let seen = env.exec("pwd; cat inner/is below/is; grep -c ' /root/.hermes' /proc/self/mountinfo", &[]);
     assert_eq!(seen.out, "/workspace\ninnerouter0\n", "{seen:?}");
 
-    // Another one at the same place wins, and a link that leads out of the skills keeps them out as a whole.
+    // Another one at the same place wins, and a link that leads out of the skills keeps them out as
+    // a whole.
     symlink("/etc", home.join("skills/way-out")).unwrap();
     let other = json!({"docker_mount_cwd_to_workspace": true, "docker_volumes": ["./outer:/workspace"]});
     env.home.write("config.yaml", json!({"terminal": other}).to_string());
@@ -495,8 +496,8 @@ fn hermes_in_a_container_mounts_what_the_engine_sees() {
     fs::copy(env!("CARGO_BIN_EXE_hermes"), data.join("hermes")).unwrap();
     relay(&engine, &data);
     let name = format!("hermes-test-outer-{}", std::process::id());
-    // The same program, the same home: what the guest shares with hermes is beside the kept files, which are on a mount,
-    // or in the directory of the sockets, which is not.
+    // The same program, the same home: what the guest shares with hermes is beside the kept files,
+    // which are on a mount, or in the directory of the sockets, which is not.
     let outer = |persistent: bool| {
         let words = ["/data/hermes", "exec", "--backend", "docker", "--yes", "--session", "s", "--"];
         let mut words = words.to_vec();

@@ -104,7 +104,10 @@ fn places_are_listed_shown_and_removed_with_their_files() {
     let kept = env.home.path().join("sandboxes/sandbox").join(&name).join("workspace/kept");
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "x\n");
     let shown = env.run(&["sandbox", "show", &name]);
-    assert!(shown.out.contains("session   a b\n") && shown.out.contains("nothing of yours"), "{shown:?}");
+    assert!(
+        shown.out.contains("session   a b\n") && shown.out.contains("nothing of this machine"),
+        "{shown:?}"
+    );
     let removed = env.run(&["sandbox", "rm", "a\nb"]);
     assert_eq!((removed.code, removed.out), (Some(0), format!("{name}\n")));
     assert!(!kept.exists());

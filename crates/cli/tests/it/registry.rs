@@ -1,5 +1,5 @@
-//! A real registry with images that no engine has seen. In front of it is a door, where the engine finds it, which can be
-//! narrow.
+//! A real registry with images that no engine has seen. In front of it is a door, where the engine
+//! finds it, which can be narrow.
 
 use std::fs::{self, File};
 use std::io::{Read, Write, copy};
@@ -226,8 +226,9 @@ impl RegistryProxy {
     fn hang(proxy: &Arc<Self>, engine: &Engine, registry: PathBuf) -> u16 {
         let call = UnixStream::connect(&engine.socket).unwrap();
         let pid = rustix::net::sockopt::socket_peercred(&call).unwrap().pid;
-        // Podman's threads go into the networks of its containers, without root for good: a thread that cannot
-        // come back ends there. The first one cannot end, so it would be found there. Its parent stays.
+        // Podman's threads go into the networks of its containers, without root for good: a thread
+        // that cannot come back ends there. The first one cannot end, so it would be found there.
+        // Its parent stays.
         let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t")).unwrap();
         let network = File::open(format!("/proc/{parent}/ns/net")).unwrap();

@@ -14,7 +14,8 @@ use crate::{Home, Run, socket};
 const ENGINES: [&str; 3] = ["docker", "podman", ROOTLESS];
 const ROOTLESS: &str = "podman-rootless";
 
-/// The limits that an engine does not enforce: without root and with the first version of control groups, none.
+/// The limits that an engine does not enforce: without root and with the first version of control
+/// groups, none.
 fn unenforced(engine: &str) -> Vec<String> {
     let is_limited = engine != ROOTLESS || Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     let missing: &[&str] =

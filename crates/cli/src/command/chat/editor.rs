@@ -31,9 +31,8 @@ pub(super) enum EditorEvent {
     Interrupted,
     /// Ctrl-D, or the terminal is closed.
     End,
-    /// A line, and a notice at the same moment.
-    LineAndNotice(String, Notice),
-    Notice(Notice, PromptContent),
+    /// A notice arrived before the line was complete.
+    Paused(PromptContent),
 }
 
 /// Something that happens while a line is edited.
@@ -105,27 +104,27 @@ impl Editor {
         Self::Plain { screen, partial: String::new() }
     }
 
-    /// Waits for a line or a notice.
+    /// Waits for a line or a notice. Both may come at the same moment.
     pub(super) async fn next_event(
         &mut self,
         notice: Option<impl Future<Output = Notice>>,
-    ) -> Result<EditorEvent> {
+    ) -> Result<(EditorEvent, Option<Notice>)> {
         let can_be_noticed = notice.is_some();
         let noticed = or_pending(notice);
         match self {
             Self::Plain { screen, partial } => {
                 screen.prompt(">");
                 tokio::select! {
-                    entered = read_plain_line(partial) => entered,
-                    text = noticed => {
+                    entered = read_plain_line(partial) => Ok((entered?, None)),
+                    notice = noticed => {
                         write_stderr("\n");
                         let typed = if partial.is_empty() { PromptContent::Empty } else { PromptContent::Text };
-                        Ok(EditorEvent::Notice(text, typed))
+                        Ok((EditorEvent::Paused(typed), Some(notice)))
                     }
                 }
             }
             Self::Full { line: editor, interrupt } => {
-                let Some(mut line) = editor.take() else { return Ok(EditorEvent::End) };
+                let Some(mut line) = editor.take() else { return Ok((EditorEvent::End, None)) };
                 if can_be_noticed {
                     // The editor then polls the flag ten times a second.
                     *line = line.with_break_signal(Arc::clone(interrupt));
@@ -149,24 +148,21 @@ impl Editor {
                 };
                 let (line, signal) = typed.map_err(io::Error::other)?;
                 *editor = Some(line);
-                Ok(match (signal, notice) {
-                    (Err(error), _) => return Err(io::Error::other(error).into()),
-                    (Ok(Signal::ExternalBreak(half)), Some(text)) if half.is_empty() => {
+                let event = match signal.map_err(io::Error::other)? {
+                    Signal::ExternalBreak(half) if half.is_empty() => {
                         write_stderr(ERASE_LINE);
-                        EditorEvent::Notice(text, PromptContent::Empty)
+                        EditorEvent::Paused(PromptContent::Empty)
                     }
-                    (Ok(Signal::ExternalBreak(_)), Some(text)) => {
+                    Signal::ExternalBreak(_) => {
                         write_stderr("\n");
-                        EditorEvent::Notice(text, PromptContent::Text)
+                        EditorEvent::Paused(PromptContent::Text)
                     }
-                    (Ok(Signal::Success(line)), None) => EditorEvent::Line(join_continued(&line)),
-                    (Ok(Signal::Success(line)), Some(text)) => {
-                        EditorEvent::LineAndNotice(join_continued(&line), text)
-                    }
-                    (Ok(Signal::CtrlC), None) => EditorEvent::Interrupted,
-                    (Ok(Signal::CtrlC), Some(text)) => EditorEvent::Notice(text, PromptContent::Empty),
-                    (Ok(_), _) => EditorEvent::End,
-                })
+                    Signal::Success(line) => EditorEvent::Line(join_continued(&line)),
+                    Signal::CtrlC if notice.is_some() => EditorEvent::Paused(PromptContent::Empty),
+                    Signal::CtrlC => EditorEvent::Interrupted,
+                    _ => EditorEvent::End,
+                };
+                Ok((event, notice))
             }
         }
     }

@@ -1,6 +1,5 @@
 //! The front end of sessions at a terminal.
 
-use std::convert::Infallible;
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +10,7 @@ use hermes_session::{
     SessionCommand, SessionInput, SessionMessage, StopReason, Surface, ToolContext, TurnEvent, TurnFrontend,
     TurnJournal, TurnResult, TurnStart, UserInput, UserRole, answer_question,
 };
-use hermes_store::{InboxId, Store};
+use hermes_store::Store;
 use hermes_types::{Answer, Attendance, Choice, Person, SessionKey};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -93,6 +92,7 @@ impl TerminalOutput {
 }
 
 /// The front end of one session.
+#[derive(Clone)]
 pub(super) struct TerminalFrontend {
     pub(super) output: Arc<TerminalOutput>,
     /// Set in a background session.
@@ -110,9 +110,10 @@ impl TerminalFrontend {
     }
 }
 
+/// Answers to questions and `/quit` never reach the session, see `InputLoop`.
 impl Frontend for TerminalFrontend {
     type Message = TerminalMessage;
-    type Turn = TerminalTurn;
+    type Turn = Self;
 
     const SURFACE: Surface = Surface::Terminal;
 
@@ -149,12 +150,6 @@ impl Frontend for TerminalFrontend {
         }
     }
 
-    async fn finish(&self, _inputs: Vec<InboxId>) {}
-
-    async fn is_finished(&self, _input: &TerminalInput) -> Result<bool, Error> {
-        Ok(false)
-    }
-
     async fn reject(&self, input: TerminalInput, _is_first: bool) {
         let text = one_line(input.message.text(), 60);
         self.output.print_quiet(&format!("too many messages are queued; dropped: {text}"));
@@ -166,16 +161,6 @@ impl Frontend for TerminalFrontend {
 
     fn on_steered(&self, _input: &TerminalInput) {
         self.output.print_quiet("the model gets it with the next tool result");
-    }
-
-    fn submit_clarification(
-        &self,
-        input: TerminalInput,
-        _tools: Option<&Arc<ToolContext>>,
-        _stop: &CancellationToken,
-    ) -> Option<TerminalInput> {
-        // The answer is a line that never reaches the session, see `InputLoop`.
-        Some(input)
     }
 
     async fn answer_question(&self, input: &TerminalInput, id: &str, choice: Choice) -> String {
@@ -208,16 +193,11 @@ impl Frontend for TerminalFrontend {
         _resumed: Option<ResumedTurn>,
         _tools: &Arc<ToolContext>,
         _stop: &CancellationToken,
-    ) -> Arc<TerminalTurn> {
+    ) -> Arc<Self> {
         if matches!(start, TurnStart::Resume) && !self.output.screen.is_json() {
             self.output.print_quiet("resuming the interrupted turn");
         }
-        let output = self.task.is_none().then(|| Arc::clone(&self.output));
-        Arc::new(TerminalTurn { output })
-    }
-
-    async fn run_during_turn(&self, _input: &TerminalInput) -> Infallible {
-        pending().await
+        Arc::new(self.clone())
     }
 
     fn on_turn_ended(&self, result: &TurnResult) {
@@ -243,19 +223,15 @@ impl Frontend for TerminalFrontend {
         self.output.print_quiet(&format!("started in the background: {}", escape(title)));
         Ok(())
     }
-
-    /// `/quit` never reaches the session, see `InputLoop`.
-    async fn run_own_command(&self, _input: &TerminalInput, _command: &SessionCommand) {}
 }
 
-/// A turn at the terminal. One of a background task shows only its end.
-pub(super) struct TerminalTurn {
-    output: Option<Arc<TerminalOutput>>,
-}
-
-impl TurnFrontend for TerminalTurn {
+/// A turn of a background task shows only its end.
+impl TurnFrontend for TerminalFrontend {
     fn on_event(&self, event: &TurnEvent) {
-        let Some(output) = &self.output else { return };
+        let output = &self.output;
+        if self.task.is_some() {
+            return;
+        }
         if let TurnEvent::ToolFinished { tool, succeeded, elapsed, .. } = event {
             let mut calls = output.calls();
             if calls.len() < MAX_RECORDED_CALLS {
@@ -273,8 +249,8 @@ impl TurnFrontend for TerminalTurn {
     }
 
     async fn close(&self) {
-        if let Some(output) = &self.output {
-            output.view.finish();
+        if self.task.is_none() {
+            self.output.view.finish();
         }
     }
 }

@@ -41,9 +41,9 @@ impl TerminalHost {
         &self.choice.key
     }
 
-    /// What keeps every model from answering, if anything does.
-    pub(super) fn model_failure(&self) -> Option<Failure> {
-        self.services.model_config(None).err()
+    /// Fails if no model can answer.
+    pub(super) fn check_model(&self) -> Result<()> {
+        self.services.model_config(None).map(drop)
     }
 
     fn choice(&self, key: &SessionKey) -> Result<SessionChoice> {
@@ -113,8 +113,7 @@ impl SessionHost<TerminalMessage> for TerminalHost {
             if parent_session(key).is_none() {
                 return Ok(false);
             }
-            let removed = remove_places(&self.services.context, &self.services.config, key).await;
-            removed.map(|()| true).map_err(|error| Error::Host(error.to_string()))
+            remove_places(&self.services.context, &self.services.config, key).await.map(|()| true)
         })
     }
 

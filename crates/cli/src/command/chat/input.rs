@@ -14,14 +14,6 @@ use super::line::{self, InputLine};
 use crate::Result;
 use crate::keyboard::next_line;
 
-/// What happens to lines that are typed while something runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LinePolicy {
-    ReadAll,
-    /// Only answers to questions are read; other lines are left for the next program.
-    AnswersOnly,
-}
-
 /// What runs while lines are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Running {
@@ -35,7 +27,9 @@ pub(super) struct InputLoop {
     pub(super) output: Arc<TerminalOutput>,
     pub(super) mailbox: mpsc::Sender<TerminalInput>,
     pub(super) background: mpsc::UnboundedReceiver<String>,
-    pub(super) policy: LinePolicy,
+    /// Whether every line is read. Otherwise only answers to questions are; other lines are left
+    /// for the next program.
+    pub(super) reads_all_lines: bool,
     /// Whether the person wants to leave.
     pub(super) is_leaving: bool,
 }
@@ -49,8 +43,8 @@ impl InputLoop {
         }
     }
 
-    /// Waits for some work while the person may type and press Ctrl-C: once to stop the work, twice to
-    /// abandon it. Returns none if it was abandoned.
+    /// Waits for some work while the person may type and press Ctrl-C: once to stop the work, twice
+    /// to abandon it. Returns none if it was abandoned.
     pub(super) async fn run_with_input<W: Future>(
         &mut self,
         running: Running,
@@ -90,7 +84,7 @@ impl InputLoop {
     }
 
     fn is_listening(&self) -> bool {
-        self.policy == LinePolicy::ReadAll || self.output.approver.is_asking()
+        self.reads_all_lines || self.output.approver.is_asking()
     }
 
     fn stop_and_leave(&mut self, stop: &CancellationToken) {
@@ -98,7 +92,8 @@ impl InputLoop {
         stop.cancel();
     }
 
-    /// Handles a typed line. Commands come first, then an open question; anything else is a message.
+    /// Handles a typed line. Commands come first, then an open question; anything else is a
+    /// message.
     fn on_line(&mut self, line: String, running: Running, stop: &CancellationToken) {
         let text = match line::parse_line(&line) {
             InputLine::Session(text) => text,

@@ -23,14 +23,12 @@ pub(super) fn recap(history: &[Message], max_exchanges: usize) -> Vec<String> {
         }
     }
     let skipped = exchanges.len().saturating_sub(max_exchanges);
-    let lines = exchanges.iter().skip(skipped).flat_map(|(message, answer)| {
-        let answer = Some(answer).filter(|answer| !answer.is_empty());
-        let message = format!("> {}", one_line(message.trim(), MAX_RECAP_CHARS));
-        [message]
-            .into_iter()
-            .chain(answer.map(|answer| format!("  {}", one_line(answer.trim(), MAX_RECAP_CHARS))))
-    });
-    lines.collect()
+    let shorten = |text: &str| one_line(text.trim(), MAX_RECAP_CHARS);
+    let lines = exchanges.iter().skip(skipped);
+    let lines = lines
+        .flat_map(|(message, answer)| [format!("> {}", shorten(message)), format!("  {}", shorten(answer))]);
+    // A message may have no answer.
+    lines.filter(|line| !line.trim().is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -46,14 +46,9 @@ impl Repl {
         self.actor.open_tools(&input).await.map_err(session_failure)
     }
 
-    /// Fails if no model can answer.
-    pub(super) fn check_model(&self) -> Result<()> {
-        self.host.model_failure().map_or(Ok(()), Err)
-    }
-
     /// Reports a missing model before the first message.
     pub(super) fn print_welcome(&self) {
-        if let Some(failure) = self.host.model_failure() {
+        if let Err(failure) = self.host.check_model() {
             let screen = self.context.screen;
             let arrow = screen.paint(Tone::Quiet, "→");
             let hints = failure.hints.iter().map(|hint| format!("\n  {arrow} {hint}"));
@@ -103,7 +98,7 @@ impl Repl {
     }
 
     /// Waits for a line, or for something else to show or to send.
-    pub(super) async fn next_event(&mut self, editor: &mut Editor) -> Result<EditorEvent> {
+    pub(super) async fn next_event(&mut self, editor: &mut Editor) -> Result<(EditorEvent, Option<Notice>)> {
         let tools = self.actor.tools().filter(|tools| tools.has_subscriptions()).cloned();
         let can_be_noticed = tools.is_some() || self.actor.has_background_tasks();
         let input = &mut self.input;

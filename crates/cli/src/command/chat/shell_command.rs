@@ -15,14 +15,6 @@ use crate::place;
 use crate::screen::{Screen, Tone};
 use crate::{Config, Result};
 
-/// How a command ended.
-enum ShellCommandResult {
-    Outcome(Box<Outcome>),
-    Refused(Denied),
-    /// It was stopped before the environment was open.
-    Stopped,
-}
-
 pub(super) async fn run(repl: &mut Repl, config: &Config, command: &str) -> Result<TurnOutcome> {
     let screen = repl.context.screen;
     let timeout = Duration::from_secs(config.terminal.timeout);
@@ -39,11 +31,11 @@ pub(super) async fn run(repl: &mut Repl, config: &Config, command: &str) -> Resu
     match result {
         None => return Ok(TurnOutcome::Abandoned),
         Some(Err(failure)) => drop(screen.report_failure(&failure)),
-        Some(Ok(ShellCommandResult::Refused(denied))) => {
+        Some(Ok(Some(Err(denied)))) => {
             output.view.print_note(&format!("{}: {denied}", screen.paint(Tone::Bad, "refused")));
         }
-        Some(Ok(ShellCommandResult::Stopped)) => output.print_quiet("interrupted"),
-        Some(Ok(ShellCommandResult::Outcome(outcome))) => match outcome.end_reason {
+        Some(Ok(None)) => output.print_quiet("interrupted"),
+        Some(Ok(Some(Ok(outcome)))) => match outcome.end_reason {
             EndReason::TimedOut => output.print_quiet("stopped at its time limit"),
             EndReason::Interrupted => output.print_quiet("interrupted"),
             EndReason::BadDirectory => output.print_quiet("nothing was run: the session's directory is gone"),
@@ -56,7 +48,8 @@ pub(super) async fn run(repl: &mut Repl, config: &Config, command: &str) -> Resu
     Ok(TurnOutcome::NoTurn)
 }
 
-/// Runs a command and prints its output while it runs.
+/// Runs a command and prints its output while it runs. Returns none if it was stopped before the
+/// environment was open.
 async fn run_streaming(
     tools: &ToolContext,
     text: &str,
@@ -64,12 +57,12 @@ async fn run_streaming(
     stop: &CancellationToken,
     screen: Screen,
     observer: TurnObserver<'_>,
-) -> Result<ShellCommandResult> {
+) -> Result<Option<Result<Outcome, Denied>>> {
     let call = CallId::new("!");
     let context = CallContext { call_id: &call, stop, turn: None, observer };
     let place = tokio::select! {
         place = tools.open_place(observer) => place?,
-        () = stop.cancelled() => return Ok(ShellCommandResult::Stopped),
+        () = stop.cancelled() => return Ok(None),
     };
     let judge = async |job| Ok(tools.request_permit(job, context).await);
     let mut ends_line = true;
@@ -89,8 +82,5 @@ async fn run_streaming(
     if !ends_line {
         screen.text("\n")?;
     }
-    Ok(match result {
-        Ok(outcome) => ShellCommandResult::Outcome(Box::new(outcome)),
-        Err(denied) => ShellCommandResult::Refused(denied),
-    })
+    Ok(Some(result))
 }

@@ -1,7 +1,9 @@
-//! `--live`: runs a command on each configured backend, and tries to break out of those that confine.
+//! `--live`: runs a command on each configured backend, and tries to break out of those that
+//! confine.
 //!
-//! Each attempt is first shown to succeed outside. If its success can be seen from outside, that counts
-//! rather than the output of the command. An attempt that could not be made has an unknown result.
+//! Each attempt is first shown to succeed outside. If its success can be seen from outside, that
+//! counts rather than the output of the command. An attempt that could not be made has an unknown
+//! result.
 
 mod script;
 
@@ -77,36 +79,16 @@ struct LiveCheck<'a> {
     place: OpenPlace,
 }
 
-/// The confinement to test.
-#[derive(Clone, Copy)]
-struct Confinement<'a> {
-    is_container: bool,
-    binds: &'a [BindMount],
-    network: Network,
-    max_processes: Option<u32>,
-}
-
-impl<'a> Confinement<'a> {
-    fn new(backend: &'a Backend) -> Option<Self> {
-        let (is_container, binds, max_processes) = match backend {
-            Backend::Local(_) => return None,
-            Backend::Sandbox(jail) => (false, &jail.binds, jail.limits.processes),
-            Backend::Docker(docker) => (true, &docker.binds, docker.limits.processes),
-        };
-        Some(Self { is_container, binds, network: backend.network(), max_processes })
-    }
-}
-
 /// The output of an attempt, or the reason why it was not made.
-type Attempt = Result<String, String>;
+type Attempt = Result<String>;
 
 impl LiveCheck<'_> {
     /// Runs a command, and tries to break out if the backend confines commands.
     async fn run_checks(&self, backend: BackendName) -> Result<Vec<DoctorFinding>> {
         let start = Instant::now();
         match self.run("true").await {
-            Err(reason) => {
-                let detail = format!("unknown whether commands run: {reason}");
+            Err(failure) => {
+                let detail = format!("unknown whether commands run: {}", failure.message);
                 return Ok(vec![DoctorFinding::warning(self.name, detail)]);
             }
             Ok(outcome) if outcome.code != 0 => {
@@ -118,45 +100,51 @@ impl LiveCheck<'_> {
         let note = if backend == BackendName::Local { "; not confined" } else { "" };
         let mut findings =
             vec![DoctorFinding::ok(self.name, format!("ran a command in {millis:.1} ms{note}"))];
-        if let Some(confinement) = Confinement::new(self.resolved.backend()) {
-            findings.extend(self.break_out(confinement).await?);
+        match self.resolved.backend() {
+            Backend::Local(_) => {}
+            Backend::Sandbox(jail) => {
+                findings.extend(self.break_out(&jail.binds, jail.limits.processes).await?);
+            }
+            Backend::Docker(docker) => {
+                findings.extend(self.break_out(&docker.binds, docker.limits.processes).await?);
+            }
         }
         Ok(findings)
     }
 
-    async fn break_out(&self, confinement: Confinement<'_>) -> Result<Vec<DoctorFinding>> {
-        let mut findings = vec![
-            self.read_home(confinement).await,
-            self.read_keys(confinement).await,
-            self.write_outside(confinement).await,
-        ];
+    async fn break_out(&self, binds: &[BindMount], max_processes: Option<u32>) -> Result<Vec<DoctorFinding>> {
+        let mut findings =
+            vec![self.read_home(binds).await, self.read_keys(binds).await, self.write_outside(binds).await];
+        let network = self.resolved.backend().network();
         findings.extend(self.touch_process().await);
         // A container has its own loopback even with full network access.
-        if confinement.is_container || confinement.network != Network::Full {
+        if self.is_container() || network != Network::Full {
             findings.push(self.reach_loopback().await?);
             findings.push(self.reach_abstract().await?);
         }
-        if confinement.network == Network::Full {
+        if network == Network::Full {
             let detail = "can reach the services of this machine: terminal.network is full";
             let finding = DoctorFinding::warning(self.name, detail);
             findings.push(finding.remedy("hermes config set terminal.network proxy"));
         }
         // Both work outside: the sandbox itself uses them.
-        findings.push(self.create_namespace(confinement).await);
+        findings.push(self.create_namespace().await);
         findings.push(self.use_tool("mount", "mount", "mount -t tmpfs none /tmp").await);
         // Last, because it leaves no free processes.
-        findings.extend(self.exhaust_processes(confinement).await);
+        if let Some(limit) = max_processes {
+            findings.push(self.exhaust_processes(limit.into()).await);
+        }
         Ok(findings)
     }
 
-    async fn read_home(&self, confinement: Confinement<'_>) -> DoctorFinding {
+    async fn read_home(&self, binds: &[BindMount]) -> DoctorFinding {
         let home = self.context.home.path();
         let files = [".env", "config.yaml", ".install-id"].map(|name| home.join(name));
         let file = files.into_iter().find(|path| is_readable(path));
-        self.read(confinement, "the files of hermes", file).await
+        self.read(binds, "the files of hermes", file).await
     }
 
-    async fn read_keys(&self, confinement: Confinement<'_>) -> DoctorFinding {
+    async fn read_keys(&self, binds: &[BindMount]) -> DoctorFinding {
         let home = self.context.variable("HOME").unwrap_or("/");
         let entries = fs::read_dir(Path::new(home).join(".ssh")).into_iter().flatten().flatten();
         let is_key = |path: &PathBuf| {
@@ -165,15 +153,15 @@ impl LiveCheck<'_> {
         };
         let files = entries.map(|entry| entry.path()).filter(|path| is_readable(path));
         let file = files.min_by_key(|path| (!is_key(path), path.clone()));
-        self.read(confinement, "~/.ssh", file).await
+        self.read(binds, "~/.ssh", file).await
     }
 
     /// Reads the first character of a file, at every path where it may be visible inside.
-    async fn read(&self, confinement: Confinement<'_>, what: &str, file: Option<PathBuf>) -> DoctorFinding {
+    async fn read(&self, binds: &[BindMount], what: &str, file: Option<PathBuf>) -> DoctorFinding {
         let Some(file) = file else {
-            return unknown(self.name, &format!("read {what}"), "there is no file to try");
+            return unknown(self.name, &format!("read {what}"), "no file to test");
         };
-        let mounted = confinement.binds.iter().filter_map(|bind| {
+        let mounted = binds.iter().filter_map(|bind| {
             let below = file.strip_prefix(&bind.source).ok()?;
             // Joining an empty path would append a slash.
             Some(if below.as_os_str().is_empty() { bind.target.clone() } else { bind.target.join(below) })
@@ -189,10 +177,10 @@ impl LiveCheck<'_> {
         judge(self.name, &format!("read {}", file.display()), &attempt, succeeded)
     }
 
-    async fn write_outside(&self, confinement: Confinement<'_>) -> DoctorFinding {
+    async fn write_outside(&self, binds: &[BindMount]) -> DoctorFinding {
         let home = self.context.variable("HOME").map(PathBuf::from);
         let is_mounted = |path: &Path| {
-            let mut writable = confinement.binds.iter().filter(|bind| bind.access == MountAccess::ReadWrite);
+            let mut writable = binds.iter().filter(|bind| bind.access == MountAccess::ReadWrite);
             writable.any(|bind| path.starts_with(&bind.source))
         };
         let name = format!(".hermes-doctor-{}", std::process::id());
@@ -249,10 +237,10 @@ impl LiveCheck<'_> {
     }
 
     /// Some engines allow it. A namespace gives no access, but exposes more of the kernel.
-    async fn create_namespace(&self, confinement: Confinement<'_>) -> DoctorFinding {
+    async fn create_namespace(&self) -> DoctorFinding {
         let what = "create a user namespace";
         let finding = self.use_tool(what, "unshare", "unshare --user true").await;
-        match (confinement.is_container, finding.state) {
+        match (self.is_container(), finding.state) {
             (true, FindingState::Broken) => DoctorFinding::warning(
                 self.name,
                 format!("can {what}: the seccomp profile of the engine allows it"),
@@ -268,28 +256,28 @@ impl LiveCheck<'_> {
     }
 
     /// Starts more processes than allowed and counts them.
-    async fn exhaust_processes(&self, confinement: Confinement<'_>) -> Option<DoctorFinding> {
-        let limit = u64::from(confinement.max_processes?);
+    async fn exhaust_processes(&self, limit: u64) -> DoctorFinding {
         let what = format!("start more than {limit} processes");
         let allowed = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
         if allowed.is_some_and(|allowed| allowed < MANY_PROCESSES) {
-            return Some(unknown(
-                self.name,
-                &what,
-                &format!("it is not allowed outside either ({allowed:?})"),
-            ));
+            let reason = format!("it is not allowed outside either ({allowed:?})");
+            return unknown(self.name, &what, &reason);
         }
         let attempt = self.attempt(&script::start_many(limit)).await;
         let count = attempt.as_deref().ok().and_then(|output| {
             output.lines().find_map(|line| line.strip_prefix("count ")?.parse::<u64>().ok())
         });
-        Some(match count {
+        match count {
             Some(count) if count > limit => {
                 DoctorFinding::warning(self.name, format!("can {what}: this machine cannot limit them"))
             }
             Some(count) if count > limit / 2 => judge(self.name, &what, &attempt, false),
             _ => unknown(self.name, &what, "too few could be started to reach the limit"),
-        })
+        }
+    }
+
+    fn is_container(&self) -> bool {
+        matches!(self.resolved.backend(), Backend::Docker(_))
     }
 
     async fn attempt(&self, script: &str) -> Attempt {
@@ -298,18 +286,16 @@ impl LiveCheck<'_> {
     }
 
     /// Runs a command like any other: only if the gate allows it or the owner gave consent.
-    async fn run(&self, command: &str) -> Result<Outcome, String> {
-        let text = |error: hermes_exec::Error| error.to_string();
-        let job = Job::shell(command, self.place.cwd().await.map_err(text)?);
+    async fn run(&self, command: &str) -> Result<Outcome> {
+        let job = Job::shell(command, self.place.cwd().await?);
         let (place, key) = (self.resolved.place(), &self.session.key);
-        let decision = approve(self.context, self.config, place, key, job, self.consent).await;
-        let permit = match decision.map_err(|failure| failure.message)? {
+        let permit = match approve(self.context, self.config, place, key, job, self.consent).await? {
             Decision::Allowed(permit) => permit,
-            Decision::Refused(refusal) => return Err(refusal.reason),
-            Decision::Interrupted => return Err("interrupted".to_owned()),
+            Decision::Refused(refusal) => return Err(Failure::refused(refusal.reason)),
+            Decision::Interrupted => return Err(Failure::failed("interrupted")),
         };
         let options = foreground_options(ATTEMPT_TIMEOUT, MAX_OUTPUT_BYTES, OutputMode::AtEnd);
-        self.place.start_command(permit, options).await.map_err(text)?.wait().await.map_err(text)
+        Ok(self.place.start_command(permit, options).await?.wait().await?)
     }
 }
 
@@ -319,7 +305,7 @@ fn judge(name: &'static str, what: &str, attempt: &Attempt, succeeded: bool) -> 
             .remedy("Do not use it on this machine, and report this to the maintainers.");
     }
     let output = match attempt {
-        Err(reason) => return unknown(name, what, reason),
+        Err(failure) => return unknown(name, what, &failure.message),
         Ok(output) => output,
     };
     if let Some(tool) = output.lines().find_map(|line| line.strip_prefix("lacks ")) {
@@ -328,7 +314,7 @@ fn judge(name: &'static str, what: &str, attempt: &Attempt, succeeded: bool) -> 
     if output.lines().any(|line| line == TRIED) {
         DoctorFinding::ok(name, format!("cannot {what}"))
     } else {
-        unknown(name, what, "the attempt was cut off")
+        unknown(name, what, "the attempt did not finish")
     }
 }
 
@@ -377,9 +363,9 @@ mod tests {
             (output("mount: denied\ntried\n"), FindingState::Ok, "cannot mount".to_owned()),
             (output("did\ntried\n"), FindingState::Broken, "can mount".to_owned()),
             (output("did\n"), FindingState::Broken, "can mount".to_owned()),
-            (output(""), FindingState::Warning, format!("{unknown} the attempt was cut off")),
+            (output(""), FindingState::Warning, format!("{unknown} the attempt did not finish")),
             (output("lacks mount\n"), FindingState::Warning, format!("{unknown} requires mount")),
-            (Err("no".to_owned()), FindingState::Warning, format!("{unknown} no")),
+            (Err(Failure::failed("no")), FindingState::Warning, format!("{unknown} no")),
         ];
         for (attempt, state, detail) in cases {
             assert_eq!(judged(attempt.clone()), (state, detail), "{attempt:?}");

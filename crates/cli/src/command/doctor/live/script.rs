@@ -46,7 +46,8 @@ pub(super) fn tool(tool: &str, command: &str) -> String {
     format!("command -v {tool} >/dev/null || {{ echo lacks {tool}; exit; }}; {command} && echo {SUCCEEDED}")
 }
 
-/// Starts many processes and counts them, until there are more than `limit` or the number is stable.
+/// Starts many processes and counts them, until there are more than `limit` or the number is
+/// stable.
 pub(super) fn start_many(limit: u64) -> String {
     let half = limit / 2;
     format!(
