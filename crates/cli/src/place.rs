@@ -74,10 +74,10 @@ pub(crate) async fn with_place<T>(
     context: &Context,
     config: &Config,
     request: &PlaceRequest,
-    session: &SessionChoice,
     work: impl AsyncFnOnce(&ResolvedPlace, &OpenPlace) -> (Result<T>, Survivors),
 ) -> Result<T> {
-    let resolved = resolve::resolve_place(context, config, request, session, ResolveMode::Create)?;
+    let session = SessionChoice::new(request, config)?;
+    let resolved = resolve::resolve_place(context, config, request, &session, ResolveMode::Create)?;
     let run = async {
         let place = open(context, config, &resolved).await?;
         warn_of_limits(context, &place).await;

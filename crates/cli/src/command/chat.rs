@@ -39,7 +39,7 @@ use crate::terminal;
 use crate::terminal_approver::TerminalApprover;
 use crate::turn_view::{OutputKind, TurnView, ViewMode};
 use crate::{Config, Context, Failure, Result, block_on};
-use editor::{Editor, EditorEvent, Notice, PromptContent};
+use editor::{Editor, EditorEvent, Notice};
 use frontend::{TerminalFrontend, TerminalMessage, TerminalOutput};
 use hermes_config::resolve::agent::Actor;
 use hermes_config::resolve::{self, PlaceRequest};
@@ -274,12 +274,12 @@ async fn run_interactive(
                     _ = terminated.recv() => (EditorEvent::End, None),
                     _ = hung_up.recv() => (EditorEvent::End, None),
                 };
-                let is_half_typed = entered == EditorEvent::Paused(PromptContent::Text);
-                if !is_half_typed {
+                let has_text = entered == EditorEvent::Paused { has_text: true };
+                if !has_text {
                     held.drain(..).for_each(|text| repl.on_notice(Notice::Process(text)));
                 }
                 match notice {
-                    Some(Notice::Process(text)) if is_half_typed => {
+                    Some(Notice::Process(text)) if has_text => {
                         let line = one_line(&text, MAX_ECHO_CHARS);
                         repl.output.print_quiet(&format!("{line}  (sent after your message)"));
                         held.push(text);
@@ -288,7 +288,7 @@ async fn run_interactive(
                 }
                 let line = match entered {
                     EditorEvent::Line(line) => line,
-                    EditorEvent::Paused(_) => continue,
+                    EditorEvent::Paused { .. } => continue,
                     EditorEvent::Interrupted if was_interrupted => break,
                     EditorEvent::Interrupted => {
                         was_interrupted = true;

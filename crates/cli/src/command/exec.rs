@@ -9,7 +9,7 @@ use hermes_exec::{
     RunOptions, StateLoss, WorkingDirectory,
 };
 use hermes_policy::escape::escape;
-use hermes_types::{EnvName, SessionKey, shell_quote};
+use hermes_types::{EnvName, shell_quote};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,8 +29,6 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     if args.dry_run {
         return dry_run(&args, context, config).await;
     }
-    let request = args.place.request();
-    let session = SessionChoice::new(&request, config)?;
     let run = async |resolved: &ResolvedPlace, place: &OpenPlace| {
         let result = run_command(place, resolved, &args, context, config).await;
         let survivors = match &result {
@@ -42,8 +40,8 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         };
         (result.map(|result| (resolved.clone(), result)), survivors)
     };
-    match place::with_place(context, config, &request, &session, run).await? {
-        (resolved, Ok(outcome)) => report(context, &resolved, &session.key, args.cwd.as_deref(), &outcome),
+    match place::with_place(context, config, &args.place.request(), run).await? {
+        (resolved, Ok(outcome)) => report(context, &resolved, args.cwd.as_deref(), &outcome),
         (_, Err(code)) => Ok(code),
     }
 }
@@ -170,7 +168,6 @@ fn command_text(words: &[String]) -> String {
 fn report(
     context: &Context,
     resolved: &ResolvedPlace,
-    session: &SessionKey,
     cwd: Option<&str>,
     outcome: &Outcome,
 ) -> Result<ExitCode> {
@@ -191,7 +188,7 @@ fn report(
             "spool": outcome.spool_path,
             "duration_ms": outcome.duration.as_secs_f64() * 1000.0,
             "cwd": outcome.cwd,
-            "session": session.as_str(),
+            "session": resolved.session().as_str(),
             "backend": resolved.backend_name().as_str(),
             "place": resolved.name(),
             "place_reset": outcome.state_loss == StateLoss::Yes,

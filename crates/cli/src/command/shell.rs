@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
 use hermes_exec::{Error, OpenPlace, ResolvedPlace, Terminal, TerminalEvent};
-use hermes_types::{Job, SessionKey};
+use hermes_types::Job;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -15,7 +15,7 @@ use crate::place::{self, Survivors};
 use crate::screen::Tone;
 use crate::terminal::{TerminalGuard, size};
 use crate::{Config, Context, Failure, Result, block_on};
-use hermes_config::resolve::{PlaceRequest, SessionChoice};
+use hermes_config::resolve::PlaceRequest;
 
 const SHELL_SCRIPT: &str = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi";
 /// Reads of the keyboard that wait to be sent.
@@ -30,24 +30,22 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode> {
 }
 
 async fn shell(request: &PlaceRequest, context: &Context, config: &Config) -> Result<ExitCode> {
-    let session = SessionChoice::new(request, config)?;
     let run = async |resolved: &ResolvedPlace, place: &OpenPlace| {
-        (run_shell(resolved, place, &session.key, context, config).await, Survivors::Unknown)
+        (run_shell(resolved, place, context, config).await, Survivors::Unknown)
     };
-    place::with_place(context, config, request, &session, run).await
+    place::with_place(context, config, request, run).await
 }
 
 async fn run_shell(
     resolved: &ResolvedPlace,
     place: &OpenPlace,
-    session: &SessionKey,
     context: &Context,
     config: &Config,
 ) -> Result<ExitCode> {
     let job = Job::shell(SHELL_SCRIPT, place.cwd().await?);
     // Running `hermes shell` is the consent.
-    let judged = resolved.place();
-    let decision = approve(context, config, judged, session, job, Consent::Given).await?;
+    let decision =
+        approve(context, config, resolved.place(), resolved.session(), job, Consent::Given).await?;
     let permit = match decision.permit_or_report(context)? {
         Ok(permit) => permit,
         Err(code) => return Ok(code),

@@ -31,8 +31,10 @@ pub(super) enum EditorEvent {
     Interrupted,
     /// Ctrl-D, or the terminal is closed.
     End,
-    /// A notice arrived before the line was complete.
-    Paused(PromptContent),
+    /// A notice arrived before the line was complete. The text stays for the next time.
+    Paused {
+        has_text: bool,
+    },
 }
 
 /// Something that happens while a line is edited.
@@ -42,14 +44,6 @@ pub(super) enum Notice {
     Process(String),
     /// A text of a background task, for the person.
     Background(String),
-}
-
-/// What is typed at the prompt, and stays there for the next time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PromptContent {
-    Text,
-    /// Nothing, as far as is known.
-    Empty,
 }
 
 pub(super) enum Editor {
@@ -118,8 +112,7 @@ impl Editor {
                     entered = read_plain_line(partial) => Ok((entered?, None)),
                     notice = noticed => {
                         write_stderr("\n");
-                        let typed = if partial.is_empty() { PromptContent::Empty } else { PromptContent::Text };
-                        Ok((EditorEvent::Paused(typed), Some(notice)))
+                        Ok((EditorEvent::Paused { has_text: !partial.is_empty() }, Some(notice)))
                     }
                 }
             }
@@ -151,14 +144,14 @@ impl Editor {
                 let event = match signal.map_err(io::Error::other)? {
                     Signal::ExternalBreak(half) if half.is_empty() => {
                         write_stderr(ERASE_LINE);
-                        EditorEvent::Paused(PromptContent::Empty)
+                        EditorEvent::Paused { has_text: false }
                     }
                     Signal::ExternalBreak(_) => {
                         write_stderr("\n");
-                        EditorEvent::Paused(PromptContent::Text)
+                        EditorEvent::Paused { has_text: true }
                     }
                     Signal::Success(line) => EditorEvent::Line(join_continued(&line)),
-                    Signal::CtrlC if notice.is_some() => EditorEvent::Paused(PromptContent::Empty),
+                    Signal::CtrlC if notice.is_some() => EditorEvent::Paused { has_text: false },
                     Signal::CtrlC => EditorEvent::Interrupted,
                     _ => EditorEvent::End,
                 };

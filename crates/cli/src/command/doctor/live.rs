@@ -49,7 +49,7 @@ pub(super) async fn run(
         Ok(place) => place,
         Err(error) => return Ok(vec![not_run(name, error.into())]),
     };
-    let check = LiveCheck { context, config, consent, name, resolved, session, place };
+    let check = LiveCheck { context, config, consent, name, resolved, place };
     let findings = check.run_checks(backend).await;
     let removed = check.place.remove().await;
     let mut findings = findings?;
@@ -75,7 +75,6 @@ struct LiveCheck<'a> {
     consent: Consent,
     name: &'static str,
     resolved: ResolvedPlace,
-    session: SessionChoice,
     place: OpenPlace,
 }
 
@@ -288,7 +287,7 @@ impl LiveCheck<'_> {
     /// Runs a command like any other: only if the gate allows it or the owner gave consent.
     async fn run(&self, command: &str) -> Result<Outcome> {
         let job = Job::shell(command, self.place.cwd().await?);
-        let (place, key) = (self.resolved.place(), &self.session.key);
+        let (place, key) = (self.resolved.place(), self.resolved.session());
         let permit = match approve(self.context, self.config, place, key, job, self.consent).await? {
             Decision::Allowed(permit) => permit,
             Decision::Refused(refusal) => return Err(Failure::refused(refusal.reason)),
