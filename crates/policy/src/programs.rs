@@ -93,6 +93,16 @@ const fn program(names: &'static [&'static str]) -> ProgramSpec {
     }
 }
 
+/// A program that reads the files among its arguments.
+const fn reader(names: &'static [&'static str]) -> ProgramSpec {
+    ProgramSpec { arguments: ArgumentUse::Read, ..program(names) }
+}
+
+/// A program that uses the names among its arguments and does not read the files.
+const fn non_reader(names: &'static [&'static str]) -> ProgramSpec {
+    ProgramSpec { arguments: ArgumentUse::Named, ..program(names) }
+}
+
 macro_rules! setters {
     ($($field:ident: $kind:ty,)*) => {
         $(const fn $field(self, $field: $kind) -> Self {
@@ -109,14 +119,6 @@ impl ProgramSpec {
         files: &'static [DeclaredFiles],
         runs: &'static [Runs],
         asks: &'static [Ask],
-    }
-
-    const fn names_files(self) -> Self {
-        Self { arguments: ArgumentUse::Named, ..self }
-    }
-
-    const fn reads_files(self) -> Self {
-        Self { arguments: ArgumentUse::Read, ..self }
     }
 
     const fn reads_outside(self) -> Self {

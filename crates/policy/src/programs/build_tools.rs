@@ -4,9 +4,9 @@ use super::databases::RESETS_SCHEMA;
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["pytest"]).names_files().inert(),
-    program(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"]).names_files(),
-    program(&["make"]).names_files().runs(&[Custom(make)]).asks(&[RESETS_SCHEMA]),
+    non_reader(&["pytest"]).inert(),
+    non_reader(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"]),
+    non_reader(&["make"]).runs(&[Custom(make)]).asks(&[RESETS_SCHEMA]),
     program(&["gmake"]).runs(&[Custom(make)]),
     program(&["just"]).asks(&[RESETS_SCHEMA]),
     program(&["gcc", "cc", "clang"]).files(&[writes(Values(&["-o", "--output"]))]).runs(&[Compiles]),

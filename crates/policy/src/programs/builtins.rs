@@ -3,45 +3,39 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["command"]).names_files().runs(&[Custom(|call, found| {
+    non_reader(&["command"]).runs(&[Custom(|call, found| {
         if !OwnFlag(&["-v", "-V"]).holds(call) {
             nested_behind(call, 0, found);
         }
     })]),
     program(&["builtin", "coproc"]).runs(&[Behind(0)]),
     program(&["exec"]).valued(&["-a"]).runs(&[Behind(0)]),
-    program(&["eval"])
-        .names_files()
-        .runs(&[Custom(|call, found| found.push(Nested::text(Word::joined(call.args))))]),
+    non_reader(&["eval"]).runs(&[Custom(|call, found| found.push(Nested::text(Word::joined(call.args))))]),
     program(&["source", "."]).reads_outside().runs(&[Custom(|call, found| {
         found.extend(call.args.first().map(|file| Nested::File(Language::Shell, file.clone())));
     })]),
-    program(&["trap"]).names_files().runs(&[Custom(|call, found| {
+    non_reader(&["trap"]).runs(&[Custom(|call, found| {
         found.extend(call.args.iter().find(|word| word.prefix() != "--").cloned().map(Nested::text));
     })]),
-    program(&["alias"])
-        .names_files()
+    non_reader(&["alias"])
         .runs(&[Custom(|call, found| {
             found.extend(call.args.iter().filter_map(|word| word.after('=')).map(Nested::text));
         })])
         .asks(&[Arg(&["sudo=*"]).triggers("redefine-sudo")]),
-    program(&["export", "declare"]).names_files().inert().runs(&[Custom(variables)]).asks(&[DUMPS]),
-    program(&["typeset", "readonly", "local"]).names_files().inert().runs(&[Custom(variables)]),
-    program(&["set"]).names_files().inert().asks(&[DUMPS]),
+    non_reader(&["export", "declare"]).inert().runs(&[Custom(variables)]).asks(&[DUMPS]),
+    non_reader(&["typeset", "readonly", "local"]).inert().runs(&[Custom(variables)]),
+    non_reader(&["set"]).inert().asks(&[DUMPS]),
     program(&["printenv"]).inert().asks(&[DUMPS]),
     program(&["hash"]).asks(&[Flag(&["-p"]).triggers("shell-hooks")]),
     program(&["enable"]).asks(&[Flag(&["-f"]).triggers("shell-hooks")]),
     program(&["bind"]).asks(&[Flag(&["-x", "-f"]).triggers("shell-hooks")]),
     program(&["complete"]).inert().asks(&[Flag(&["-C", "-F"]).triggers("shell-hooks")]),
-    program(&["history"])
-        .reads_files()
-        .inert()
-        .asks(&[Flag(&["-c", "-d", "-w", "-r"]).triggers("audit-trail")]),
-    program(&["read"]).reads_files().inert(),
-    program(&["fc", "mapfile"]).reads_files(),
-    program(&["type", "unset", "cd", "test", "[", ":"]).names_files().inert(),
+    reader(&["history"]).inert().asks(&[Flag(&["-c", "-d", "-w", "-r"]).triggers("audit-trail")]),
+    reader(&["read"]).inert(),
+    reader(&["fc", "mapfile"]),
+    non_reader(&["type", "unset", "cd", "test", "[", ":"]).inert(),
     program(&["help"]).inert(),
-    program(&["pushd", "wait", "for", "exit", "return"]).names_files(),
+    non_reader(&["pushd", "wait", "for", "exit", "return"]),
 ];
 
 pub(super) const DUMPS: Ask = Test(dumps_variables).triggers("dump-environment");

@@ -5,26 +5,21 @@ use crate::paths::is_stream;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     // Programs that name files and neither read nor run them.
-    program(&[
+    non_reader(&[
         "basename", "cmp", "df", "dirname", "du", "echo", "exa", "eza", "false", "file", "findmnt",
         "getfacl", "locate", "ls", "lsattr", "lsblk", "lsd", "md5sum", "mktemp", "namei", "printf",
         "readlink", "realpath", "seq", "sha1sum", "sha256sum", "sleep", "stat", "tree", "true", "wc",
         "which",
     ])
-    .names_files()
     .inert(),
     // Programs that read files and nothing else.
-    program(&["base64", "cksum", "comm", "cut", "diff", "fold", "jq", "rev", "tail"]).reads_files().inert(),
-    program(&[
+    reader(&["base64", "cksum", "comm", "cut", "diff", "fold", "jq", "rev", "tail"]).inert(),
+    reader(&[
         "b2sum", "bat", "batcat", "colordiff", "column", "delta", "hexdump", "nl", "od", "open", "paste",
         "sha512sum", "shellcheck", "strings", "tac", "xdg-open",
-    ])
-    .reads_files(),
-    program(&["ack", "ag", "egrep", "fgrep", "ggrep", "grep", "rg", "ugrep", "zgrep"])
-        .reads_files()
-        .searches()
-        .inert(),
-    program(&["less", "more"]).reads_files().inert().runs(&[Escapes(&["+!"])]),
+    ]),
+    reader(&["ack", "ag", "egrep", "fgrep", "ggrep", "grep", "rg", "ugrep", "zgrep"]).searches().inert(),
+    reader(&["less", "more"]).inert().runs(&[Escapes(&["+!"])]),
     // Programs that print, store or send their words.
     program(&[
         "apropos", "base32", "expr", "info", "notify-send", "pbcopy", "say", "tldr", "tr", "whatis",
@@ -32,26 +27,24 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ])
     .inert(),
     program(&["man"]).inert().runs(&[Text(&["-P", "-H", "--pager", "--html"])]),
-    program(&["cat", "head"]).reads_files().inert().asks(&[FILLS_DISK]),
+    reader(&["cat", "head"]).inert().asks(&[FILLS_DISK]),
     program(&["yes"]).asks(&[
         FILLS_DISK,
         Test(|call| call.segment.redirects.is_empty() && call.segment.via.iter().any(|via| via == "xargs"))
             .triggers("spawn-without-end"),
     ]),
-    program(&["sort"]).reads_files().inert().files(&[writes(Values(&["-o", "--output"]))]),
+    reader(&["sort"]).inert().files(&[writes(Values(&["-o", "--output"]))]),
     program(&["uniq"]).valued(&["-f", "-s", "-w"]).inert().files(&[writes(OperandsFrom(1))]),
-    program(&["yq"]).reads_files().inert().files(&[EDITS_IN_PLACE]),
+    reader(&["yq"]).inert().files(&[EDITS_IN_PLACE]),
     program(&["crudini", "dasel", "toml", "augtool", "xmlstarlet"]).files(&[EDITS_IN_PLACE]),
-    program(&["tee", "sponge"]).names_files().inert().files(&[writes(Operands)]),
-    program(&["truncate", "fallocate"])
+    non_reader(&["tee", "sponge"]).inert().files(&[writes(Operands)]),
+    non_reader(&["truncate", "fallocate"])
         .valued(&["-s", "--size", "-r", "-l", "-o", "--length"])
-        .names_files()
         .files(&[writes(Operands)])
         .asks(&[FILLS_DISK]),
-    program(&["touch"]).valued(CREATION_VALUED).names_files().inert().files(&[writes(Operands)]),
-    program(&["mkdir", "mkfifo"])
+    non_reader(&["touch"]).valued(CREATION_VALUED).inert().files(&[writes(Operands)]),
+    non_reader(&["mkdir", "mkfifo"])
         .valued(CREATION_VALUED)
-        .names_files()
         .inert()
         .files(&[writes(Operands)])
         .asks(&[Test(creates_open_file).triggers("modes")]),
@@ -59,38 +52,34 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .valued(CREATION_VALUED)
         .files(&[writes(Operands)])
         .asks(&[Operand(&["b", "c", "u"]).triggers("modes")]),
-    program(&["cp", "gcp", "ditto"])
+    reader(&["cp", "gcp", "ditto"])
         .valued(COPY_VALUED)
-        .reads_files()
         .files(&[writes(Computed(copy_targets))])
         .asks(&[FILLS_DISK]),
-    program(&["install", "ginstall"])
+    reader(&["install", "ginstall"])
         .valued(&[
             "-t", "-S", "-m", "-o", "-g", "--target-directory", "--suffix", "--mode", "--owner", "--group",
         ])
-        .reads_files()
         .files(&[writes(Computed(copy_targets))])
         .asks(&[Test(creates_open_file).triggers("modes")]),
     program(&["ln", "gln", "link"])
         .valued(COPY_VALUED)
         .files(&[writes(Computed(copy_targets))])
         .asks(&[judged("link-around", links_around)]),
-    program(&["mv", "gmv"]).valued(COPY_VALUED).names_files().files(MOVES),
-    program(&["dd"]).reads_files().files(&[writes(AfterPrefix("of="))]).asks(&[FILLS_DISK]),
-    program(&["rm", "grm", "srm", "wipe", "rimraf"]).names_files().files(REMOVES),
-    program(&["unlink", "shred", "rmdir"])
+    non_reader(&["mv", "gmv"]).valued(COPY_VALUED).files(MOVES),
+    reader(&["dd"]).files(&[writes(AfterPrefix("of="))]).asks(&[FILLS_DISK]),
+    non_reader(&["rm", "grm", "srm", "wipe", "rimraf"]).files(REMOVES),
+    non_reader(&["unlink", "shred", "rmdir"])
         .valued(&["-n", "-s", "--iterations", "--size", "--random-source"])
-        .names_files()
         .files(&[deletes(Operands)]),
-    program(&["chmod", "chown", "chgrp", "gchmod", "gchown"])
+    non_reader(&["chmod", "chown", "chgrp", "gchmod", "gchown"])
         .valued(&["--reference", "--from"])
-        .names_files()
         .asks(&[judged("modes", changes_modes)]),
     program(&["setcap", "chflags"]).asks(&[always("capabilities")]),
     program(&["chattr", "setfacl", "xattr"])
         .files(&[writes(Computed(|call| call.args.iter().skip(1).cloned().collect()))])
         .asks(&[always("capabilities")]),
-    program(&["tar", "gtar", "bsdtar"]).reads_files().files(ARCHIVES).runs(&[
+    reader(&["tar", "gtar", "bsdtar"]).files(ARCHIVES).runs(&[
         Text(&[
             "--to-command", "-I", "--use-compress-program", "-F", "--info-script", "--new-volume-script",
             "--rsh-command",
@@ -100,7 +89,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             found.extend(actions.iter().filter_map(|action| action.strip_prefix("exec=")).map(Nested::text));
         }),
     ]),
-    program(&["zip"]).reads_files().runs(&[Text(&["-TT", "--unzip-command"])]),
+    reader(&["zip"]).runs(&[Text(&["-TT", "--unzip-command"])]),
     program(&["unzip", "7z", "unrar", "bsdcpio"]).files(&[writes(Values(&["-d", "-o"]))]),
     program(&["cpio"]).files(&[writes(Values(&["-D", "--directory"]))]),
     program(&["patch"]).valued(&["-i", "-p", "-d", "-o", "-r"]).files(&[

@@ -4,9 +4,8 @@ use super::network::{carries_output, is_local, names_metadata};
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["curl"])
+    reader(&["curl"])
         .fetches()
-        .reads_files()
         .key_options(&["-E", "--cert", "--key", "--cacert", "--netrc-file", "-K", "-b", "-c", "--cookie-jar"])
         .inert()
         .files(&[writes(Values(&[
@@ -19,9 +18,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             DELETES_EVERYTHING,
             Test(names_metadata).triggers("metadata"),
         ]),
-    program(&["wget", "aria2c", "axel"])
+    reader(&["wget", "aria2c", "axel"])
         .fetches()
-        .reads_files()
         .inert()
         .files(&[writes(Values(&[
             "-O", "--output-document", "-P", "--directory-prefix", "-o", "-a", "-d", "--dir",

@@ -13,10 +13,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["badblocks"])
         .asks(&[All(&[Flag(&["-w", "-n"]), Test(names_device)]).triggers("format"), CHANGES]),
     program(&["sg_format"]).asks(&[FORMATS, CHANGES]),
-    program(&["mount"])
-        .names_files()
-        .asks(&[CHANGES.unless(Any(&[NoArguments, Flag(&["-l", "--show-labels"])]))]),
-    program(&["umount"]).names_files().asks(&[CHANGES]),
+    non_reader(&["mount"]).asks(&[CHANGES.unless(Any(&[NoArguments, Flag(&["-l", "--show-labels"])]))]),
+    non_reader(&["umount"]).asks(&[CHANGES]),
     program(&["fdisk", "sfdisk", "parted", "gdisk", "sgdisk"]).asks(&[CHANGES
         .unless(Any(&[Flag(&["-l", "--list", "-d", "-p", "--print", "-J"]), LastOperandIs(&["print"])]))]),
     program(&["zfs", "zpool"])

@@ -3,31 +3,28 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["sed", "gsed"])
+    reader(&["sed", "gsed"])
         .valued(&["-e", "-f", "-l", "--expression", "--file"])
-        .reads_files()
         .inert()
         .files(&[writes(OperandsAfterScript(&["-e", "--expression", "-f", "--file"]))
             .when(Any(&[Flag(&["-i", "--in-place"]), Arg(&["-i*"])]))])
         .runs(&[Custom(sed)]),
-    program(&["awk", "gawk", "mawk", "nawk", "original-awk"])
+    reader(&["awk", "gawk", "mawk", "nawk", "original-awk"])
         .valued(&[
             "-F", "-v", "-i", "-l", "-e", "-f", "-E", "--field-separator", "--assign", "--include", "--load",
             "--source", "--file",
         ])
-        .reads_files()
         .inert()
         .files(&[writes(OperandsAfterScript(&["-f", "--file", "-e", "--source"]))
             .when(Value(&["-i", "--include"], &["inplace"]))])
         .runs(&[Custom(awk)]),
-    program(&["vim", "vi", "nvim", "ex", "gvim", "vimdiff"])
+    reader(&["vim", "vi", "nvim", "ex", "gvim", "vimdiff"])
         .valued(EDITOR_VALUED)
-        .reads_files()
         .files(EDITOR_FILES)
         .runs(&[Custom(vim)]),
-    program(&["view"]).reads_files().runs(&[Custom(vim)]),
-    program(&["ed", "red"]).valued(EDITOR_VALUED).reads_files().files(EDITOR_FILES).runs(&[Custom(ed)]),
-    program(&["nano", "pico", "micro"]).valued(EDITOR_VALUED).reads_files().files(EDITOR_FILES),
+    reader(&["view"]).runs(&[Custom(vim)]),
+    reader(&["ed", "red"]).valued(EDITOR_VALUED).files(EDITOR_FILES).runs(&[Custom(ed)]),
+    reader(&["nano", "pico", "micro"]).valued(EDITOR_VALUED).files(EDITOR_FILES),
     program(&["emacs"])
         .valued(EDITOR_VALUED)
         .files(EDITOR_FILES)

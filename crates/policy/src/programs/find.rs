@@ -3,20 +3,18 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["find", "bfs"])
-        .reads_files()
+    reader(&["find", "bfs"])
         .files(&[
             deletes_tree(Computed(deleted)).when(Arg(&["-delete"])),
             writes(Values(&["-fprint", "-fprint0", "-fprintf", "-fls"])),
         ])
         .runs(&[Custom(find)]),
-    program(&["fd", "fdfind"]).names_files().runs(&[Custom(find)]),
-    program(&["xargs"])
+    non_reader(&["fd", "fdfind"]).runs(&[Custom(find)]),
+    reader(&["xargs"])
         .valued(&[
             "-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "--max-args", "--max-procs", "--delimiter",
             "--arg-file", "--replace", "--max-lines",
         ])
-        .reads_files()
         .runs(&[Custom(xargs)]),
     program(&["parallel"])
         .valued(&[

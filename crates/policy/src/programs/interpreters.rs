@@ -54,28 +54,23 @@ pub(super) const OTHER: Interpreter = Interpreter {
 };
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["bash", "sh", "zsh", "dash"]).valued(SHELL_VALUED).names_files().runs(&[Shell]),
+    non_reader(&["bash", "sh", "zsh", "dash"]).valued(SHELL_VALUED).runs(&[Shell]),
     program(&[
         "ksh", "ksh93", "mksh", "pdksh", "ash", "fish", "rbash", "csh", "tcsh", "yash", "hush", "nu",
         "xonsh", "elvish", "osh",
     ])
     .valued(SHELL_VALUED)
     .runs(&[Shell]),
-    program(&["python", "python3", "pypy", "pypy3", "ipython", "bpython", "jython", "micropython"])
+    reader(&["python", "python3", "pypy", "pypy3", "ipython", "bpython", "jython", "micropython"])
         .valued(&["-W", "-X", "--check-hash-based-pycs"])
-        .reads_files()
         .runs(&[Interprets(&PYTHON)])
         .asks(&[judged("inbound-access", serves_owner_files), RESETS_SCHEMA]),
-    program(&["perl"]).reads_files().files(IN_PLACE).runs(&[Interprets(&PERL)]),
-    program(&["ruby", "jruby", "irb"])
+    reader(&["perl"]).files(IN_PLACE).runs(&[Interprets(&PERL)]),
+    reader(&["ruby", "jruby", "irb"])
         .valued(&["-r", "-I", "-C", "-E"])
-        .reads_files()
         .files(IN_PLACE)
         .runs(&[Interprets(&RUBY)]),
-    program(&["node", "nodejs", "ts-node", "tsx", "qjs"])
-        .valued(NODE_VALUED)
-        .reads_files()
-        .runs(&[Interprets(&NODE)]),
+    reader(&["node", "nodejs", "ts-node", "tsx", "qjs"]).valued(NODE_VALUED).runs(&[Interprets(&NODE)]),
     program(&["deno"]).valued(NODE_VALUED).runs(&[Interprets(&BUN)]),
     program(&["php"])
         .valued(&["-d", "-c", "-S", "-t", "-z"])

@@ -24,7 +24,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         "teamviewer", "anydesk", "iodine", "dnscat",
     ])
     .asks(&[always("inbound-access")]),
-    program(&["code"]).reads_files().asks(&[Verb(&["tunnel"]).triggers("inbound-access")]),
+    reader(&["code"]).asks(&[Verb(&["tunnel"]).triggers("inbound-access")]),
     program(&["tailscale"]).asks(&[
         Verb(&["funnel", "serve", "up", "ssh", "file"]).triggers("inbound-access"),
         Operand(&["up", "down", "set", "logout", "serve", "funnel"]).triggers("firewall"),

@@ -5,9 +5,8 @@ use super::interpreters::{BUN, NODE_VALUED};
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["npm"])
+    non_reader(&["npm"])
         .valued(&["--prefix", "-C", "-w", "--workspace", "--registry", "--tag", "--otp"])
-        .names_files()
         .runs(&[Text(&["-c", "--call"]), After("exec", &["-c", "--call", "-p", "--package"], 0)])
         .asks(&[
             PUBLISHES,
@@ -17,15 +16,14 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             OPEN_CONNECTION,
             RESETS_SCHEMA,
         ]),
-    program(&["yarn"]).names_files().runs(&[After("exec", &[], 0), After("dlx", &["-p"], 0)]).asks(&[
+    non_reader(&["yarn"]).runs(&[After("exec", &[], 0), After("dlx", &["-p"], 0)]).asks(&[
         PUBLISHES,
         Verb(&["npm publish"]).triggers("publish"),
         SETTINGS,
         OPEN_CONNECTION,
         RESETS_SCHEMA,
     ]),
-    program(&["pnpm"])
-        .names_files()
+    non_reader(&["pnpm"])
         .runs(&[After("exec", &[], 0), After("dlx", &[], 0)])
         .asks(&[PUBLISHES, SETTINGS, OPEN_CONNECTION, RESETS_SCHEMA]),
     program(&["bun"])
@@ -34,9 +32,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .asks(&[PUBLISHES, OPEN_CONNECTION, RESETS_SCHEMA]),
     program(&["npx"]).valued(&["-p", "--package"]).runs(&[Text(&["-c", "--call"]), Behind(0)]),
     program(&["bunx", "pnpx"]).valued(&["-p", "--package"]).runs(&[Behind(0)]),
-    program(&["cargo"])
+    non_reader(&["cargo"])
         .valued(&["--config", "-C", "-Z", "--color", "--manifest-path"])
-        .names_files()
         .runs(&[Custom(|call, found| {
             if call.verb() == "watch" {
                 found.extend(call.values(&["-s", "--shell"]).into_iter().map(Nested::text));
@@ -49,9 +46,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             OPEN_CONNECTION,
         ]),
     program(&["rustup"]).runs(&[After("run", &[], 1)]),
-    program(&["pip", "pip3"]).names_files().asks(&[SETTINGS, OPEN_CONNECTION]),
-    program(&["uv"])
-        .names_files()
+    non_reader(&["pip", "pip3"]).asks(&[SETTINGS, OPEN_CONNECTION]),
+    non_reader(&["uv"])
         .runs(&[After(
             "run",
             &["--with", "-p", "--python", "--extra", "--group", "--directory", "--project"],
@@ -59,8 +55,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         )])
         .asks(&[Verb(&["publish"]).triggers("publish"), OPEN_CONNECTION]),
     program(&["uvx"]).valued(&["--from", "--with", "-p", "--python"]).runs(&[Behind(0)]),
-    program(&["poetry"])
-        .names_files()
+    non_reader(&["poetry"])
         .runs(&[After("run", &[], 0)])
         .asks(&[Verb(&["publish"]).triggers("publish"), OPEN_CONNECTION]),
     program(&["pdm", "hatch"]).runs(&[After("run", &[], 0)]).asks(&[Verb(&["publish"]).triggers("publish")]),
@@ -75,7 +70,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ]),
     program(&["bundle"]).runs(&[After("exec", &[], 0)]).asks(&[SETTINGS]),
     program(&["composer"]).asks(&[SETTINGS, OPEN_CONNECTION]),
-    program(&["go"]).names_files().runs(&[Compiles]).asks(&[
+    non_reader(&["go"]).runs(&[Compiles]).asks(&[
         All(&[
             Flag(&["-w"]),
             Operand(&["CC=*", "CXX=*", "GOFLAGS=*", "GOPROXY=*", "GONOSUMDB=*", "GOTOOLCHAIN=*"]),

@@ -3,13 +3,13 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["kill"]).names_files().asks(&[
+    non_reader(&["kill"]).asks(&[
         Test(targets_everything).triggers("kill-everything"),
         Test(targets_init).triggers("kill-init").unless(Test(signals_nothing)),
         KILLS_HERMES,
         Test(kills_many).triggers("mass-kill"),
     ]),
-    program(&["pkill"]).names_files().asks(&[
+    non_reader(&["pkill"]).asks(&[
         KILLS_HERMES,
         Any(&[
             SENDS_KILL,
@@ -18,7 +18,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         ])
         .triggers("mass-kill"),
     ]),
-    program(&["pgrep"]).names_files(),
+    non_reader(&["pgrep"]),
     program(&["killall"]).asks(&[
         KILLS_HERMES,
         Any(&[SENDS_KILL, Flag(&["-r", "-u", "--regexp", "--user", "-g"])]).triggers("mass-kill"),

@@ -25,9 +25,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .files(&[writes(Values(&["-o", "--output"]))])
         .asks(&[Arg(&["--export-secret*", "--delete*"]).triggers(STORE)]),
     program(&["keyctl"]).asks(&[Verb(&["read", "print", "pipe"]).triggers(STORE)]),
-    program(&["ssh-add"]).names_files().asks(&[Arg(&["-D"]).triggers(STORE)]),
-    program(&["ssh-keygen"])
-        .names_files()
+    non_reader(&["ssh-add"]).asks(&[Arg(&["-D"]).triggers(STORE)]),
+    non_reader(&["ssh-keygen"])
         .files(&[writes(Values(&["-f"])).when(Not(&Flag(&["-l", "-y", "-e", "-B", "-F", "-r", "-R"])))]),
     program(&["doppler"])
         .runs(&[After("run", &["-p", "-c", "--project", "--config"], 0)])

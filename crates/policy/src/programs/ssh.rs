@@ -3,10 +3,9 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["ssh"])
+    reader(&["ssh"])
         .fetches()
         .valued(SSH_VALUED)
-        .reads_files()
         .key_options(&["-i", "-F"])
         .runs(&[Custom(remote_command)])
         .asks(&[
@@ -18,31 +17,28 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .valued(SSH_VALUED)
         .runs(&[Custom(remote_command)])
         .asks(&[FORWARDS, Test(uses_foreign_settings).triggers("inbound-access")]),
-    program(&["scp"])
+    reader(&["scp"])
         .fetches()
         .valued(COPY_VALUED)
-        .reads_files()
         .key_options(&["-i", "-F"])
         .files(&[writes(LastOperand)])
         .runs(&[Text(&["-S"])])
         .asks(&[COPIES_AWAY]),
     program(&["rcp"]).valued(COPY_VALUED).asks(&[COPIES_AWAY]),
-    program(&["sftp"])
+    reader(&["sftp"])
         .fetches()
         .valued(COPY_VALUED)
-        .reads_files()
         .key_options(&["-i", "-F"])
         .files(&[writes(LastOperand)])
         .runs(&[Text(&["-S"]), Escapes(&["!"])])
         .asks(&[always("copy-out")]),
-    program(&["rsync"])
+    reader(&["rsync"])
         .fetches()
         .valued(&[
             "-e", "--rsh", "-f", "--filter", "--exclude", "--include", "--exclude-from", "--include-from",
             "--files-from", "--rsync-path", "--bwlimit", "-T", "--partial-dir", "--backup-dir", "--port",
             "--password-file", "--log-file",
         ])
-        .reads_files()
         .key_options(&["-e", "--rsh"])
         .files(&[
             deletes_tree(Computed(|call| call.operands().last().copied().cloned().into_iter().collect()))

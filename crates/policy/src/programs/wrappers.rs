@@ -3,13 +3,12 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["sudo"])
+    reader(&["sudo"])
         .valued(&[
             "-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T", "-r", "-t", "-U", "--user", "--group", "--host",
             "--prompt", "--chdir", "--chroot", "--close-from", "--role", "--type", "--other-user",
             "--command-timeout",
         ])
-        .reads_files()
         .runs(&[Custom(sudo)])
         .directory(&["-D", "--chdir"])
         .asks(&[ELEVATES]),
@@ -41,18 +40,17 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["machinectl"]).runs(&[After("shell", &["-M", "--uid", "-E"], 1)]).asks(&[ELEVATES]),
     program(&["sudoedit"]).valued(&["-f"]).files(&[writes(Operands)]).asks(&[ELEVATES]),
     program(&["gksudo", "kdesudo", "newgrp"]).asks(&[ELEVATES]),
-    program(&["env"])
+    reader(&["env"])
         .valued(&["-u", "-C", "-a", "-S", "--unset", "--chdir", "--argv0", "--split-string"])
-        .reads_files()
         .runs(&[Custom(env)])
         .directory(&["-C", "--chdir"])
         .asks(&[super::builtins::DUMPS]),
-    program(&["nohup"]).reads_files().runs(BEHIND),
+    reader(&["nohup"]).runs(BEHIND),
     wrapper(&["nice"], &["-n", "--adjustment"]),
     wrapper(&["ionice"], &["-c", "-n", "-p", "-P", "-u", "--class", "--classdata"]),
-    program(&["timeout"]).valued(&["-s", "-k", "--signal", "--kill-after"]).reads_files().runs(&[Behind(1)]),
+    reader(&["timeout"]).valued(&["-s", "-k", "--signal", "--kill-after"]).runs(&[Behind(1)]),
     program(&["gtimeout"]).valued(&["-s", "-k", "--signal", "--kill-after"]).runs(&[Behind(1)]),
-    program(&["time"]).valued(&["-f", "-o", "--format", "--output"]).reads_files().runs(BEHIND),
+    reader(&["time"]).valued(&["-f", "-o", "--format", "--output"]).runs(BEHIND),
     wrapper(&["stdbuf"], &["-i", "-o", "-e", "--input", "--output", "--error"]),
     program(&["chroot"]).valued(&["--userspec", "--groups"]).runs(&[Behind(1)]).asks(&[always("mount")]),
     wrapper(
