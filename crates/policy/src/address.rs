@@ -70,21 +70,19 @@ impl AddressKind {
 /// worse.
 pub fn classify(address: IpAddr) -> AddressKind {
     match address {
-        IpAddr::V4(address) => classify_v4(address),
+        IpAddr::V4(address) => range_kind(address.to_ipv6_mapped()),
         IpAddr::V6(address) => classify_v6(address),
     }
 }
 
-fn classify_v4(address: Ipv4Addr) -> AddressKind {
-    let bits = u128::from(address.to_bits()) << 96;
-    table::V4.iter().find(|range| range.contains(bits)).map_or(AddressKind::Public, |range| range.kind)
+fn range_kind(address: Ipv6Addr) -> AddressKind {
+    let range = table::RANGES.iter().find(|range| range.contains(address.to_bits()));
+    range.map_or(AddressKind::Reserved, |range| range.kind)
 }
 
 fn classify_v6(address: Ipv6Addr) -> AddressKind {
-    let range = table::V6.iter().find(|range| range.contains(address.to_bits()));
-    let outside = range.map_or(AddressKind::Reserved, |range| range.kind);
-    let inside = embedded_v4(address).map(|inside| inside.map(classify_v4));
-    let mut kinds = inside.into_iter().flatten().chain([outside]);
+    let inside = embedded_v4(address).into_iter().flatten().map(|inside| range_kind(inside.to_ipv6_mapped()));
+    let mut kinds = inside.chain([range_kind(address)]);
     // Metadata wins wherever it is; otherwise the embedded address comes first.
     match kinds.clone().find(|kind| *kind == AddressKind::Metadata) {
         Some(metadata) => metadata,
@@ -97,9 +95,9 @@ fn embedded_v4(address: Ipv6Addr) -> [Option<Ipv4Addr>; 3] {
     let [a, b, c, d, e, f, g, h] = address.segments();
     let v4 = |high: u16, low: u16| Some(Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low)));
     let [first, second] = match [a, b, c, d, e, f] {
-        // IPv4-mapped, IPv4-translated (SIIT) and IPv4-compatible. `::` and `::1` are not IPv4
-        // addresses.
-        [0, 0, 0, 0, 0, 0xffff] | [0, 0, 0, 0, 0xffff, 0] => [v4(g, h), None],
+        // IPv4-translated (SIIT) and IPv4-compatible. `::` and `::1` are not IPv4 addresses, and the
+        // table has the IPv4-mapped ones.
+        [0, 0, 0, 0, 0xffff, 0] => [v4(g, h), None],
         [0, 0, 0, 0, 0, 0] if g != 0 || h > 1 => [v4(g, h), None],
         // NAT64 with the well-known prefix, and with the local one, which allows two positions.
         [0x64, 0xff9b, 0, 0, 0, 0] => [v4(g, h), None],

@@ -1,8 +1,10 @@
 //! Parsing of hosts the way resolvers and browsers do.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 
 use idna::AsciiDenyList;
+use percent_encoding::percent_decode_str;
 use thiserror::Error;
 
 use super::{AddressKind, classify, table};
@@ -74,7 +76,11 @@ fn try_parse_host(text: &str) -> Result<HostKind, HostParseError> {
     if text.contains(':') {
         return parse_v6(text);
     }
-    let plain = unescape(text)?;
+    // A second layer of escapes is invalid.
+    let plain: Cow<'_, [u8]> = percent_decode_str(text).into();
+    if plain.contains(&b'%') || std::str::from_utf8(&plain).is_err() {
+        return Err(HostParseError::Escape);
+    }
     let ascii =
         idna::domain_to_ascii_cow(&plain, AsciiDenyList::URL).map_err(|_| HostParseError::Characters)?;
     let name = ascii.strip_suffix('.').unwrap_or(&ascii);
@@ -91,26 +97,6 @@ fn try_parse_host(text: &str) -> Result<HostKind, HostParseError> {
         Some((_, kind)) => HostKind::Reserved(name.to_owned(), *kind),
         None => HostKind::Name(name.to_owned()),
     })
-}
-
-/// Removes one layer of percent escapes; a second layer is invalid.
-fn unescape(text: &str) -> Result<Vec<u8>, HostParseError> {
-    let mut bytes = text.bytes();
-    let mut plain = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            plain.push(byte);
-            continue;
-        }
-        let mut digit =
-            || bytes.next().and_then(|b| char::from(b).to_digit(16)).ok_or(HostParseError::Escape);
-        let value = digit()? * 16 + digit()?;
-        plain.push(u8::try_from(value).map_err(|_| HostParseError::Escape)?);
-    }
-    if plain.contains(&b'%') || std::str::from_utf8(&plain).is_err() {
-        return Err(HostParseError::Escape);
-    }
-    Ok(plain)
 }
 
 fn parse_v6(text: &str) -> Result<HostKind, HostParseError> {

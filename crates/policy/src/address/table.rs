@@ -3,7 +3,7 @@
 
 use super::AddressKind::{self, *};
 
-/// All addresses with the same prefix. IPv4 addresses fill the highest bits.
+/// All addresses with the same prefix. IPv4 addresses are mapped to IPv6 ones.
 pub(super) struct AddressRange {
     first: u128,
     length: u32,
@@ -16,8 +16,9 @@ impl AddressRange {
     }
 }
 
-const fn v4(parts: [u8; 4], length: u32, kind: AddressKind) -> AddressRange {
-    AddressRange { first: (u32::from_be_bytes(parts) as u128) << 96, length, kind }
+const fn v4([a, b, c, d]: [u8; 4], length: u32, kind: AddressKind) -> AddressRange {
+    let first = std::net::Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().to_bits();
+    AddressRange { first, length: 96 + length, kind }
 }
 
 const fn v6(parts: [u16; 8], length: u32, kind: AddressKind) -> AddressRange {
@@ -25,7 +26,8 @@ const fn v6(parts: [u16; 8], length: u32, kind: AddressKind) -> AddressRange {
     AddressRange { first: std::net::Ipv6Addr::new(a, b, c, d, e, f, g, h).to_bits(), length, kind }
 }
 
-pub(super) const V4: &[AddressRange] = &[
+/// IPv6 ranges that are not listed are unassigned and therefore reserved.
+pub(super) const RANGES: &[AddressRange] = &[
     // AWS, Google, Azure, Oracle, DigitalOcean, Hetzner, OpenStack and many others.
     v4([169, 254, 169, 254], 32, Metadata),
     // AWS: credentials of containers (ECS) and pods (EKS).
@@ -62,10 +64,6 @@ pub(super) const V4: &[AddressRange] = &[
     v4([224, 0, 0, 0], 4, Multicast),
     v4([255, 255, 255, 255], 32, Broadcast),
     v4([240, 0, 0, 0], 4, Reserved),
-];
-
-/// Ranges that are not listed are unassigned and therefore reserved.
-pub(super) const V6: &[AddressRange] = &[
     // AWS has all its local services here.
     v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 32, Metadata),
     // Google.
