@@ -6,8 +6,7 @@
 //! fast as `aho-corasick` here, and nothing in it can fail.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
-use std::ops::Bound;
+use std::collections::HashMap;
 
 pub(super) const MIN_ANCHOR_BYTES: usize = 3;
 
@@ -15,10 +14,8 @@ type Anchor = Box<[u8]>;
 
 /// Short byte strings, each with the rules that start with it.
 pub(super) struct Anchors<R> {
-    anchors: BTreeSet<Anchor>,
     /// The rules by the first bytes of their anchors, those with the longest anchor first.
     groups: HashMap<[u8; MIN_ANCHOR_BYTES], Vec<(Anchor, R)>>,
-    longest: usize,
     filter: TrigramFilter,
 }
 
@@ -26,8 +23,6 @@ impl<R: Copy> Anchors<R> {
     pub(super) fn new(rules: impl IntoIterator<Item = (Anchor, R)>) -> Self {
         let mut rules: Vec<(Anchor, R)> = rules.into_iter().collect();
         rules.sort_by_key(|(anchor, _)| Reverse(anchor.len()));
-        let longest = rules.first().map_or(0, |(anchor, _)| anchor.len());
-        let anchors = rules.iter().map(|(anchor, _)| anchor.clone()).collect();
         let mut groups: HashMap<_, Vec<_>> = HashMap::new();
         let mut filter = TrigramFilter::default();
         for (anchor, rule) in rules {
@@ -35,7 +30,7 @@ impl<R: Copy> Anchors<R> {
             filter.add(&start);
             groups.entry(start).or_default().push((anchor, rule));
         }
-        Self { anchors, groups, longest, filter }
+        Self { groups, filter }
     }
 
     /// The first position at or after `at` with an anchor, and the rules to try there.
@@ -52,16 +47,6 @@ impl<R: Copy> Anchors<R> {
             at += 1;
         }
         None
-    }
-
-    /// The number of bytes at the end of `bytes` that may be the start of an anchor.
-    pub(super) fn partial_len(&self, bytes: &[u8]) -> usize {
-        let most = self.longest.saturating_sub(1).min(bytes.len());
-        let starts = |tail: &[u8]| {
-            let mut following = self.anchors.range::<[u8], _>((Bound::Included(tail), Bound::Unbounded));
-            following.next().is_some_and(|anchor| anchor.starts_with(tail))
-        };
-        (1..=most).rev().find(|n| bytes.get(bytes.len() - n..).is_some_and(starts)).unwrap_or(0)
     }
 }
 
@@ -154,13 +139,5 @@ mod tests {
                 assert_eq!(found, expected, "{text} from {at}");
             }
         }
-    }
-
-    #[test]
-    fn an_anchor_cut_at_the_end_is_noticed() {
-        let anchors = anchors(&["token", "ghp_"]);
-        assert_eq!(anchors.partial_len(b"my tok"), 3);
-        assert_eq!(anchors.partial_len(b"my t"), 1);
-        assert_eq!(anchors.partial_len(b"my "), 0);
     }
 }

@@ -1,9 +1,10 @@
 //! Secrets recognized by the name before them.
 
+use std::ops::Range;
+
 use super::PLACEHOLDER;
 use super::known::is_common;
-use super::scan::{ScanDecision, SecretTail};
-use super::view::ScanView;
+use super::scan::ScanView;
 
 /// The part of a value that is examined to tell a secret from a word, a type or a call.
 const MAX_VALUE_LOOKAHEAD: usize = 96;
@@ -95,34 +96,29 @@ enum AssignStyle {
 }
 
 impl SecretName {
-    pub(super) fn decide(self, view: &ScanView<'_>, at: usize) -> ScanDecision {
+    /// The value behind the name at this position, if it is a secret.
+    pub(super) fn find_secret(self, view: &ScanView<'_>, at: usize) -> Option<Range<usize>> {
         let mut here = at + self.length;
-        let found = self.value(view, at, &mut here);
-        ScanDecision::new(view, here, found.map(|rest| (here, rest)))
-    }
-
-    /// Moves `here` to the value and returns its extent, if it is a secret.
-    fn value(self, view: &ScanView<'_>, at: usize, here: &mut usize) -> Option<SecretTail> {
         let before =
             (0..64).find(|n| !at.checked_sub(*n).and_then(|at| view.before(at)).is_some_and(is_name_byte));
         let name_start = at - before.unwrap_or(64);
-        let suffix = view.run(*here, 12, is_name_byte);
-        if !is_suffix(view.slice(*here, suffix)) {
+        let suffix = view.run(here, 12, is_name_byte);
+        if !is_suffix(view.slice(here, suffix)) {
             return None;
         }
-        *here = suffix;
-        let name = view.slice(name_start, *here);
+        here = suffix;
+        let name = view.slice(name_start, here);
         let capitals = !name.iter().any(u8::is_ascii_lowercase);
 
-        let quoted_name = skip_quote(view, here).is_some();
-        let blanks = skip_blanks(view, here);
-        let separated = skip_separator(view, here)?;
+        let quoted_name = skip_quote(view, &mut here).is_some();
+        let blanks = skip_blanks(view, &mut here);
+        let separated = skip_separator(view, &mut here)?;
         let flag = name.starts_with(b"--") && blanks > 0 && !quoted_name;
         if !separated && !flag {
             return None;
         }
-        let blanks = blanks + if separated { skip_blanks(view, here) } else { 0 };
-        let opened = skip_quote(view, here);
+        let blanks = blanks + if separated { skip_blanks(view, &mut here) } else { 0 };
+        let opened = skip_quote(view, &mut here);
         let style = match opened {
             _ if !separated => AssignStyle::Flag,
             _ if capitals && blanks == 0 && !quoted_name => AssignStyle::Setting,
@@ -130,17 +126,14 @@ impl SecretName {
             Some(_) => AssignStyle::Quoted,
             None => AssignStyle::Bare,
         };
-        let rest = match opened {
-            Some(quote) => SecretTail::Until(quote),
-            None if style == AssignStyle::Setting => SecretTail::all(is_setting_byte),
-            None => SecretTail::all(is_bare_byte),
+        let is_value_byte = |b: u8| match opened {
+            Some(quote) => b != quote && !matches!(b, b'\n' | b'\r' | b'\\'),
+            None if style == AssignStyle::Setting => is_setting_byte(b),
+            None => is_bare_byte(b),
         };
-        let end = view.run(*here, MAX_VALUE_LOOKAHEAD, |b| match rest {
-            SecretTail::Until(quote) => b != quote && !matches!(b, b'\n' | b'\r' | b'\\'),
-            SecretTail::While { class, .. } => class(b),
-            _ => false,
-        });
-        self.is_secret(view.slice(*here, end), style).then_some(rest)
+        let end = view.run(here, MAX_VALUE_LOOKAHEAD, is_value_byte);
+        let is_secret = self.is_secret(view.slice(here, end), style);
+        is_secret.then(|| here..view.run_end(here, is_value_byte))
     }
 
     fn is_secret(self, value: &[u8], style: AssignStyle) -> bool {
@@ -229,20 +222,20 @@ fn looks_random(value: &[u8]) -> bool {
 }
 
 /// The password in `scheme://user:password@host`, or a long token in place of the user.
-pub(super) fn match_url_password(view: &ScanView<'_>, _: usize, start: usize) -> Option<(usize, SecretTail)> {
+pub(super) fn match_url_password(view: &ScanView<'_>, _: usize, start: usize) -> Option<Range<usize>> {
     let end = view.run(start, 512, |b| is_bare_byte(b) && !matches!(b, b'/' | b'?' | b'#'));
     let authority = view.slice(start, end);
     let user = authority.get(..authority.iter().rposition(|b| *b == b'@')?)?;
-    let exact = |length| SecretTail::Known { left: length, tail: 0, padding: 0 };
+    let user_end = start + user.len();
     match user.iter().position(|b| *b == b':') {
         Some(colon) => {
             let password = user.get(colon + 1..)?;
             let secret = password.len() >= 3 && is_literal(password) && !is_common(password);
-            secret.then_some((start + colon + 1, exact(password.len())))
+            secret.then_some(start + colon + 1..user_end)
         }
         None => {
             let token = user.len() >= 20 && is_literal(user) && looks_random(user);
-            token.then_some((start, exact(user.len())))
+            token.then_some(start..user_end)
         }
     }
 }
@@ -253,29 +246,24 @@ const AUTH_SCHEMES: &[&str] = &[
 ];
 
 /// The value of an `Authorization` header; `here` is after the name.
-pub(super) fn match_authorization(view: &ScanView<'_>, mut here: usize) -> ScanDecision {
-    let found = credentials(view, &mut here);
-    ScanDecision::new(view, here, found.map(|rest| (here, rest)))
-}
-
-fn credentials(view: &ScanView<'_>, here: &mut usize) -> Option<SecretTail> {
-    skip_quote(view, here);
-    skip_blanks(view, here);
-    if !skip_separator(view, here)? {
+pub(super) fn match_authorization(view: &ScanView<'_>, _: usize, mut here: usize) -> Option<Range<usize>> {
+    skip_quote(view, &mut here);
+    skip_blanks(view, &mut here);
+    if !skip_separator(view, &mut here)? {
         return None;
     }
-    skip_blanks(view, here);
-    skip_quote(view, here);
-    let scheme = view.run(*here, 17, |b| b.is_ascii_alphanumeric() || b == b'-');
+    skip_blanks(view, &mut here);
+    skip_quote(view, &mut here);
+    let scheme = view.run(here, 17, |b| b.is_ascii_alphanumeric() || b == b'-');
     let known =
-        AUTH_SCHEMES.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(view.slice(*here, scheme)));
+        AUTH_SCHEMES.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(view.slice(here, scheme)));
     let named = known && view.get(scheme).is_some_and(is_blank);
     if named {
-        *here = scheme;
-        skip_blanks(view, here);
+        here = scheme;
+        skip_blanks(view, &mut here);
     }
-    let end = view.run(*here, MAX_VALUE_LOOKAHEAD, is_bare_byte);
-    let value = view.slice(*here, end);
+    let end = view.run(here, MAX_VALUE_LOOKAHEAD, is_bare_byte);
+    let value = view.slice(here, end);
     let word = value.iter().all(|b| b.is_ascii_lowercase() || matches!(b, b'_' | b'-'));
     let secret = if named {
         value.len() >= 6 && !word
@@ -283,16 +271,16 @@ fn credentials(view: &ScanView<'_>, here: &mut usize) -> Option<SecretTail> {
         value.len() >= 16 && !value.iter().any(|byte| BRACKETS.contains(byte)) && looks_random(value)
     };
     // Some schemes have several parts; all are removed, up to the end of the header.
-    (secret && is_literal(value)).then_some(SecretTail::all(is_header_byte))
+    (secret && is_literal(value)).then(|| here..view.run_end(here, is_header_byte))
 }
 
 /// A bearer token without its header.
-pub(super) fn match_bearer(view: &ScanView<'_>, at: usize, start: usize) -> Option<(usize, SecretTail)> {
+pub(super) fn match_bearer(view: &ScanView<'_>, at: usize, start: usize) -> Option<Range<usize>> {
     if !view.is_token_start(at) {
         return None;
     }
     let token =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
     let end = view.run(start, 64, token);
-    (end - start >= 16 && looks_random(view.slice(start, end))).then_some((start, SecretTail::all(token)))
+    (end - start >= 16 && looks_random(view.slice(start, end))).then(|| start..view.run_end(start, token))
 }

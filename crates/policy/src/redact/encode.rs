@@ -10,9 +10,9 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE};
 pub(super) struct EncodedSecret {
     pub(super) bytes: Vec<u8>,
     /// The number of base64 characters after it that still carry bits of the secret.
-    pub(super) tail: u8,
+    pub(super) tail: usize,
     /// The number of padding characters that may follow.
-    pub(super) padding: u8,
+    pub(super) padding: usize,
     /// Whether the usual encoders wrap it into lines.
     pub(super) wraps: bool,
 }
@@ -32,8 +32,10 @@ pub(super) fn encodings(value: &str) -> Vec<EncodedSecret> {
     let mut forms = vec![EncodedSecret::exact(value)];
     let lower = hermes_types::hex(value.as_bytes());
     forms.extend([lower.to_ascii_uppercase(), lower].map(EncodedSecret::wrapped));
-    forms.extend(PERCENT_STYLES.iter().flat_map(|style| percent(value, style)).map(EncodedSecret::exact));
-    forms.extend(JSON_STYLES.iter().map(|style| json(value, style)).map(EncodedSecret::exact));
+    let percent_forms = PERCENT_STYLES.iter().flat_map(|is_kept| percent(value, is_kept));
+    forms.extend(percent_forms.map(EncodedSecret::exact));
+    let json_forms = JSON_STYLES.iter().map(|(is_escaped, upper)| json(value, is_escaped, *upper));
+    forms.extend(json_forms.map(EncodedSecret::exact));
     forms.push(EncodedSecret::exact(value.replace('\'', r"'\''")));
     forms.extend((0..3).flat_map(|shift| base64(value.as_bytes(), shift)));
     forms.sort();
@@ -41,32 +43,26 @@ pub(super) fn encodings(value: &str) -> Vec<EncodedSecret> {
     forms
 }
 
-/// The bytes a percent encoder keeps, and its treatment of spaces.
-struct PercentStyle {
-    kept: &'static [u8],
-    keeps_alphanumeric: bool,
-    plus_for_space: bool,
-}
+/// Whether a percent encoder keeps a byte. A space that it keeps becomes a plus sign.
+type IsKept = fn(&u8) -> bool;
 
 /// The encoders in use: RFC 3986, the two of JavaScript, Python's `quote` and `quote_plus`, HTML
-/// forms, and one that keeps nothing.
-const PERCENT_STYLES: &[PercentStyle] = &[
-    PercentStyle { kept: b"-_.~", keeps_alphanumeric: true, plus_for_space: false },
-    PercentStyle { kept: b"-_.!~*'()", keeps_alphanumeric: true, plus_for_space: false },
-    PercentStyle { kept: b";,/?:@&=+$-_.!~*'()#", keeps_alphanumeric: true, plus_for_space: false },
-    PercentStyle { kept: b"-_.~/", keeps_alphanumeric: true, plus_for_space: false },
-    PercentStyle { kept: b"-_.~", keeps_alphanumeric: true, plus_for_space: true },
-    PercentStyle { kept: b"-_.*", keeps_alphanumeric: true, plus_for_space: true },
-    PercentStyle { kept: b"", keeps_alphanumeric: true, plus_for_space: false },
-    PercentStyle { kept: b"", keeps_alphanumeric: false, plus_for_space: false },
+/// forms, and two that keep only letters and digits or nothing.
+const PERCENT_STYLES: &[IsKept] = &[
+    |byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte),
+    |byte| byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(byte),
+    |byte| byte.is_ascii_alphanumeric() || b";,/?:@&=+$-_.!~*'()#".contains(byte),
+    |byte| byte.is_ascii_alphanumeric() || b"-_.~/".contains(byte),
+    |byte| byte.is_ascii_alphanumeric() || b" -_.~".contains(byte),
+    |byte| byte.is_ascii_alphanumeric() || b" -_.*".contains(byte),
+    u8::is_ascii_alphanumeric,
+    |_| false,
 ];
 
-fn percent(value: &str, style: &PercentStyle) -> [String; 2] {
+fn percent(value: &str, is_kept: &IsKept) -> [String; 2] {
     let (mut upper, mut lower) = (String::new(), String::new());
     for byte in value.bytes() {
-        let is_kept =
-            (style.keeps_alphanumeric && byte.is_ascii_alphanumeric()) || style.kept.contains(&byte);
-        if is_kept || (byte == b' ' && style.plus_for_space) {
+        if is_kept(&byte) {
             let shown = if byte == b' ' { '+' } else { char::from(byte) };
             upper.push(shown);
             lower.push(shown);
@@ -78,25 +74,21 @@ fn percent(value: &str, style: &PercentStyle) -> [String; 2] {
     [upper, lower]
 }
 
-/// The optional escapes of a JSON writer.
-struct JsonStyle {
-    only_ascii: bool,
-    slash: bool,
-    html: bool,
-    upper: bool,
-}
+/// Whether a JSON writer escapes a character without need.
+type IsEscaped = fn(char) -> bool;
 
-const JSON_STYLES: &[JsonStyle] = &[
-    JsonStyle { only_ascii: false, slash: false, html: false, upper: false },
-    JsonStyle { only_ascii: true, slash: false, html: false, upper: false },
-    JsonStyle { only_ascii: true, slash: false, html: false, upper: true },
-    JsonStyle { only_ascii: false, slash: true, html: false, upper: false },
-    JsonStyle { only_ascii: true, slash: true, html: false, upper: false },
-    JsonStyle { only_ascii: false, slash: false, html: true, upper: false },
-    JsonStyle { only_ascii: false, slash: false, html: true, upper: true },
+/// The JSON writers in use, and whether they write hexadecimal digits in upper case.
+const JSON_STYLES: &[(IsEscaped, bool)] = &[
+    (|_| false, false),
+    (|char| !char.is_ascii(), false),
+    (|char| !char.is_ascii(), true),
+    (|char| char == '/', false),
+    (|char| char == '/' || !char.is_ascii(), false),
+    (|char| matches!(char, '<' | '>' | '&'), false),
+    (|char| matches!(char, '<' | '>' | '&'), true),
 ];
 
-fn json(value: &str, style: &JsonStyle) -> String {
+fn json(value: &str, is_escaped: &IsEscaped, upper: bool) -> String {
     let mut text = String::new();
     for c in value.chars() {
         match c {
@@ -107,15 +99,12 @@ fn json(value: &str, style: &JsonStyle) -> String {
             '\t' => text.push_str("\\t"),
             '\u{8}' => text.push_str("\\b"),
             '\u{c}' => text.push_str("\\f"),
-            '/' if style.slash => text.push_str("\\/"),
-            _ if c.is_ascii_control()
-                || (style.html && matches!(c, '<' | '>' | '&'))
-                || (style.only_ascii && !c.is_ascii()) =>
-            {
+            '/' if is_escaped(c) => text.push_str("\\/"),
+            _ if c.is_ascii_control() || is_escaped(c) => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     let digits = format!("{unit:04x}");
                     text.push_str("\\u");
-                    text.push_str(&if style.upper { digits.to_uppercase() } else { digits });
+                    text.push_str(&if upper { digits.to_uppercase() } else { digits });
                 }
             }
             _ => text.push(c),
@@ -137,7 +126,7 @@ fn base64(value: &[u8], shift: usize) -> [EncodedSecret; 2] {
     [BASE64_STANDARD, BASE64_URL_SAFE].map(|engine| {
         let text = engine.encode(&shifted);
         let bytes = text.bytes().take(bits / 6).skip((shift * 8).div_ceil(6)).collect();
-        EncodedSecret { bytes, tail: u8::from(bits % 6 > 0), padding, wraps: true }
+        EncodedSecret { bytes, tail: usize::from(bits % 6 > 0), padding, wraps: true }
     })
 }
 

@@ -5,8 +5,7 @@ use hermes_types::Secret;
 use super::PLACEHOLDER;
 use super::anchor::Anchors;
 use super::encode::{self, EncodedSecret};
-use super::scan::{ScanDecision, ScanRules, SecretTail};
-use super::view::ScanView;
+use super::scan::{ScanView, replace_secrets};
 
 /// A shorter value would match by chance.
 const MIN_SECRET_BYTES: usize = 6;
@@ -54,6 +53,13 @@ impl KnownSecrets {
         let anchors = Anchors::new(anchors.collect::<Vec<_>>());
         Self { forms, anchors }
     }
+
+    pub(super) fn replace(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        replace_secrets(bytes, &self.anchors, |view, at, forms| {
+            let ends = forms.filter_map(|i| Some((i, match_end(view, at, self.forms.get(i)?)?)));
+            ends.min_by_key(|(i, _)| *i).map(|(_, end)| at..end)
+        })
+    }
 }
 
 /// The bytes an encoding may begin with, including variants with a line break.
@@ -67,8 +73,8 @@ fn anchors_of(form: &EncodedSecret) -> impl Iterator<Item = Box<[u8]>> {
     std::iter::once(start.into()).chain(broken)
 }
 
-/// The length of the match at this position, including line breaks.
-fn match_len(view: &ScanView<'_>, at: usize, form: &EncodedSecret) -> Option<usize> {
+/// The end of the encoded secret at this position, with the line breaks in it.
+fn match_end(view: &ScanView<'_>, at: usize, form: &EncodedSecret) -> Option<usize> {
     let mut here = at;
     for (i, byte) in form.bytes.iter().enumerate() {
         if form.wraps && i > 0 {
@@ -79,25 +85,12 @@ fn match_len(view: &ScanView<'_>, at: usize, form: &EncodedSecret) -> Option<usi
         }
         here += 1;
     }
-    Some(here - at)
+    let end = view.run(here, form.tail, is_base64);
+    Some(view.run(end, form.padding, |b| b == b'='))
 }
 
-impl ScanRules for KnownSecrets {
-    type Rule = usize;
-
-    fn anchors(&self) -> &Anchors<usize> {
-        &self.anchors
-    }
-
-    fn decide(&self, view: &ScanView<'_>, at: usize, forms: impl Iterator<Item = usize>) -> ScanDecision {
-        let matching = |i: usize| {
-            let form = self.forms.get(i)?;
-            let left = match_len(view, at, form)?;
-            Some((i, SecretTail::Known { left, tail: form.tail, padding: form.padding }))
-        };
-        let longest = forms.filter_map(matching).min_by_key(|(i, _)| *i);
-        ScanDecision::new(view, at, longest.map(|(_, rest)| (at, rest)))
-    }
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
 /// The value, and the lines of a key file, which are often printed separately or indented.

@@ -1,19 +1,24 @@
 //! Text with the shape of a secret.
 //!
-//! The rules are functions and no regular expressions: a rule must say whether bytes that are still
-//! to come could change its decision, so that the result does not depend on the chunks of a stream.
+//! The rules are functions and no regular expressions: a rule looks at a few bytes around its anchor
+//! before it reads the rest of a long token.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::anchor::{self, Anchors};
 use super::assign::{self, SecretName};
-use super::scan::{ScanDecision, ScanRules, SecretTail};
-use super::view::{MAX_LOOKAHEAD, ScanView};
+use super::scan::{ScanView, replace_secrets};
+
+/// How much of the first part of a JSON web token is examined.
+const MAX_HEADER_BYTES: usize = 1024;
 
 /// No private key in use is longer; a truncated block must not hide everything after it.
 const MAX_KEY_BYTES: usize = 32 * 1024;
 
 /// The shapes, which are the same for every redactor.
+pub(super) static SHAPES: LazyLock<TokenShapes> = LazyLock::new(TokenShapes::build);
+
 pub(super) struct TokenShapes {
     anchors: Anchors<ShapeRule>,
 }
@@ -22,8 +27,7 @@ pub(super) struct TokenShapes {
 pub(super) enum ShapeRule {
     Token(&'static TokenShape, usize),
     /// Gets the positions of the anchor and behind it.
-    Other(fn(&ScanView<'_>, usize, usize) -> Option<(usize, SecretTail)>, usize),
-    Authorization(usize),
+    Other(fn(&ScanView<'_>, usize, usize) -> Option<Range<usize>>, usize),
     Assignment(SecretName),
 }
 
@@ -110,11 +114,6 @@ const WEBHOOKS: &[&str] =
     &["hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/"];
 
 impl TokenShapes {
-    pub(super) fn shared() -> &'static Self {
-        static SHARED: LazyLock<TokenShapes> = LazyLock::new(TokenShapes::build);
-        &SHARED
-    }
-
     fn build() -> Self {
         let mut rules: Vec<(Box<[u8]>, ShapeRule)> = Vec::new();
         let mut add = |anchor: &str, rule| rules.push((anchor.as_bytes().into(), rule));
@@ -137,7 +136,7 @@ impl TokenShapes {
         add_other("Bearer ", assign::match_bearer);
         add_other("bearer ", assign::match_bearer);
         for name in ["authorization", "Authorization", "AUTHORIZATION"] {
-            add(name, ShapeRule::Authorization(name.len()));
+            add_other(name, assign::match_authorization);
         }
         for (name, word) in assign::secret_names() {
             add(&name, ShapeRule::Assignment(word));
@@ -145,36 +144,26 @@ impl TokenShapes {
         debug_assert!(rules.iter().all(|(anchor, _)| anchor.len() >= anchor::MIN_ANCHOR_BYTES));
         Self { anchors: Anchors::new(rules) }
     }
-}
 
-impl ScanRules for TokenShapes {
-    type Rule = ShapeRule;
-
-    fn anchors(&self) -> &Anchors<ShapeRule> {
-        &self.anchors
-    }
-
-    fn decide(&self, view: &ScanView<'_>, at: usize, rules: impl Iterator<Item = ShapeRule>) -> ScanDecision {
-        let mut decisions = rules.map(|rule| rule.decide(view, at));
-        let secret = decisions.find(|decision| !matches!(decision, ScanDecision::Plain));
-        secret.unwrap_or(ScanDecision::Plain)
+    pub(super) fn replace(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        replace_secrets(bytes, &self.anchors, |view, at, rules| {
+            rules.filter_map(|rule| rule.find_secret(view, at)).next()
+        })
     }
 }
 
 impl ShapeRule {
-    fn decide(self, view: &ScanView<'_>, at: usize) -> ScanDecision {
-        let found = match self {
-            Self::Token(token, prefix) => token.rest(view, at, prefix).map(|rest| (at, rest)),
-            Self::Other(matches, anchor) => matches(view, at, at + anchor),
-            Self::Authorization(name) => return assign::match_authorization(view, at + name),
-            Self::Assignment(word) => return word.decide(view, at),
-        };
-        ScanDecision::new(view, at, found)
+    fn find_secret(self, view: &ScanView<'_>, at: usize) -> Option<Range<usize>> {
+        match self {
+            Self::Token(token, prefix) => token.find_secret(view, at, prefix),
+            Self::Other(find_secret, anchor) => find_secret(view, at, at + anchor),
+            Self::Assignment(name) => name.find_secret(view, at),
+        }
     }
 }
 
 impl TokenShape {
-    fn rest(&self, view: &ScanView<'_>, at: usize, prefix: usize) -> Option<SecretTail> {
+    fn find_secret(&self, view: &ScanView<'_>, at: usize, prefix: usize) -> Option<Range<usize>> {
         if self.check != Check::None && !view.is_token_start(at) {
             return None;
         }
@@ -186,7 +175,7 @@ impl TokenShape {
             Check::Digits => end - start >= self.least && digits >= 2,
             Check::Exact => end - start == self.least && !view.get(end).is_some_and(is_word_byte),
         };
-        fits.then_some(SecretTail::While { prefix, class: self.class })
+        fits.then(|| at..view.run_end(start, self.class))
     }
 }
 
@@ -198,7 +187,7 @@ fn discord_anchors() -> impl Iterator<Item = String> {
         .flat_map(|first| "AEIMQUYcgk".chars().map(move |second| format!("{first}{second}")))
 }
 
-fn match_discord_token(view: &ScanView<'_>, at: usize, _: usize) -> Option<(usize, SecretTail)> {
+fn match_discord_token(view: &ScanView<'_>, at: usize, _: usize) -> Option<Range<usize>> {
     if !view.is_token_start(at) {
         return None;
     }
@@ -211,11 +200,11 @@ fn match_discord_token(view: &ScanView<'_>, at: usize, _: usize) -> Option<(usiz
         return None;
     }
     let proof = view.run(time + 1, 27, is_word_byte);
-    (proof - time > 27).then_some((at, SecretTail::all(is_dotted_byte)))
+    (proof - time > 27).then(|| at..view.run_end(at, is_dotted_byte))
 }
 
 /// Hides the part after the colon; the number before it is the public id of the bot.
-fn match_telegram_token(view: &ScanView<'_>, at: usize, _: usize) -> Option<(usize, SecretTail)> {
+fn match_telegram_token(view: &ScanView<'_>, at: usize, _: usize) -> Option<Range<usize>> {
     let digit =
         |n: usize| at.checked_sub(n).and_then(|at| view.before(at)).is_some_and(|b| b.is_ascii_digit());
     let digits = (0..13).find(|n| !digit(*n)).unwrap_or(13);
@@ -223,25 +212,25 @@ fn match_telegram_token(view: &ScanView<'_>, at: usize, _: usize) -> Option<(usi
         return None;
     }
     let end = view.run(at + 1, 48, is_word_byte);
-    (33..=45).contains(&(end - at - 1)).then_some((at + 1, SecretTail::all(is_word_byte)))
+    (33..=45).contains(&(end - at - 1)).then(|| at + 1..view.run_end(at + 1, is_word_byte))
 }
 
-fn match_jwt(view: &ScanView<'_>, at: usize, _: usize) -> Option<(usize, SecretTail)> {
+fn match_jwt(view: &ScanView<'_>, at: usize, _: usize) -> Option<Range<usize>> {
     if !view.is_token_start(at) || view.before(at).is_some_and(|b| matches!(b, b'+' | b'/' | b'-')) {
         return None;
     }
-    let header = view.run(at, MAX_LOOKAHEAD, is_word_byte);
+    let header = view.run(at, MAX_HEADER_BYTES, is_word_byte);
     if header - at < 12 || view.get(header) != Some(b'.') {
         return None;
     }
     let least = if view.has(header + 1, b"eyJ") { 6 } else { 16 };
     let payload = view.run(header + 1, least, is_word_byte);
-    (payload - header > least).then_some((at, SecretTail::all(is_dotted_byte)))
+    (payload - header > least).then(|| at..view.run_end(at, is_dotted_byte))
 }
 
 /// A block counts only if key material follows its first line, so that code which mentions that
 /// line stays readable. It need not have an end.
-fn match_private_key(view: &ScanView<'_>, at: usize, label: usize) -> Option<(usize, SecretTail)> {
+fn match_private_key(view: &ScanView<'_>, at: usize, label: usize) -> Option<Range<usize>> {
     let end = view.run(label, 48, |b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b' ');
     let named = view.slice(label, end);
     if !(named.ends_with(b"PRIVATE KEY") || named.ends_with(b"PRIVATE KEY BLOCK")) || !view.has(end, b"-----")
@@ -254,11 +243,28 @@ fn match_private_key(view: &ScanView<'_>, at: usize, label: usize) -> Option<(us
     let block =
         view.run(body, 16, |b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b':'));
     let header = view.has(body, b"Proc-Type:") || view.has(body, b"Version:") || view.has(body, b"Comment:");
-    (block - body == 16 || header).then_some((at, SecretTail::Key { left: MAX_KEY_BYTES, matched: 0 }))
+    (block - body == 16 || header).then(|| at..key_end(view, at))
 }
 
-fn match_webhook(view: &ScanView<'_>, _: usize, start: usize) -> Option<(usize, SecretTail)> {
+/// The end of the private key block at `at`: with its last line, or where it stops being one.
+fn key_end(view: &ScanView<'_>, at: usize) -> usize {
+    let end = view.run(at, MAX_KEY_BYTES, |b| {
+        b.is_ascii_alphanumeric()
+            || b.is_ascii_whitespace()
+            || matches!(b, b'+' | b'/' | b'=' | b'\\' | b':' | b',' | b'-' | b'"' | b'\'')
+    });
+    let mark = b"-----END ";
+    match view.slice(at, end).windows(mark.len()).position(|window| window == mark) {
+        Some(start) => {
+            let label = |b: u8| is_capital_byte(b) || matches!(b, b' ' | b'-');
+            view.run_end(at + start + mark.len(), label)
+        }
+        None => end,
+    }
+}
+
+fn match_webhook(view: &ScanView<'_>, _: usize, start: usize) -> Option<Range<usize>> {
     let path = |b: u8| is_word_byte(b) || b == b'/';
     let end = view.run(start, 20, path);
-    (end - start == 20).then_some((start, SecretTail::all(path)))
+    (end - start == 20).then(|| start..view.run_end(start, path))
 }
