@@ -95,8 +95,8 @@ fn embedded_v4(address: Ipv6Addr) -> [Option<Ipv4Addr>; 3] {
     let [a, b, c, d, e, f, g, h] = address.segments();
     let v4 = |high: u16, low: u16| Some(Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low)));
     let [first, second] = match [a, b, c, d, e, f] {
-        // IPv4-translated (SIIT) and IPv4-compatible. `::` and `::1` are not IPv4 addresses, and the
-        // table has the IPv4-mapped ones.
+        // IPv4-translated (SIIT) and IPv4-compatible; the table has the IPv4-mapped ones. `::` and
+        // `::1` are not IPv4 addresses.
         [0, 0, 0, 0, 0xffff, 0] => [v4(g, h), None],
         [0, 0, 0, 0, 0, 0] if g != 0 || h > 1 => [v4(g, h), None],
         // NAT64 with the well-known prefix, and with the local one, which allows two positions.

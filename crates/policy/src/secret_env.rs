@@ -64,7 +64,7 @@ pub const SECRET_FAMILIES: &[SecretFamily] = &[
         names: &["HASS_*", "SUDO_PASSWORD"],
     },
     // The Python Hermes Agent passes on a variable under such a name even if it is on this list.
-    SecretFamily { description: "a way around this list", names: &["_HERMES_FORCE_*"] },
+    SecretFamily { description: "a prefix that bypasses this list", names: &["_HERMES_FORCE_*"] },
 ];
 
 /// The family of a name, ignoring case.

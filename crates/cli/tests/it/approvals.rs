@@ -23,7 +23,7 @@ fn the_report_has_the_fields_of_the_design() {
             "floor": false,
             "rules": [{
                 "id": "git-loss",
-                "reason": "throws away commits or changes, here or at the remote",
+                "reason": "discards commits or changes, here or at the remote",
                 "segment": "git push --force",
             }],
             "segments": ["git status", "git push --force"],

@@ -1,7 +1,7 @@
 //! Text with the shape of a secret.
 //!
-//! The rules are functions and no regular expressions: a rule looks at a few bytes around its anchor
-//! before it reads the rest of a long token.
+//! The rules are functions and no regular expressions: a rule looks at a few bytes around its
+//! anchor before it reads the rest of a long token.
 
 use std::ops::Range;
 use std::sync::LazyLock;

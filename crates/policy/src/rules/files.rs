@@ -9,12 +9,10 @@ pub(super) const RULES: &[Rule] = &[
     floor("delete-root", "deletes everything on this machine").on_files(|context| {
         context.any_delete(|path, tree| (tree && context.paths.is_root(path)) || path == "/")
     }),
-    floor("delete-system-directory", "deletes a directory the system cannot live without").on_files(
-        |context| {
-            let paths = &context.paths;
-            context.any_delete(|path, _| paths.is_system_directory(path) && !paths.is_root(path))
-        },
-    ),
+    floor("delete-system-directory", "deletes a directory that the system needs").on_files(|context| {
+        let paths = &context.paths;
+        context.any_delete(|path, _| paths.is_system_directory(path) && !paths.is_root(path))
+    }),
     floor("delete-home", "deletes a home directory")
         .on_files(|context| context.any_delete(|path, tree| tree && context.paths.is_home(path))),
     floor("delete-owner-directory", "deletes a whole directory of yours that is mounted here")
@@ -62,11 +60,11 @@ pub(super) const RULES: &[Rule] = &[
     }),
     ask("write-unknown", "writes to a file that is only known when the command runs")
         .on_files(|context| context.any_write(wholly_unknown)),
-    ask("link-around", "gives a directory or file that matters a second, harmless name"),
+    ask("link-around", "links to a protected file or directory under another name"),
     ask("read-credentials", "reads files that hold keys, tokens or passwords").on_files(|context| {
         context.any_read(|path| context.paths.is_credential(path)) && !context.invocation.asks_for_help()
     }),
-    ask("read-disk", "reads a disk or the machine's memory past the file system").on_files(|context| {
+    ask("read-disk", "reads a disk or memory directly, bypassing the file system").on_files(|context| {
         let shows_facts = [
             "mount", "umount", "blkid", "smartctl", "hdparm", "lsof", "udevadm", "e2label", "fdisk",
             "parted", "dumpe2fs", "tune2fs",

@@ -7,11 +7,11 @@ use crate::programs::When::Help;
 use crate::shell::{UNKNOWN_CHAR, Word};
 
 pub(super) const RULES: &[Rule] = &[
-    floor("kill-everything", "ends every process it may, this one included"),
+    floor("kill-everything", "kills every process it can, including this one"),
     floor("kill-init", "ends the first process of the machine"),
     floor("kill-hermes", "ends Hermes itself"),
     ask("mass-kill", "ends many processes at once"),
-    floor("power", "turns the machine off or restarts it").on_every(|context| {
+    floor("power", "shuts down or restarts the machine").on_every(|context| {
         let switches = ["/proc/sysrq-trigger", "/sys/power/", "/proc/sys/kernel/sysrq"];
         context.any_write(|path| switches.iter().any(|switch| path.starts_with(switch)))
     }),
@@ -22,19 +22,19 @@ pub(super) const RULES: &[Rule] = &[
     }),
     ask("end-sessions", "ends terminal sessions with everything in them"),
     ask("windows", "deletes or formats on Windows"),
-    ask("attach", "looks into or takes over a running process"),
-    ask("spawn-without-end", "starts processes without an end"),
-    ask("elevate", "runs with the rights of another user"),
+    ask("attach", "inspects or controls a running process"),
+    ask("spawn-without-end", "starts processes endlessly"),
+    ask("elevate", "runs as another user"),
     ask("redefine-sudo", "replaces sudo with something else"),
     ask("accounts", "changes users, groups or passwords").unless(Help),
     ask("kernel", "changes the running kernel or its protections").unless(Help),
     ask("firewall", "changes the firewall, the network or the host name").unless(Help),
     ask("packages", "installs or removes software of the whole machine").unless(Help),
-    ask("schedule", "arranges for commands to run later").unless(Help),
-    ask("mount", "changes which file systems are seen where").unless(Help),
-    ask("inject", "loads foreign code into programs that run later").on_every(injects),
+    ask("schedule", "schedules commands").unless(Help),
+    ask("mount", "mounts or unmounts file systems").unless(Help),
+    ask("inject", "preloads code into other programs").on_every(injects),
     ask("shell-hooks", "makes the shell run something other than what is typed"),
-    ask("audit-trail", "hides what was done"),
+    ask("audit-trail", "removes history or logs"),
     ask("devices", "controls hardware or the host system").unless(Help),
     ask("tool-settings", "changes settings that make tools run something"),
 ];

@@ -12,14 +12,14 @@ pub(super) const RULES: &[Rule] = &[
     }),
     floor("hermes-policy", "changes what Hermes may do without asking"),
     ask("hermes-life", "starts, stops or updates Hermes itself"),
-    ask("hermes-home", "points Hermes at another home").on_every(|context| {
+    ask("hermes-home", "uses another Hermes home").on_every(|context| {
         let is_own = |name: &str| name.starts_with("HERMES_");
         let sets = ["export", "declare", "env", "unset", "readonly", "typeset"].contains(&context.name());
         let segment = context.segment();
         segment.assignments.iter().any(|(name, _)| is_own(name))
             || (sets && segment.args.iter().any(|word| is_own(word.prefix())))
     }),
-    ask("git-loss", "throws away commits or changes, here or at the remote")
+    ask("git-loss", "discards commits or changes, here or at the remote")
         .unless(Any(&[Help, Flag(&["--dry-run"])])),
     ask("git-helper", "lets git start a program to reach a repository"),
     ask("sql", "drops or empties database tables").inside(),
@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
     ask("send-file", "sends files or command output to another machine"),
     ask("copy-out", "copies files to another machine").unless(Help),
     ask("inbound-access", "lets other machines reach or control this one").unless(Help),
-    ask("raw-socket", "speaks to another machine through the shell").on_every(|context| {
+    ask("raw-socket", "connects to another machine through the shell").on_every(|context| {
         let is_socket =
             |word: &Word| word.prefix().starts_with("/dev/tcp/") || word.prefix().starts_with("/dev/udp/");
         let segment = context.segment();
@@ -46,16 +46,19 @@ pub(super) const RULES: &[Rule] = &[
     }),
     ask("metadata", "asks the cloud for the keys of this machine"),
     ask("steal-by-name", "hides data in a name lookup"),
-    ask("secret-stores", "reads passwords or tokens out of a store").unless(Help),
+    ask("secret-stores", "reads passwords or tokens from a password store").unless(Help),
     ask("dump-environment", "prints every variable, secrets included, into a file or to another program"),
     ask("many-machines", "runs commands on many machines at once").unless(Help),
     ask("delete-remote", "asks another machine to delete something"),
-    ask("push-elsewhere", "sends the repository, or the content of a file, to an address it names itself"),
+    ask(
+        "push-elsewhere",
+        "sends the repository, or the content of a file, to an address that the command names",
+    ),
     ask(
         "packages-elsewhere",
         "installs packages over an unencrypted connection, which others on the network can change",
     ),
-    ask("scan", "searches other machines for ways in").unless(Help),
+    ask("scan", "scans other machines").unless(Help),
 ];
 
 /// Directories of the Hermes home that belong to the work, not to Hermes.

@@ -93,7 +93,7 @@ pub(super) const OPENERS: &[&str] = &[
     "File.open", "IO.open",
 ];
 
-pub(super) const TOO_MUCH: &str = "does too much to be followed";
+pub(super) const TOO_MUCH: &str = "is too complex to analyze";
 pub(super) const HIDES: &str = "runs text as code or hides which call is made";
 pub(super) const NETWORK: &str = "opens a network connection or sends data";
 pub(super) const STARTS: &str = "starts a program that is not known";
