@@ -87,37 +87,40 @@ impl Error {
     /// How to fix the problem, as an imperative sentence.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NoDirectory { .. } => "create it, or choose another home with `--home`".to_owned(),
+            Self::NoDirectory { .. } => "Create it, or choose another home with `--home`.".to_owned(),
             Self::Forbidden { path, .. } => {
-                format!("check that you own the file: `ls -l {}`", path.display())
+                format!("Check that you own the file: `ls -l {}`.", path.display())
             }
             Self::ReadOnly { path } => {
                 format!(
-                    "make the file, its directory and the file system writable for you: `ls -l {}`",
+                    "Make the file, its directory and the file system writable for you: `ls -l {}`.",
                     path.display()
                 )
             }
             Self::DiskFull { .. } => {
-                "free some disk space; stored data is intact, and `hermes sessions prune` needs little space"
+                "Free some disk space; stored data is intact, and `hermes sessions prune` needs little space."
                     .to_owned()
             }
             Self::NotADatabase { path } | Self::Foreign { path } => {
-                format!("move the file away and hermes creates a new one: `mv {0} {0}.other`", path.display())
+                format!(
+                    "Move the file away and hermes creates a new one: `mv {0} {0}.other`.",
+                    path.display()
+                )
             }
             Self::Corrupt { path, .. } => format!(
-                "keep a copy; `sqlite3 {} .recover` saves the readable part, and moving the file away starts a new one",
+                "Keep a copy; `sqlite3 {} .recover` saves the readable part, and moving the file away starts a new one.",
                 path.display()
             ),
-            Self::Newer { .. } => "use the newer hermes, or another home with `--home`".to_owned(),
-            Self::Busy { .. } => "try again when that process has finished".to_owned(),
+            Self::Newer { .. } => "Use the newer hermes, or another home with `--home`.".to_owned(),
+            Self::Busy { .. } => "Try again when that process has finished.".to_owned(),
             Self::Backup { .. } => {
-                "free some disk space or make the directory writable; nothing was changed".to_owned()
+                "Free some disk space or make the directory writable; nothing was changed.".to_owned()
             }
             Self::NoSession(_) | Self::Ambiguous { .. } => {
-                "run `hermes sessions ls` to list the sessions".to_owned()
+                "Run `hermes sessions ls` to list the sessions.".to_owned()
             }
             Self::TurnInProgress(_) | Self::OwnedByOther { .. } => {
-                "wait for the turn to end, or stop it".to_owned()
+                "Wait for the turn to end, or stop it.".to_owned()
             }
             _ => return None,
         })

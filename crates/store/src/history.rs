@@ -61,7 +61,25 @@ impl Store {
             if sql::value(transaction, sql, [n])? {
                 return Err(Error::TurnInProgress(id.as_str().to_owned()).into());
             }
-            undo(transaction, n, exchanges)
+            let Some(back) = exchanges.checked_sub(1) else { return Ok(None) };
+            // Going back beyond the first message stops at the first message.
+            let sql = "SELECT min(seq) FROM (
+                           SELECT seq FROM messages WHERE session = ?1 AND undone IS NULL AND role = 'user'
+                           ORDER BY seq DESC LIMIT ?2 + 1)";
+            let back = i64::try_from(back).unwrap_or(i64::MAX - 1);
+            let Some(from) = sql::value::<Option<u32>>(transaction, sql, [n, back])? else { return Ok(None) };
+            let first = message_page(transaction, n, MessageFilter::Active, Seq::new(from - 1), 1)?;
+            let Some(Message::User { text, .. }) = first.into_iter().next().map(|stored| stored.message)
+            else {
+                return Ok(None);
+            };
+            let sql = "SELECT coalesce(max(undone), 0) + 1 FROM messages WHERE session = ?1";
+            let round: i64 = sql::value(transaction, sql, [n])?;
+            let sql = format!(
+                "UPDATE messages SET {SET_UNDONE} WHERE session = ?1 AND seq >= ?2 AND undone IS NULL"
+            );
+            let messages = sql::execute_counted(transaction, &sql, params![n, from, round])?;
+            Ok(Some(UndoResult { messages, text }))
         })
         .await
     }
@@ -163,23 +181,4 @@ pub(crate) fn message_page(
         }
     }
     Ok(found)
-}
-
-fn undo(connection: &Connection, n: i64, exchanges: usize) -> QueryResult<Option<UndoResult>> {
-    let Some(back) = exchanges.checked_sub(1) else { return Ok(None) };
-    // Going back beyond the first message stops at the first message.
-    let sql = "SELECT min(seq) FROM (
-                   SELECT seq FROM messages WHERE session = ?1 AND undone IS NULL AND role = 'user'
-                   ORDER BY seq DESC LIMIT ?2 + 1)";
-    let back = i64::try_from(back).unwrap_or(i64::MAX - 1);
-    let Some(from) = sql::value::<Option<u32>>(connection, sql, [n, back])? else { return Ok(None) };
-    let first = message_page(connection, n, MessageFilter::Active, Seq::new(from - 1), 1)?;
-    let Some(Message::User { text, .. }) = first.into_iter().next().map(|stored| stored.message) else {
-        return Ok(None);
-    };
-    let sql = "SELECT coalesce(max(undone), 0) + 1 FROM messages WHERE session = ?1";
-    let round: i64 = sql::value(connection, sql, [n])?;
-    let sql = format!("UPDATE messages SET {SET_UNDONE} WHERE session = ?1 AND seq >= ?2 AND undone IS NULL");
-    let messages = sql::execute_counted(connection, &sql, params![n, from, round])?;
-    Ok(Some(UndoResult { messages, text }))
 }

@@ -94,13 +94,69 @@ impl Store {
     ) -> Result<CodeResponse> {
         let (platform, user) = (platform.to_owned(), user.to_owned());
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-        self.write(move |transaction| request_code(transaction, &platform, &user, &name, now.seconds())).await
+        let now = now.seconds();
+        self.write(move |transaction| {
+            if transaction.prepare_cached(FIND_PAIRING)?.exists(params![platform, user])? {
+                return Ok(CodeResponse::AlreadyPaired);
+            }
+            if let Some(until) = locked_until(transaction, &platform, now)? {
+                return Ok(CodeResponse::Locked { until });
+            }
+            let sql = "DELETE FROM pairing_codes WHERE platform = ?1 AND max(asked, expires) + ?3 <= ?2";
+            transaction.execute(sql, params![platform, now, CODE_INTERVAL_SECS])?;
+            let sql = "SELECT asked, expires FROM pairing_codes WHERE platform = ?1 AND person = ?2";
+            let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let before: Option<(u64, u64)> = sql::first(transaction, sql, params![platform, user], read)?;
+            let expires = match before {
+                // A repeated request does not extend the time for which a slot is taken.
+                Some((asked, expires)) if expires > now && asked + CODE_INTERVAL_SECS <= now => expires,
+                Some(_) => return Ok(CodeResponse::TooSoon),
+                None => now + CODE_LIFETIME_SECS,
+            };
+            let count = |condition: &str| -> QueryResult<usize> {
+                let sql = format!("SELECT count(*) FROM pairing_codes WHERE platform = ?1 AND {condition}");
+                sql::value(transaction, &sql, params![platform, now])
+            };
+            let save = |salt: &[u8], hash: &[u8], expires: u64| {
+                let sql = "INSERT OR REPLACE INTO pairing_codes (platform, person, name, salt, hash, asked, expires)
+                           VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+                sql::execute(transaction, sql, params![platform, user, name, salt, hash, now, expires])
+            };
+            if before.is_none() && count("expires > ?2")? >= MAX_PENDING {
+                if count("expires <= ?2")? >= MAX_REJECTED {
+                    return Ok(CodeResponse::TooSoon);
+                }
+                save(&[], &[], now)?;
+                return Ok(CodeResponse::TooManyPending);
+            }
+            let (code, salt) = new_code()?;
+            save(&salt, &hash(&salt, &code), expires)?;
+            Ok(CodeResponse::Code { code, expires: Timestamp::from_seconds(expires) })
+        })
+        .await
     }
 
     /// Approves the user who got a code.
     pub async fn approve_code(&self, platform: &str, code: &str, now: Timestamp) -> Result<ApprovalResult> {
         let (platform, code) = (platform.to_owned(), normalize_code(code));
-        self.write(move |transaction| approve(transaction, &platform, &code, now.seconds())).await
+        let now = now.seconds();
+        self.write(move |transaction| {
+            if let Some(until) = locked_until(transaction, &platform, now)? {
+                return Ok(ApprovalResult::Locked { until });
+            }
+            let Some((user, name)) = find_by_code(transaction, &platform, &code, now)? else {
+                return count_wrong_code(transaction, &platform, now);
+            };
+            let sql = "DELETE FROM pairing_codes WHERE platform = ?1 AND person = ?2";
+            transaction.execute(sql, params![platform, user])?;
+            let sql =
+                "INSERT OR REPLACE INTO pairings (platform, person, name, approved) VALUES (?1, ?2, ?3, ?4)";
+            transaction.execute(sql, params![platform, user, name, now])?;
+            transaction.execute("DELETE FROM pairing_faults WHERE platform = ?1", [&platform])?;
+            let approved = Timestamp::from_seconds(now);
+            Ok(ApprovalResult::Approved(PairedUser { platform, user, name, approved }))
+        })
+        .await
     }
 
     pub async fn is_paired(&self, platform: &str, user: &str) -> Result<bool> {
@@ -160,72 +216,6 @@ impl Store {
         })
         .await
     }
-}
-
-fn request_code(
-    transaction: &Transaction<'_>,
-    platform: &str,
-    user: &str,
-    name: &str,
-    now: u64,
-) -> QueryResult<CodeResponse> {
-    if transaction.prepare_cached(FIND_PAIRING)?.exists(params![platform, user])? {
-        return Ok(CodeResponse::AlreadyPaired);
-    }
-    if let Some(until) = locked_until(transaction, platform, now)? {
-        return Ok(CodeResponse::Locked { until });
-    }
-    let sql = "DELETE FROM pairing_codes WHERE platform = ?1 AND max(asked, expires) + ?3 <= ?2";
-    transaction.execute(sql, params![platform, now, CODE_INTERVAL_SECS])?;
-    let sql = "SELECT asked, expires FROM pairing_codes WHERE platform = ?1 AND person = ?2";
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    let before: Option<(u64, u64)> = sql::first(transaction, sql, params![platform, user], read)?;
-    let expires = match before {
-        // A repeated request does not extend the time for which a slot is taken.
-        Some((asked, expires)) if expires > now && asked + CODE_INTERVAL_SECS <= now => expires,
-        Some(_) => return Ok(CodeResponse::TooSoon),
-        None => now + CODE_LIFETIME_SECS,
-    };
-    let count = |condition: &str| -> QueryResult<usize> {
-        let sql = format!("SELECT count(*) FROM pairing_codes WHERE platform = ?1 AND {condition}");
-        sql::value(transaction, &sql, params![platform, now])
-    };
-    let save = |salt: &[u8], hash: &[u8], expires: u64| {
-        let sql = "INSERT OR REPLACE INTO pairing_codes (platform, person, name, salt, hash, asked, expires)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        sql::execute(transaction, sql, params![platform, user, name, salt, hash, now, expires])
-    };
-    if before.is_none() && count("expires > ?2")? >= MAX_PENDING {
-        if count("expires <= ?2")? >= MAX_REJECTED {
-            return Ok(CodeResponse::TooSoon);
-        }
-        save(&[], &[], now)?;
-        return Ok(CodeResponse::TooManyPending);
-    }
-    let (code, salt) = new_code()?;
-    save(&salt, &hash(&salt, &code), expires)?;
-    Ok(CodeResponse::Code { code, expires: Timestamp::from_seconds(expires) })
-}
-
-fn approve(
-    transaction: &Transaction<'_>,
-    platform: &str,
-    code: &str,
-    now: u64,
-) -> QueryResult<ApprovalResult> {
-    if let Some(until) = locked_until(transaction, platform, now)? {
-        return Ok(ApprovalResult::Locked { until });
-    }
-    let Some((user, name)) = find_by_code(transaction, platform, code, now)? else {
-        return count_wrong_code(transaction, platform, now);
-    };
-    let sql = "DELETE FROM pairing_codes WHERE platform = ?1 AND person = ?2";
-    transaction.execute(sql, params![platform, user])?;
-    let sql = "INSERT OR REPLACE INTO pairings (platform, person, name, approved) VALUES (?1, ?2, ?3, ?4)";
-    transaction.execute(sql, params![platform, user, name, now])?;
-    transaction.execute("DELETE FROM pairing_faults WHERE platform = ?1", [platform])?;
-    let approved = Timestamp::from_seconds(now);
-    Ok(ApprovalResult::Approved(PairedUser { platform: platform.to_owned(), user, name, approved }))
 }
 
 /// Finds the pending user with a code. It checks all of them, each in constant time.

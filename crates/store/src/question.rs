@@ -82,7 +82,33 @@ pub enum AnswerResult {
 impl Store {
     /// Stores a question. Call this before asking anyone.
     pub async fn save_question(&self, question: NewQuestion) -> Result<()> {
-        self.write(move |transaction| insert(transaction, &question)).await
+        self.write(move |transaction| {
+            let call = question.waiting_call.as_ref();
+            let session = call.map(|call| session::row_number(transaction, &call.session)).transpose()?;
+            let (stored, shown) = (question.stored.to_string(), question.shown.to_string());
+            let approvers: Value = question.approvers.iter().map(Person::as_str).collect();
+            check_size("a question", stored.len() + shown.len())?;
+            let sql =
+                "INSERT INTO questions (id, session, key, turn, call, stored, shown, approvers, created, expires)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
+            let values = params![
+                question.id,
+                session,
+                question.key.as_str(),
+                call.map(|call| call.turn.number()),
+                call.map(|call| call.call.as_str()),
+                stored,
+                shown,
+                approvers.to_string(),
+                question.created.seconds(),
+                question.expires.seconds(),
+            ];
+            if sql::execute_counted(transaction, sql, values)? == 0 {
+                return Err(Error::DuplicateQuestion(question.id).into());
+            }
+            Ok(())
+        })
+        .await
     }
 
     pub async fn question(&self, id: &str) -> Result<Option<QuestionRow>> {
@@ -197,33 +223,6 @@ impl Store {
 const SELECT: &str =
     "SELECT q.id, q.key, s.id, q.call, q.stored, q.shown, q.approvers, q.created, q.expires, q.state,
     q.decided, q.decided_by, q.choice, q.reason, q.used FROM questions q LEFT JOIN sessions s ON s.n = q.session";
-
-fn insert(connection: &Connection, question: &NewQuestion) -> QueryResult {
-    let call = question.waiting_call.as_ref();
-    let session = call.map(|call| session::row_number(connection, &call.session)).transpose()?;
-    let (stored, shown) = (question.stored.to_string(), question.shown.to_string());
-    let approvers: Value = question.approvers.iter().map(Person::as_str).collect();
-    check_size("a question", stored.len() + shown.len())?;
-    let sql =
-        "INSERT INTO questions (id, session, key, turn, call, stored, shown, approvers, created, expires)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
-    let values = params![
-        question.id,
-        session,
-        question.key.as_str(),
-        call.map(|call| call.turn.number()),
-        call.map(|call| call.call.as_str()),
-        stored,
-        shown,
-        approvers.to_string(),
-        question.created.seconds(),
-        question.expires.seconds(),
-    ];
-    if sql::execute_counted(connection, sql, values)? == 0 {
-        return Err(Error::DuplicateQuestion(question.id.clone()).into());
-    }
-    Ok(())
-}
 
 fn set_state(connection: &Connection, id: &str, state: &str, at: Timestamp) -> QueryResult {
     let sql = "UPDATE questions SET state = ?2, decided = ?3 WHERE id = ?1 AND state = 'open'";

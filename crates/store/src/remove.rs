@@ -16,7 +16,8 @@ const SESSIONS_PER_BATCH: u32 = 16;
 const PAGES_PER_BATCH: u32 = 512;
 /// Pages of the search index merged per transaction.
 const MERGE_PAGES: i64 = 256;
-/// Selects sessions that have not ended, without activity since `?1` and without a turn in progress.
+/// Selects sessions that have not ended, without activity since `?1` and without a turn in
+/// progress.
 const IDLE_CONDITION: &str = "sessions.ended IS NULL AND touched < ?1
     AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.n AND turns.ended IS NULL)";
 

@@ -9,7 +9,7 @@ mod snippet;
 
 use hermes_types::Timestamp;
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params_from_iter};
+use rusqlite::{Row, params_from_iter};
 use serde::Serialize;
 
 use crate::error::{QueryResult, Result};
@@ -54,44 +54,43 @@ impl Store {
     /// first.
     pub async fn search(&self, reader: &Viewer, search: SearchQuery) -> Result<Vec<MessageHit>> {
         let reader = reader.clone();
-        self.read(move |connection| find(connection, &reader, &search)).await
+        self.read(move |connection| {
+            let query = Query::parse(&search.text);
+            if query.is_empty() {
+                return Ok(Vec::new());
+            }
+            let mut values: Vec<Value> = Vec::new();
+            let mut bind = |value: Value| {
+                values.push(value);
+                format!("?{}", values.len())
+            };
+            let person = bind(reader.person().map_or(Value::Null, |person| person.to_owned().into()));
+            let source = bind(search.source.clone().map_or(Value::Null, Value::from));
+            let (from, condition, order) = match query.words() {
+                Some(words) => {
+                    let parameter = bind(words.into());
+                    (
+                        "words JOIN messages m ON m.id = words.rowid",
+                        format!("words MATCH {parameter}"),
+                        "words.rank, m.id DESC",
+                    )
+                }
+                None => ("messages m", condition(&query, &mut bind), "m.id DESC"),
+            };
+            let (skip, limit) = (to_sql(search.skip), to_sql(search.limit.min(MAX_HITS)));
+            // `CROSS JOIN` fixes the join order: starting with the sessions would scan all of their
+            // messages.
+            let sql = format!(
+                "SELECT s.id, s.title, s.source, m.seq, m.role, m.at, m.text
+                 FROM {from} CROSS JOIN sessions s ON s.n = m.session WHERE {condition} AND m.undone IS NULL
+                 AND ({person} IS NULL OR s.person = {person}) AND ({source} IS NULL OR s.source = {source})
+                 ORDER BY {order} LIMIT {limit} OFFSET {skip}"
+            );
+            let mut statement = connection.prepare(&sql)?;
+            statement.query_and_then(params_from_iter(values), |row| read_row(row, &query))?.collect()
+        })
+        .await
     }
-}
-
-fn find(connection: &Connection, reader: &Viewer, search: &SearchQuery) -> QueryResult<Vec<MessageHit>> {
-    let query = Query::parse(&search.text);
-    if query.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut values: Vec<Value> = Vec::new();
-    let mut bind = |value: Value| {
-        values.push(value);
-        format!("?{}", values.len())
-    };
-    let person = bind(reader.person().map_or(Value::Null, |person| person.to_owned().into()));
-    let source = bind(search.source.clone().map_or(Value::Null, Value::from));
-    let (from, condition, order) = match query.words() {
-        Some(words) => {
-            let parameter = bind(words.into());
-            (
-                "words JOIN messages m ON m.id = words.rowid",
-                format!("words MATCH {parameter}"),
-                "words.rank, m.id DESC",
-            )
-        }
-        None => ("messages m", condition(&query, &mut bind), "m.id DESC"),
-    };
-    let (skip, limit) = (to_sql(search.skip), to_sql(search.limit.min(MAX_HITS)));
-    // `CROSS JOIN` fixes the join order: starting with the sessions would scan all of their
-    // messages.
-    let sql = format!(
-        "SELECT s.id, s.title, s.source, m.seq, m.role, m.at, m.text
-         FROM {from} CROSS JOIN sessions s ON s.n = m.session WHERE {condition} AND m.undone IS NULL
-         AND ({person} IS NULL OR s.person = {person}) AND ({source} IS NULL OR s.source = {source})
-         ORDER BY {order} LIMIT {limit} OFFSET {skip}"
-    );
-    let mut statement = connection.prepare(&sql)?;
-    statement.query_and_then(params_from_iter(values), |row| read_row(row, &query))?.collect()
 }
 
 fn to_sql(count: usize) -> i64 {

@@ -1,9 +1,10 @@
 //! The cost of model calls, by session and by day.
 
 use hermes_types::{Timestamp, Usage};
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use crate::error::{QueryResult, Result};
 use crate::session::SessionId;
@@ -23,8 +24,9 @@ pub struct ModelCall {
 }
 
 /// How exact a sum of costs is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum CostStatus {
     /// There was no call.
     None,
@@ -36,19 +38,14 @@ pub enum CostStatus {
 
 impl CostStatus {
     pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Actual => "actual",
-            Self::Unknown => "unknown",
-        }
+        self.into()
     }
 }
 
 impl FromSql for CostStatus {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let all = [Self::None, Self::Actual, Self::Unknown];
-        let keyword = value.as_str()?;
-        all.into_iter().find(|status| status.as_str() == keyword).ok_or(FromSqlError::InvalidType)
+        // Older versions also wrote `included` and `estimated`.
+        Ok(value.as_str()?.parse().unwrap_or(Self::Unknown))
     }
 }
 

@@ -136,3 +136,15 @@ async fn costs_are_summed_by_session_and_day() {
     }
     assert!(store.session(&id).await.unwrap().usage.input >= 3 << 50);
 }
+
+#[tokio::test]
+async fn a_cost_status_of_an_older_version_is_unknown() {
+    let home = Home::new();
+    let store = home.store().await;
+    let id = session(&store).await;
+    for status in ["included", "estimated"] {
+        let connection = rusqlite::Connection::open(home.file()).unwrap();
+        connection.execute("UPDATE sessions SET cost_status = ?1", [status]).unwrap();
+        assert_eq!(store.session(&id).await.unwrap().cost_status, CostStatus::Unknown, "{status}");
+    }
+}
