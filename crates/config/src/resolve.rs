@@ -293,9 +293,7 @@ pub fn sandbox_backend(
             memory: megabytes(terminal.container_memory),
             processes: max_processes(config),
             millicpus: millicpus(terminal.container_cpu),
-            disk: megabytes(terminal.container_disk),
             scratch: Some(512 << 20),
-            open_files: None,
         },
         base_env: host_variables(context, &["PATH", "LANG", "TERM", "TZ"]).collect(),
     })

@@ -50,15 +50,7 @@ impl Cgroups {
         let memory = apply(limits.memory.map(memory_controller));
         let processes = apply(limits.processes.map(pids_controller));
         let cpu = apply(limits.millicpus.map(cpu_controller));
-        let disk = match limits.disk {
-            None => LimitStatus::NotRequested,
-            Some(_) => {
-                LimitStatus::NotEnforced { reason: "host directories have no quota per jail".to_owned() }
-            }
-        };
-        // `privilege::Rlimits` sets it for every process; the launch fails if it cannot.
-        let open_files = limits.open_files.map_or(LimitStatus::NotRequested, |_| LimitStatus::Enforced);
-        (cgroups, LimitReport { memory, processes, cpu, disk, open_files })
+        (cgroups, LimitReport { memory, processes, cpu })
     }
 
     /// Applies one limit in the hierarchy that has its controller.

@@ -21,10 +21,9 @@ pub(crate) struct JailInit {
     pub(crate) jail: Jail,
     /// The standard streams of the program.
     pub(crate) descriptors: Vec<OwnedFd>,
-    /// Receives the entry files of the cgroups once they exist.
-    pub(crate) cgroup_receiver: OwnedFd,
-    /// Reaches end of file when the supervisor dies.
-    pub(crate) supervisor_alive: OwnedFd,
+    /// Receives the entry files of the cgroups once they exist, and is closed when the supervisor
+    /// dies.
+    pub(crate) supervisor: OwnedFd,
     /// Inside and outside the jail.
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -43,11 +42,11 @@ impl JailInit {
             bring_up_loopback().with_step(SetupStep::Loopback)?;
         }
         let writable = rootfs::enter_rootfs(jail)?;
-        let report = enter_cgroups(&self.cgroup_receiver).with_step(SetupStep::Cgroup)?;
+        let report = enter_cgroups(&self.supervisor).with_step(SetupStep::Cgroup)?;
         unshare_cgroup_namespace().with_step(SetupStep::Cgroup)?;
 
         privilege::drop_capabilities().with_step(SetupStep::Capabilities)?;
-        die_with_supervisor(&self.supervisor_alive).with_step(SetupStep::DeathSignal)?;
+        die_with_supervisor(&self.supervisor).with_step(SetupStep::DeathSignal)?;
         rustix::process::chdir(&jail.directory)
             .map_err(SetupError::at(SetupStep::WorkingDir, &jail.directory))?;
         file_access::restrict_files(&writable).with_step(SetupStep::Landlock)?;
@@ -67,9 +66,9 @@ fn write_id_maps(uid: u32, gid: u32) -> io::Result<()> {
 }
 
 /// Waits for the cgroups, enters them and returns which limits they enforce.
-fn enter_cgroups(cgroup_receiver: &OwnedFd) -> io::Result<LimitReport> {
+fn enter_cgroups(supervisor: &OwnedFd) -> io::Result<LimitReport> {
     let (report, entry_files) =
-        ipc::receive(cgroup_receiver)?.ok_or_else(|| io::Error::from_raw_os_error(libc::EPIPE))?;
+        ipc::receive(supervisor)?.ok_or_else(|| io::Error::from_raw_os_error(libc::EPIPE))?;
     entry_files.into_iter().try_for_each(cgroup::enter)?;
     Ok(report)
 }
@@ -92,9 +91,9 @@ fn bring_up_loopback() -> io::Result<()> {
 
 /// From now on the kernel kills the jail when the supervisor dies. The poll catches a supervisor
 /// that died before.
-fn die_with_supervisor(supervisor_alive: &OwnedFd) -> io::Result<()> {
+fn die_with_supervisor(supervisor: &OwnedFd) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let mut poll = [PollFd::new(supervisor_alive, PollFlags::empty())];
+    let mut poll = [PollFd::new(supervisor, PollFlags::empty())];
     rustix::event::poll(&mut poll, Some(&Timespec::default()))?;
     let [state] = poll;
     if state.revents().is_empty() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }

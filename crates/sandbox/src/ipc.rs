@@ -24,7 +24,7 @@ const MAX_PACKET_BYTES: usize = 64 * 1024;
 /// Messages of the supervisor: `Started` or `Failed`, and after `Started` one `Exited`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum SupervisorReport {
-    /// The namespaces exist. Includes the pidfd of process 1, and a pipe that carries a
+    /// The namespaces exist. Includes the pidfd of process 1, and a socket that carries a
     /// [`SetupError`] if a later step fails, and ends empty when the program has started.
     Started(LimitReport),
     Failed(SetupError),

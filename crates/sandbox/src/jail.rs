@@ -70,12 +70,8 @@ pub struct JailLimits {
     pub processes: Option<u32>,
     /// Processor time in thousandths of one processor.
     pub millicpus: Option<u32>,
-    /// Bytes on disk in writable directories. Private directories are limited by `scratch`.
-    pub disk: Option<u64>,
     /// Bytes in `/tmp`, `/var/tmp` and `/dev/shm` together. They are in memory and count as memory.
     pub scratch: Option<u64>,
-    /// Open files per process.
-    pub open_files: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

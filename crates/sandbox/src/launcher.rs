@@ -1,7 +1,7 @@
 //! Launches jails, and handles for running ones.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-use crate::error::{Error, SetupError};
+use crate::error::Error;
 use crate::ipc::{self, JailExit, SupervisorReport};
 use crate::jail::{Jail, Lifetime};
 use crate::limit_report::LimitReport;
@@ -57,7 +57,7 @@ impl Launcher {
         set_socket_timeout(&control, Timeout::Recv, Some(STEP_TIMEOUT))
             .map_err(Error::io("set a socket timeout"))?;
         let supervisor = self.spawn(peer)?;
-        Ok(PreparedLauncher { waiting: Some((control, supervisor)) })
+        Ok(PreparedLauncher { control, supervisor: Supervisor(supervisor) })
     }
 
     #[expect(clippy::disallowed_methods, reason = "a jail needs a supervisor process")]
@@ -77,19 +77,22 @@ impl Launcher {
 }
 
 /// A started supervisor waiting for its jail; dropping it ends the process.
+///
+/// The fields are dropped in this order: closing the socket makes the supervisor clean up and exit.
 #[derive(Debug)]
 pub struct PreparedLauncher {
-    /// `None` after the launch.
-    waiting: Option<(OwnedFd, Child)>,
+    control: OwnedFd,
+    supervisor: Supervisor,
 }
 
-impl Drop for PreparedLauncher {
+/// The supervisor's process, reaped when dropped.
+#[derive(Debug)]
+struct Supervisor(Child);
+
+impl Drop for Supervisor {
     fn drop(&mut self) {
-        if let Some((control, mut supervisor)) = self.waiting.take() {
-            // Closing the socket ends the supervisor. `wait` only fails if it was already reaped.
-            drop(control);
-            supervisor.wait().ok();
-        }
+        // This only fails if the process was already reaped.
+        self.0.wait().ok();
     }
 }
 
@@ -99,28 +102,14 @@ impl PreparedLauncher {
     /// is left.
     ///
     /// Blocks for a few milliseconds, so asynchronous code must call it on a blocking thread.
-    pub fn launch(mut self, jail: &Jail, streams: &JailStreams<'_>) -> Result<RunningJail, Error> {
-        let sent =
-            self.waiting.as_ref().map(|(control, _)| send_request(control, jail, streams)).transpose()?;
-        let (Some((control, mut supervisor)), Some(())) = (self.waiting.take(), sent) else {
-            return Err(Error::Launcher("it was already used".to_owned()));
-        };
-        if jail.lifetime == Lifetime::Detached {
-            // It exits immediately; its forked child, which needs no reaping, continues.
-            supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
-        }
-        let (limits, init) = match receive_started(&control) {
-            Err(error) if jail.lifetime == Lifetime::WithParent => {
-                // Closing the socket makes the supervisor clean up and exit.
-                drop(control);
-                supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
-                return Err(error);
-            }
-            started => started?,
-        };
-        set_socket_timeout(&control, Timeout::Recv, None).map_err(Error::io("set a socket timeout"))?;
-        let supervisor = (jail.lifetime == Lifetime::WithParent).then_some(supervisor);
-        Ok(RunningJail { control, init, limits, supervisor, exit: None })
+    pub fn launch(self, jail: &Jail, streams: &JailStreams<'_>) -> Result<RunningJail, Error> {
+        send_request(&self.control, jail, streams)?;
+        let (limits, init) = receive_started(&self.control)?;
+        set_socket_timeout(&self.control, Timeout::Recv, None).map_err(Error::io("set a socket timeout"))?;
+        // That of a detached jail exits immediately; its forked child, which needs no reaping,
+        // continues.
+        let supervisor = (jail.lifetime == Lifetime::WithParent).then_some(self.supervisor);
+        Ok(RunningJail { control: self.control, init, limits, supervisor, exit: None })
     }
 }
 
@@ -157,19 +146,12 @@ fn receive_started(control: &OwnedFd) -> Result<(LimitReport, OwnedFd), Error> {
     let Ok([init, failure]) = <[OwnedFd; 2]>::try_from(descriptors) else {
         return Err(broken("descriptors are missing"));
     };
-    match read_setup_error(failure).map_err(Error::io("receive a report from the jail's first process"))? {
+    set_socket_timeout(&failure, Timeout::Recv, Some(STEP_TIMEOUT))
+        .map_err(Error::io("set a socket timeout"))?;
+    match ipc::receive(&failure).map_err(Error::io("receive a report from the jail's first process"))? {
         None => Ok((limits, init)),
-        Some(fault) => Err(Error::from_setup(fault)),
+        Some((fault, _)) => Err(Error::from_setup(fault)),
     }
-}
-
-fn read_setup_error(pipe: OwnedFd) -> io::Result<Option<SetupError>> {
-    if !wait_readable(pipe.as_fd(), STEP_TIMEOUT)? {
-        return Err(io::Error::from(io::ErrorKind::TimedOut));
-    }
-    let mut bytes = Vec::new();
-    File::from(pipe).take(64 * 1024).read_to_end(&mut bytes)?;
-    if bytes.is_empty() { Ok(None) } else { postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other) }
 }
 
 /// Whether the descriptor becomes readable before the timeout.
@@ -192,7 +174,7 @@ pub struct RunningJail {
     init: OwnedFd,
     /// Which limits are enforced.
     pub limits: LimitReport,
-    supervisor: Option<Child>,
+    supervisor: Option<Supervisor>,
     exit: Option<JailExit>,
 }
 
@@ -215,9 +197,7 @@ impl RunningJail {
             None => wait_gone(&self.init).map(|()| JailExit::Signal(libc::SIGKILL)),
             Some(_) => Err(Error::Launcher("it sent an unexpected report".to_owned())),
         };
-        if let Some(supervisor) = &mut self.supervisor {
-            supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
-        }
+        self.supervisor = None;
         Ok(*self.exit.insert(ended?))
     }
 

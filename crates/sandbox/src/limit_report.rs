@@ -8,9 +8,6 @@ pub struct LimitReport {
     pub memory: LimitStatus,
     pub processes: LimitStatus,
     pub cpu: LimitStatus,
-    /// Bytes in persistent writable directories.
-    pub disk: LimitStatus,
-    pub open_files: LimitStatus,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

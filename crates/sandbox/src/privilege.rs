@@ -27,7 +27,6 @@ impl Rlimits {
     /// `limits` contains the limits enforced by cgroups.
     pub(crate) fn new(limits: &JailLimits, mut report: LimitReport) -> Self {
         let mut values = vec![(Resource::Core, 0)];
-        values.extend(limits.open_files.map(|count| (Resource::Nofile, count)));
         if let (Some(bytes), LimitStatus::NotEnforced { reason }) = (limits.memory, report.memory.clone()) {
             values.push((Resource::Data, bytes));
             report.memory = LimitStatus::PerProcess { reason };

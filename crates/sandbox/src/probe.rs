@@ -4,20 +4,20 @@
 //! would succeed, so a failure is due to the jail.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use crate::error::Error;
 use hermes_types::MountAccess;
@@ -103,30 +103,16 @@ impl Launcher {
 
 /// Targets outside the jail, removed on drop.
 struct ProbeFixture {
-    directory: PathBuf,
+    directory: TempDir,
     /// The targets of the attempts: port, name of an abstract socket, pid.
     arguments: [String; 3],
     _tcp: TcpListener,
     _unix: UnixListener,
 }
 
-/// The name continues with a pid and a counter.
 const DIR_PREFIX: &str = "hermes-probe-";
 /// Older directories belong to a probe that was killed.
 const STALE_AGE: Duration = Duration::from_secs(600);
-
-/// Creates a unique directory. A killed probe with the same pid may have left one.
-fn create_probe_dir(parent: &Path) -> io::Result<(String, PathBuf)> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let name = format!("{DIR_PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let directory = parent.join(&name);
-        match fs::DirBuilder::new().mode(0o700).create(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => return created.map(|()| (name, directory)),
-        }
-    }
-}
 
 /// Removes directories of killed probes; failures do no harm.
 fn remove_stale_dirs(parent: &Path) {
@@ -145,36 +131,34 @@ fn remove_stale_dirs(parent: &Path) {
 impl ProbeFixture {
     fn new() -> io::Result<Self> {
         remove_stale_dirs(Path::new("/tmp"));
-        let (name, directory) = create_probe_dir(Path::new("/tmp"))?;
-        fs::write(directory.join("open"), "seen")?;
-        fs::write(directory.join("masked"), "seen")?;
+        let directory = tempfile::Builder::new()
+            .prefix(DIR_PREFIX)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in("/tmp")?;
+        fs::write(directory.path().join("open"), "seen")?;
+        fs::write(directory.path().join("masked"), "seen")?;
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let name = directory.path().display().to_string();
         let unix = UnixListener::bind_addr(&UnixAddress::from_abstract_name(&name)?)?;
         let arguments = [tcp.local_addr()?.port().to_string(), name, std::process::id().to_string()];
         Ok(Self { directory, arguments, _tcp: tcp, _unix: unix })
     }
 
     fn jail(&self, program: &Path) -> Jail {
-        let mut jail = Jail::new(PROBE_PROGRAM, &self.directory);
+        let directory = self.directory.path();
+        let mut jail = Jail::new(PROBE_PROGRAM, directory);
         let bind = |source: &Path, target: &str| JailMount {
             source: source.to_path_buf(),
             target: PathBuf::from(target),
             access: MountAccess::ReadOnly,
         };
-        jail.binds.extend([bind(program, PROBE_PROGRAM), bind(&self.directory, PROBE_DIR)]);
-        jail.masked.push(self.directory.join("masked").into());
+        jail.binds.extend([bind(program, PROBE_PROGRAM), bind(directory, PROBE_DIR)]);
+        jail.masked.push(directory.join("masked").into());
         jail.limits.processes = Some(MAX_PROCESSES);
         jail.limits.memory = Some(MAX_MEMORY_BYTES);
         jail.limits.millicpus = Some(1000);
         jail.arguments = self.arguments.iter().map(OsString::from).collect();
         jail
-    }
-}
-
-impl Drop for ProbeFixture {
-    fn drop(&mut self) {
-        // A leftover directory in /tmp does no harm.
-        fs::remove_dir_all(&self.directory).ok();
     }
 }
 
@@ -276,7 +260,7 @@ fn try_files() {
     let changed = fs::write(Path::new(PROBE_DIR).join("open"), "changed");
     report_escape_if(changed.is_ok(), dimension, "change a file outside");
     let listed = fs::read_dir("/run").is_ok_and(|mut entries| entries.next().is_some());
-    report_escape_if(listed, dimension, "look into /run");
+    report_escape_if(listed, dimension, "list /run");
 }
 
 fn try_network(port: u16, name: &str) {
@@ -311,7 +295,7 @@ fn try_syscalls() {
         ("load a bpf program", libc::SYS_bpf, 0),
         ("use io_uring", libc::SYS_io_uring_setup, 1),
         ("use userfaultfd", libc::SYS_userfaultfd, 1),
-        ("count events", libc::SYS_perf_event_open, 0),
+        ("use perf events", libc::SYS_perf_event_open, 0),
         ("enter a namespace", libc::SYS_setns, -1),
     ];
     for (what, call, argument) in calls {
@@ -369,22 +353,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_killed_probes_are_skipped_and_later_removed() {
+    fn directories_of_killed_probes_are_removed_when_they_are_old() {
         let folder = tempfile::tempdir().unwrap();
-        let (_, first) = create_probe_dir(folder.path()).unwrap();
-        let number: u32 = first.to_str().unwrap().rsplit('-').next().unwrap().parse().unwrap();
-        let next =
-            |ahead| folder.path().join(format!("{DIR_PREFIX}{}-{}", std::process::id(), number + ahead));
-        for left in [&first, &next(1), &next(2)] {
-            fs::create_dir_all(left).unwrap();
-            fs::write(left.join("open"), "seen").unwrap();
+        let create = |name: &str| {
+            let directory = folder.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join("open"), "seen").unwrap();
+            directory
+        };
+        let names = [format!("{DIR_PREFIX}old"), format!("{DIR_PREFIX}new"), "other".to_owned()];
+        let [old, new, other] = names.each_ref().map(|name| create(name));
+        for directory in [&old, &other] {
+            File::open(directory).unwrap().set_modified(SystemTime::now() - 2 * STALE_AGE).unwrap();
         }
-        let (_, created) = create_probe_dir(folder.path()).unwrap();
-        assert!(![first.clone(), next(1), next(2)].contains(&created));
         remove_stale_dirs(folder.path());
-        assert!(first.exists());
-        File::open(&first).unwrap().set_modified(SystemTime::now() - 2 * STALE_AGE).unwrap();
-        remove_stale_dirs(folder.path());
-        assert!(!first.exists() && next(1).exists() && created.exists());
+        assert_eq!([old, new, other].map(|directory| directory.exists()), [false, true, true]);
     }
 }

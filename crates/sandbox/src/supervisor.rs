@@ -6,7 +6,7 @@
 //! the launcher may be killed.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -114,32 +114,30 @@ fn start_init(
     jail: Jail,
     descriptors: Vec<OwnedFd>,
 ) -> Result<(OwnedFd, Cgroups), SetupError> {
-    let (failure, failing) = pipe().with_step(SetupStep::Namespaces)?;
-    let (supervisor_alive, alive) = pipe().with_step(SetupStep::Namespaces)?;
-    let (cgroup_sender, cgroup_receiver) = ipc::socket_pair().with_step(SetupStep::Namespaces)?;
+    let (failure, failing) = ipc::socket_pair().with_step(SetupStep::Namespaces)?;
+    let (to_init, from_supervisor) = ipc::socket_pair().with_step(SetupStep::Namespaces)?;
     let limits = jail.limits.clone();
     let inside = JailInit {
         descriptors,
-        cgroup_receiver,
-        supervisor_alive,
+        supervisor: from_supervisor,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         jail,
     };
     match sys::fork(namespace_flags(&inside.jail)).with_step(SetupStep::Namespaces)? {
         ForkSide::Child => {
-            drop((alive, cgroup_sender));
+            drop(to_init);
             let Err(fault) = inside.run();
             // If the report fails, the launcher sees an exit without an exec, which is an error
             // too.
-            let sent = postcard::to_stdvec(&fault).map(|bytes| File::from(failing).write_all(&bytes));
+            let sent = ipc::send(&failing, &fault, &[]);
             std::process::exit(if sent.is_ok() { 1 } else { 2 });
         }
         ForkSide::Parent(pidfd) => {
             // The first process builds its file tree in parallel, then waits for the cgroups.
             let (cgroups, report) = Cgroups::create(&limits);
             let sent =
-                send_cgroups(&cgroup_sender, &cgroups, &report).with_step(SetupStep::Cgroup).and_then(|()| {
+                send_cgroups(&to_init, &cgroups, &report).with_step(SetupStep::Cgroup).and_then(|()| {
                     let report = privilege::Rlimits::new(&limits, report).limits;
                     let descriptors = [pidfd.as_fd(), failure.as_fd()];
                     ipc::send(control, &SupervisorReport::Started(report), &descriptors)
@@ -152,17 +150,17 @@ fn start_init(
             }
             // The first process lives as long as this end is open, that is until this process
             // exits.
-            std::mem::forget(alive);
+            std::mem::forget(to_init);
             Ok((pidfd, cgroups))
         }
     }
 }
 
 /// Sends the first process the entry files of its cgroups, and which limits they enforce.
-fn send_cgroups(cgroup_sender: &OwnedFd, cgroups: &Cgroups, report: &LimitReport) -> io::Result<()> {
+fn send_cgroups(to_init: &OwnedFd, cgroups: &Cgroups, report: &LimitReport) -> io::Result<()> {
     let entry_files = cgroups.entry_files()?;
     let entry_files: Vec<_> = entry_files.iter().map(AsFd::as_fd).collect();
-    ipc::send(cgroup_sender, report, &entry_files)
+    ipc::send(to_init, report, &entry_files)
 }
 
 fn namespace_flags(jail: &Jail) -> i32 {
@@ -175,10 +173,6 @@ fn namespace_flags(jail: &Jail) -> i32 {
         JailNetwork::None => always | libc::CLONE_NEWNET,
         JailNetwork::Full => always,
     }
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
 }
 
 /// Kills the first process, and thereby all processes of the jail, and waits until they are gone.

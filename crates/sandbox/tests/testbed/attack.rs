@@ -126,9 +126,6 @@ pub(crate) fn attempt(name: &str, arguments: &[&str]) -> io::Result<()> {
         "memory-bomb" => memory_bomb(number(0)?),
         "disk-fill" => disk_fill(Path::new(argument(0)?), number(1)?),
         "inodes" => inodes(Path::new(argument(0)?), number(1)?),
-        "descriptors" => {
-            (0..number(0)?).map(|_| File::open("/dev/null")).collect::<io::Result<Vec<_>>>().map(drop)
-        }
         other => {
             eprintln!("no such attack: {other}");
             std::process::exit(2);
