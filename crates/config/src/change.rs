@@ -95,7 +95,8 @@ fn change_key(
     Ok(KeyChange { name: edit::dotted_path(path), file, value })
 }
 
-/// Changes the secrets file, and removes the same secret from `config.yaml`, where it is in clear text.
+/// Changes the secrets file, and removes the same secret from `config.yaml`, where it is in clear
+/// text.
 fn change_secret(
     home: &Path,
     variable: String,

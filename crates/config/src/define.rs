@@ -1,5 +1,5 @@
-//! One definition per key. The typed field, its default, its variable, validation, the reference page and
-//! the JSON Schema are derived from it.
+//! One definition per key. The typed field, its default, its variable, validation, the reference
+//! page and the JSON Schema are derived from it.
 
 use serde_json::Value;
 

@@ -1,7 +1,8 @@
-//! The secrets file: `NAME=value` lines with quotes, `export`, comments and values over several lines.
+//! The secrets file: `NAME=value` lines with quotes, `export`, comments and values over several
+//! lines.
 //!
-//! An invalid line is reported with its number, and the others still count. Changing one value leaves all
-//! other bytes unchanged.
+//! An invalid line is reported with its number, and the others still count. Changing one value
+//! leaves all other bytes unchanged.
 
 use std::ops::Range;
 
@@ -96,13 +97,13 @@ fn splice(text: &str, span: Range<usize>, with: &str) -> String {
 
 fn read_line(text: &str, start: usize, end: usize) -> Result<DotEnvEntry, &'static str> {
     let content = text.get(start..end).unwrap_or_default();
-    let equals = content.find('=').ok_or("there is no `=`")?;
+    let equals = content.find('=').ok_or("missing `=`")?;
     let left = content.get(..equals).unwrap_or_default().trim();
     let name =
         left.strip_prefix("export").filter(|rest| rest.starts_with([' ', '\t'])).unwrap_or(left).trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if name.is_empty() || !name.chars().all(fits) || name.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err("the text before `=` is not a variable name");
+        return Err("invalid variable name before `=`");
     }
     let value_at = start + equals + 1;
     let raw = text.get(value_at..end).unwrap_or_default();
@@ -112,7 +113,7 @@ fn read_line(text: &str, start: usize, end: usize) -> Result<DotEnvEntry, &'stat
             let (value, close) = read_quoted(text, opening, quote).ok_or("the quote is never closed")?;
             let rest = text.get(close..line_end(text, close)).unwrap_or_default().trim_start();
             if !rest.is_empty() && !rest.starts_with('#') {
-                return Err("there is text behind the closing quote");
+                return Err("text after the closing quote");
             }
             (value, opening..close)
         }
@@ -231,10 +232,10 @@ mod tests {
         assert_eq!(
             invalid,
             [
-                (2, "there is no `=`"),
-                (3, "the text before `=` is not a variable name"),
+                (2, "missing `=`"),
+                (3, "invalid variable name before `=`"),
                 (4, "the quote is never closed"),
-                (6, "there is text behind the closing quote"),
+                (6, "text after the closing quote"),
             ]
         );
         let names: Vec<_> = file.entries.iter().map(|e| e.name.as_str()).collect();

@@ -1,8 +1,8 @@
 //! Changes one value of a YAML text and leaves all other bytes unchanged.
 //!
-//! The edit is made in the text, at the spans of the parsed tree, so comments, order, quoting and blank
-//! lines are preserved. A comment inside a replaced value moves to its own line. The result is parsed and
-//! compared with the intended change; an edit that cannot be made safely is an error.
+//! The edit is made in the text, at the spans of the parsed tree, so comments, order, quoting and
+//! blank lines are preserved. A comment inside a replaced value moves to its own line. The result
+//! is parsed and compared with the intended change; an edit that cannot be made safely is an error.
 
 mod render;
 mod splice;

@@ -1,5 +1,5 @@
-//! Atomic changes of files under a lock: a crash leaves the old file or the new one, and two writers lose
-//! nothing.
+//! Atomic changes of files under a lock: a crash leaves the old file or the new one, and two
+//! writers lose nothing.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};

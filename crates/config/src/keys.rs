@@ -1,7 +1,7 @@
 //! All keys of the configuration.
 //!
-//! Defaults are those of the Python program, so a file written for it keeps its meaning. `config explain`
-//! and the reference page print the doc comment of a key.
+//! Defaults are those of the Python program, so a file written for it keeps its meaning. `config
+//! explain` and the reference page print the doc comment of a key.
 
 use hermes_agent::CodeMode;
 use hermes_exec::backend::docker::run_args::value::Gpus;
@@ -97,39 +97,45 @@ choice! {
 section! {
     /// Where commands run and what they can use.
     Terminal "terminal." {
-        /// The backend that runs commands: local, sandbox, docker, ssh, singularity, modal, daytona or kubernetes.
+        /// The backend that runs commands: local, sandbox, docker, ssh, singularity, modal, daytona
+        /// or kubernetes.
         backend: BackendName = BackendName::Local, "TERMINAL_ENV", also "terminal.env_type";
-        /// The directory a session starts in. `.` is the directory hermes was started in. Inside a sandbox or
-        /// container, `.` and directories of your home mean `/workspace`.
+        /// The directory a session starts in. `.` is the directory hermes was started in. Inside a
+        /// sandbox or container, `.` and directories of your home mean `/workspace`.
         cwd: String = ".".into(), "TERMINAL_CWD";
         /// Seconds a command may run before it is stopped.
         timeout: u64 = 180, "TERMINAL_TIMEOUT", at_least 1;
         /// The largest timeout, in seconds, that a tool call may request for a foreground command.
         max_foreground_timeout: u64 = 600, "TERMINAL_MAX_FOREGROUND_TIMEOUT", at_least 1;
-        /// Seconds an environment may stay idle before it is removed. It is never removed while a command runs.
+        /// Seconds an environment may stay idle before it is removed. It is never removed while a
+        /// command runs.
         lifetime_seconds: u64 = 300, "TERMINAL_LIFETIME_SECONDS", at_least 1;
-        /// How many environments may exist at once. At the limit, a new one waits until another ends; the one that
-        /// has been idle longest is ended first.
+        /// How many environments may exist at once. At the limit, a new one waits until another
+        /// ends; the one that has been idle longest is ended first.
         max_places: u64 = 256, "TERMINAL_MAX_PLACES", at_least 1;
-        /// The network access of an environment: full, none or proxy (public hosts only, for programs that honor
-        /// HTTP_PROXY). Default: proxy for sandbox, full for the others. local supports only full.
+        /// The network access of an environment: full, none or proxy (public hosts only, for
+        /// programs that honor HTTP_PROXY). Default: proxy for sandbox, full for the others. local
+        /// supports only full.
         network: Option<Network> = None, "TERMINAL_NETWORK";
-        /// The HOME of commands that run on this machine. `real` is your own; `profile` is the directory `home` in
-        /// the hermes home, if it exists, with your own in `HERMES_REAL_HOME`; `auto` is `profile` when hermes itself
-        /// runs in a container, else `real`.
+        /// The HOME of commands that run on this machine. `real` is your own; `profile` is the
+        /// directory `home` in the hermes home, if it exists, with your own in `HERMES_REAL_HOME`;
+        /// `auto` is `profile` when hermes itself runs in a container, else `real`.
         home_mode: HomeMode = HomeMode::Auto, "TERMINAL_HOME_MODE";
-        /// Variables of the hermes process that every command can read, in addition to a small base set. Keys of
-        /// model providers, tokens of chat platforms and similar secrets are refused here; use `hermes exec --env`
-        /// to pass one to a single command.
+        /// Variables of the hermes process that every command can read, in addition to a small base
+        /// set. Keys of model providers, tokens of chat platforms and similar secrets are refused
+        /// here; use `hermes exec --env` to pass one to a single command.
         env_passthrough: Passthrough = Passthrough::default(), "TERMINAL_ENV_PASSTHROUGH";
-        /// Files below the hermes home that are mounted read-only into containers, below `/root/.hermes`.
+        /// Files below the hermes home that are mounted read-only into containers, below
+        /// `/root/.hermes`.
         credential_files: Vec<String> = Vec::new(), "TERMINAL_CREDENTIAL_FILES";
-        /// Files that a local session sources at its start, instead of the usual ones. Variables they export stay
-        /// set, except names that `env_passthrough` refuses.
+        /// Files that a local session sources at its start, instead of the usual ones. Variables
+        /// they export stay set, except names that `env_passthrough` refuses.
         shell_init_files: Vec<String> = Vec::new(), "TERMINAL_SHELL_INIT_FILES";
-        /// Whether a local session sources `~/.profile`, `~/.bash_profile` and `~/.bashrc` at its start.
+        /// Whether a local session sources `~/.profile`, `~/.bash_profile` and `~/.bashrc` at its
+        /// start.
         auto_source_bashrc: bool = true, "TERMINAL_AUTO_SOURCE_BASHRC";
-        /// The directory for persistent files of environments. Default: `sandboxes` in the hermes home.
+        /// The directory for persistent files of environments. Default: `sandboxes` in the hermes
+        /// home.
         sandbox_dir: Option<String> = None, "TERMINAL_SANDBOX_DIR";
         /// Processors an environment may use; 0 for no limit.
         container_cpu: f64 = 1.0, "TERMINAL_CONTAINER_CPU";
@@ -145,15 +151,16 @@ section! {
         docker_image: String = IMAGE.into(), "TERMINAL_DOCKER_IMAGE";
         /// Seconds that pulling an image may take.
         docker_pull_timeout: u64 = 1800, "TERMINAL_DOCKER_PULL_TIMEOUT", at_least 1;
-        /// Names of variables to pass to commands in the container. Values come from the process environment, then
-        /// from `.env`. Every command in the container can read them.
+        /// Names of variables to pass to commands in the container. Values come from the process
+        /// environment, then from `.env`. Every command in the container can read them.
         docker_forward_env: Vec<EnvName> = Vec::new(), "TERMINAL_DOCKER_FORWARD_ENV";
         /// Variables with literal values for commands in the container.
         docker_env: EnvMap = EnvMap::default(), "TERMINAL_DOCKER_ENV";
-        /// Mounts, each `source:target[:options]`. A writable mount lets commands change that directory of the host.
+        /// Mounts, each `source:target[:options]`. A writable mount lets commands change that
+        /// directory of the host.
         docker_volumes: Vec<Volume> = Vec::new(), "TERMINAL_DOCKER_VOLUMES";
-        /// Whether containers get only the mounts in `docker_volumes`, without the skills, caches and credential
-        /// files of the hermes home.
+        /// Whether containers get only the mounts in `docker_volumes`, without the skills, caches
+        /// and credential files of the hermes home.
         strict_mounts: bool = false, "TERMINAL_STRICT_MOUNTS";
         /// Whether containers have a network. `false` has the same effect as `network: none`.
         docker_network: bool = true, "TERMINAL_DOCKER_NETWORK";
@@ -163,14 +170,15 @@ section! {
         docker_run_as_host_user: bool = false, "TERMINAL_DOCKER_RUN_AS_HOST_USER";
         /// Shared memory of a container, such as 1g. Default: the default of the engine.
         docker_shm_size: Option<ByteSize> = None, "TERMINAL_DOCKER_SHM_SIZE";
-        /// GPUs of the host that a container can use: `all`, a number, or `device=` followed by ids separated by
-        /// commas.
+        /// GPUs of the host that a container can use: `all`, a number, or `device=` followed by ids
+        /// separated by commas.
         docker_gpus: Option<Gpus> = None, "TERMINAL_DOCKER_GPUS";
-        /// Sizes of the in-memory directories of a container, by path. Defaults: `/tmp` 512m, `/var/tmp` 256m, `/run`
-        /// 64m and, where nothing is persistent, `/workspace` 10g, `/root` 1g, `/home` 1g.
+        /// Sizes of the in-memory directories of a container, by path. Defaults: `/tmp` 512m,
+        /// `/var/tmp` 256m, `/run` 64m and, where nothing is persistent, `/workspace` 10g, `/root`
+        /// 1g, `/home` 1g.
         docker_tmpfs: TmpfsMap = TmpfsMap::default(), "TERMINAL_DOCKER_TMPFS";
-        /// Further options of `docker run`. Only options with a known meaning are accepted. A limit given here takes
-        /// precedence over the key for that limit.
+        /// Further options of `docker run`. Only options with a known meaning are accepted. A limit
+        /// given here takes precedence over the key for that limit.
         docker_extra_args: ExtraArgs = ExtraArgs::default(), "TERMINAL_DOCKER_EXTRA_ARGS";
         /// Whether the next hermes process reuses a container.
         docker_persist_across_processes: bool = true, "TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES";
@@ -192,19 +200,22 @@ section! {
 section! {
     /// Chat sessions: where their commands run and who may use them.
     Gateway "gateway." {
-        /// The backend that runs commands of chats, instead of terminal.backend. Default: terminal.backend, or sandbox
-        /// where that is local.
+        /// The backend that runs commands of chats, instead of terminal.backend. Default:
+        /// terminal.backend, or sandbox where that is local.
         terminal_backend: Option<BackendName> = None, "GATEWAY_TERMINAL_BACKEND";
-        /// The image of environments of chats, for backends that use images. Default: the image key of the backend.
+        /// The image of environments of chats, for backends that use images. Default: the image key
+        /// of the backend.
         sandbox_image: Option<String> = None, "GATEWAY_SANDBOX_IMAGE";
-        /// Seconds of inactivity after which the environment of a chat is removed, with its processes. Its files are
-        /// kept as long as the conversation, unless `terminal.container_persistent` is false.
+        /// Seconds of inactivity after which the environment of a chat is removed, with its
+        /// processes. Its files are kept as long as the conversation, unless
+        /// `terminal.container_persistent` is false.
         sandbox_lifetime: u64 = 3600, "GATEWAY_SANDBOX_LIFETIME", at_least 1;
-        /// Which chat sessions share an environment: session (none), user (all sessions of one user, except threads
-        /// with others), chat (all sessions of one chat) or shared (all sessions).
+        /// Which chat sessions share an environment: session (none), user (all sessions of one
+        /// user, except threads with others), chat (all sessions of one chat) or shared (all
+        /// sessions).
         sandbox_scope: PlaceScope = PlaceScope::Session, "GATEWAY_SANDBOX_SCOPE";
-        /// Whether all chats share the directory `shared` of the hermes home, mounted at `/shared`. Requires the
-        /// sandbox or docker backend.
+        /// Whether all chats share the directory `shared` of the hermes home, mounted at `/shared`.
+        /// Requires the sandbox or docker backend.
         shared_home: bool = false, "GATEWAY_SHARED_HOME";
         /// Users who may write to every bot, as `platform:id` or an id alone.
         allowed_users: CommaList = CommaList::default(), "GATEWAY_ALLOWED_USERS";
@@ -214,15 +225,16 @@ section! {
         messages_per_minute: u64 = 30, "GATEWAY_MESSAGES_PER_MINUTE", at_least 1;
         /// Messages that one user may send at once.
         message_burst: u64 = 10, "GATEWAY_MESSAGE_BURST", at_least 1;
-        /// Directories of the environment whose files an answer may send, in addition to the working directory. On the
-        /// local backend, directories in a home directory or in the hermes home must be listed themselves.
+        /// Directories of the environment whose files an answer may send, in addition to the
+        /// working directory. On the local backend, directories in a home directory or in the
+        /// hermes home must be listed themselves.
         media_delivery_allow_dirs: Vec<String> = Vec::new(), "GATEWAY_MEDIA_DELIVERY_ALLOW_DIRS";
     }
 }
 
 section! {
-    /// When an inactive chat session is reset. Checked when the next message arrives, never while a background
-    /// process runs.
+    /// When an inactive chat session is reset. Checked when the next message arrives, never while a
+    /// background process runs.
     SessionReset "session_reset." {
         /// When to reset: none (never), daily, idle or both.
         mode: ResetMode = ResetMode::None, "SESSION_RESET_MODE";
@@ -258,8 +270,8 @@ section! {
         no_thread_channels: CommaList = CommaList::default(), "DISCORD_NO_THREAD_CHANNELS";
         /// Whether the bot must be mentioned in threads it already takes part in.
         thread_require_mention: bool = false, "DISCORD_THREAD_REQUIRE_MENTION";
-        /// Overrides for single channels and their threads, by id: `require_mention`, `auto_thread` and
-        /// `thread_require_mention`, each true or false.
+        /// Overrides for single channels and their threads, by id: `require_mention`, `auto_thread`
+        /// and `thread_require_mention`, each true or false.
         channels: ChannelMap = ChannelMap::default(), "DISCORD_CHANNELS";
         /// Whether the bot ignores messages that mention other users but not the bot.
         ignore_no_mention: bool = true, "DISCORD_IGNORE_NO_MENTION";
@@ -273,14 +285,15 @@ section! {
         allow_admin_from: CommaList = CommaList::default(), "DISCORD_ALLOW_ADMIN_FROM";
         /// Admins of the bot in servers.
         group_allow_admin_from: CommaList = CommaList::default(), "DISCORD_GROUP_ALLOW_ADMIN_FROM";
-        /// The commands that other users may use in direct messages; empty for all that are not for admins.
+        /// The commands that other users may use in direct messages; empty for all that are not for
+        /// admins.
         user_allowed_commands: CommaList = CommaList::default(), "DISCORD_USER_ALLOWED_COMMANDS";
         /// The commands that other users may use in servers; empty for all that are not for admins.
         group_user_allowed_commands: CommaList = CommaList::default(), "DISCORD_GROUP_USER_ALLOWED_COMMANDS";
         /// Users who may approve commands of others, in addition to admins.
         approvers: CommaList = CommaList::default(), "DISCORD_APPROVERS";
-        /// The answer to unknown users who write to the bot: pair (a pairing code) or ignore (none). Default: pair,
-        /// unless allowed users are listed.
+        /// The answer to unknown users who write to the bot: pair (a pairing code) or ignore
+        /// (none). Default: pair, unless allowed users are listed.
         unauthorized_dm_behavior: Option<StrangerPolicy> = None, "DISCORD_UNAUTHORIZED_DM_BEHAVIOR";
         /// The id of the one server whose `allowed_roles` also count in direct messages.
         dm_role_auth_guild: String = String::new(), "DISCORD_DM_ROLE_AUTH_GUILD";
@@ -288,8 +301,8 @@ section! {
         allow_bots: BotPolicy = BotPolicy::None, "DISCORD_ALLOW_BOTS";
         /// Whether the bot adds reactions to messages it works on.
         reactions: bool = true, "DISCORD_REACTIONS";
-        /// Whether the model also gets the messages since its own last one when the bot is called in a thread, or in a
-        /// channel that requires a mention.
+        /// Whether the model also gets the messages since its own last one when the bot is called
+        /// in a thread, or in a channel that requires a mention.
         history_backfill: bool = true, "DISCORD_HISTORY_BACKFILL";
         /// How many of those messages at most, up to 100.
         history_backfill_limit: u64 = 50, "DISCORD_HISTORY_BACKFILL_LIMIT";
@@ -313,10 +326,11 @@ section! {
         home_channel_name: String = "Home".into(), "DISCORD_HOME_CHANNEL_NAME";
         /// The id of a thread in the home channel.
         home_channel_thread_id: String = String::new(), "DISCORD_HOME_CHANNEL_THREAD_ID";
-        /// The proxy for all Discord connections: `http://host:port` or `socks5://host:port`, with `user:password@`
-        /// before the host if it requires a login.
+        /// The proxy for all Discord connections: `http://host:port` or `socks5://host:port`, with
+        /// `user:password@` before the host if it requires a login.
         proxy: Option<Secret> = None, "DISCORD_PROXY";
-        /// How slash commands are registered: safe (when they changed), bulk (at every start) or off (never).
+        /// How slash commands are registered: safe (when they changed), bulk (at every start) or
+        /// off (never).
         command_sync_policy: CommandSync = CommandSync::Safe, "DISCORD_COMMAND_SYNC_POLICY";
         /// Whether slash commands are visible only to administrators of a server by default.
         hide_slash_commands: bool = false, "DISCORD_HIDE_SLASH_COMMANDS";
@@ -326,8 +340,8 @@ section! {
 section! {
     /// Approval of dangerous commands.
     Approvals "approvals." {
-        /// Who decides about a command that matches a rule: manual (a person) or off (no question is asked; the hard
-        /// floor and your own rules still hold).
+        /// Who decides about a command that matches a rule: manual (a person) or off (no question
+        /// is asked; the hard floor and your own rules still hold).
         mode: ApprovalMode = ApprovalMode::Manual, "HERMES_APPROVALS_MODE";
         /// Seconds a question on a terminal waits for an answer.
         timeout: u64 = 60, "HERMES_APPROVALS_TIMEOUT", at_least 1;
@@ -335,7 +349,8 @@ section! {
         gateway_timeout: u64 = 300, "HERMES_APPROVALS_GATEWAY_TIMEOUT", at_least 1;
         /// The answer to questions of a scheduled job: deny or approve.
         cron_mode: Unattended = Unattended::Deny, "HERMES_APPROVALS_CRON_MODE";
-        /// Patterns of commands that run without a question, such as `git push *`. The hard floor still holds.
+        /// Patterns of commands that run without a question, such as `git push *`. The hard floor
+        /// still holds.
         allow: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_ALLOW";
         /// Patterns of commands that always need approval, on every backend.
         ask: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_ASK";
@@ -347,8 +362,8 @@ section! {
 section! {
     /// Python scripts that the agent runs.
     CodeExecution "code_execution." {
-        /// Where a script runs: project (in the session's directory, with the interpreter of the project) or strict
-        /// (in an empty directory).
+        /// Where a script runs: project (in the session's directory, with the interpreter of the
+        /// project) or strict (in an empty directory).
         mode: CodeMode = CodeMode::Project, "HERMES_CODE_EXECUTION_MODE";
         /// Seconds a script may run.
         timeout: u64 = 300, "HERMES_CODE_EXECUTION_TIMEOUT", at_least 1;
@@ -426,8 +441,8 @@ section! {
         api_max_retries: u64 = 3, "HERMES_API_MAX_RETRIES", at_least 1;
         /// How much a model reasons; auto leaves it to the provider.
         reasoning_effort: Option<Effort> = None, "HERMES_REASONING_EFFORT";
-        /// How images reach a model: auto sends them unless the server rejects images, native always sends them, text
-        /// sends only the paths of the files.
+        /// How images reach a model: auto sends them unless the server rejects images, native
+        /// always sends them, text sends only the paths of the files.
         image_input_mode: ImageMode = ImageMode::Auto, "HERMES_IMAGE_INPUT_MODE";
         /// Seconds between progress messages in a chat while a turn runs; 0 for none.
         gateway_notify_interval: u64 = 180, "HERMES_AGENT_NOTIFY_INTERVAL";
@@ -439,11 +454,11 @@ section! {
     Display "display." {
         /// Whether the reasoning of a model is shown.
         show_reasoning: bool = false, "HERMES_DISPLAY_SHOW_REASONING";
-        /// What happens to a message that arrives while a turn runs: queue (it waits), interrupt (it stops the turn) or
-        /// steer (the model gets it with the next tool result).
+        /// What happens to a message that arrives while a turn runs: queue (it waits), interrupt
+        /// (it stops the turn) or steer (the model gets it with the next tool result).
         busy_input_mode: BusyPolicy = BusyPolicy::Queue, "HERMES_GATEWAY_BUSY_INPUT_MODE";
-        /// What a chat shows about tool calls, where messages can be edited: off, new (the tool) or all (the tool and
-        /// its input).
+        /// What a chat shows about tool calls, where messages can be edited: off, new (the tool) or
+        /// all (the tool and its input).
         tool_progress: ToolProgress = ToolProgress::All, "HERMES_DISPLAY_TOOL_PROGRESS";
     }
 }
@@ -493,8 +508,8 @@ section! {
 section! {
     /// Skills of the agent.
     Skills "skills." {
-        /// Directories with further skills; a relative path is below the hermes home. They are mounted read-only into
-        /// containers as `/root/.hermes/external_skills/0` and so on.
+        /// Directories with further skills; a relative path is below the hermes home. They are
+        /// mounted read-only into containers as `/root/.hermes/external_skills/0` and so on.
         external_dirs: Vec<String> = Vec::new(), "HERMES_SKILLS_EXTERNAL_DIRS";
     }
 }
@@ -502,7 +517,8 @@ section! {
 section! {
     /// Keys without a section.
     General "" {
-        /// Patterns of commands that run without a question. Entries that are not command patterns have no effect.
+        /// Patterns of commands that run without a question. Entries that are not command patterns
+        /// have no effect.
         command_allowlist: Vec<String> = Vec::new(), "HERMES_COMMAND_ALLOWLIST";
         /// The most characters that one read of a file returns.
         file_read_max_chars: u64 = 100_000, "HERMES_FILE_READ_MAX_CHARS", at_least 1;
@@ -510,8 +526,8 @@ section! {
         providers: Servers = Servers::default(), "HERMES_PROVIDERS";
         /// The models to try, in order, when the first one fails.
         fallback_providers: Fallbacks = Fallbacks::default(), "HERMES_FALLBACK_PROVIDERS";
-        /// The answer to unknown users who write to a bot: pair (a pairing code) or ignore (none). Default: pair, unless
-        /// allowed users are listed.
+        /// The answer to unknown users who write to a bot: pair (a pairing code) or ignore (none).
+        /// Default: pair, unless allowed users are listed.
         unauthorized_dm_behavior: Option<StrangerPolicy> = None, "HERMES_UNAUTHORIZED_DM_BEHAVIOR";
         /// Whether each user in a group has their own session.
         group_sessions_per_user: bool = true, "HERMES_GROUP_SESSIONS_PER_USER";

@@ -1,4 +1,5 @@
-//! The sources of values, in their order: flag, process environment, `.env`, `config.yaml`, default.
+//! The sources of values, in their order: flag, process environment, `.env`, `config.yaml`,
+//! default.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -138,8 +139,8 @@ impl<'a> LayerReader<'a> {
         Self { layers, resolved: Vec::new(), problems: Vec::new() }
     }
 
-    /// The value of a key. An invalid value in any layer is an error, so the default returned for it here
-    /// is never used.
+    /// The value of a key. An invalid value in any layer is an error, so the default returned for
+    /// it here is never used.
     pub(crate) fn read_key<T: Setting>(
         &mut self,
         key: Option<&'static ConfigKey>,

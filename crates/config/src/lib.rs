@@ -1,14 +1,15 @@
 //! The configuration: all keys, the sources of their values, and the domain values they resolve to.
 //!
-//! [`load`] reads `config.yaml`, `.env` and the environment into [`layers::Layers`] and produces a typed
-//! [`keys::Config`] together with every [`layers::Problem`]. [`keys`] defines all keys. [`change`] writes
-//! single values back, [`migrate`] rewrites a file of an older version.
+//! [`load`] reads `config.yaml`, `.env` and the environment into [`layers::Layers`] and produces a
+//! typed [`keys::Config`] together with every [`layers::Problem`]. [`keys`] defines all keys.
+//! [`change`] writes single values back, [`migrate`] rewrites a file of an older version.
 //!
 //! [`resolve`] turns settings into the values that the other crates work with: gates, environments,
-//! models, chat accounts. Its functions take a [`ConfigContext`], a home with its loaded configuration.
+//! models, chat accounts. Its functions take a [`ConfigContext`], a home with its loaded
+//! configuration.
 //!
-//! Invariants: only this crate and `cli` read the environment and the configuration files. Defaults are
-//! never written to disk. A file that cannot be parsed is never written.
+//! Invariants: only this crate and `cli` read the environment and the configuration files. Defaults
+//! are never written to disk. A file that cannot be parsed is never written.
 
 pub mod change;
 pub mod define;

@@ -1,7 +1,8 @@
-//! Migration of an older file to the current layout. Only `config migrate` does this, never a start.
+//! Migration of an older file to the current layout. Only `config migrate` does this, never a
+//! start.
 //!
-//! Each step changes the file as the migration of the Python program to that version does, except that
-//! defaults are not written.
+//! Each step changes the file as the migration of the Python program to that version does, except
+//! that defaults are not written.
 
 use serde_json::{Value, json};
 
@@ -101,7 +102,8 @@ impl MigrationResult {
         if is_former { self.set(path, new) } else { Ok(()) }
     }
 
-    /// Renames a key to its current name. If both exist, the older one has no effect and is removed.
+    /// Renames a key to its current name. If both exist, the older one has no effect and is
+    /// removed.
     fn rename(&mut self, from: &str, to: &str) -> Result<(), EditError> {
         if self.get(from).is_none() {
             return Ok(());

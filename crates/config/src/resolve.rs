@@ -61,7 +61,8 @@ pub fn gate(config: &Config) -> Gate {
     gate
 }
 
-/// The lifetime of a throw-away environment, which ends it if this process is killed before it removes it.
+/// The lifetime of a throw-away environment, which ends it if this process is killed before it
+/// removes it.
 const ONE_SHOT_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The install id of a home that has none yet.
@@ -134,33 +135,31 @@ pub fn places(context: &ConfigContext, config: &Config) -> Places {
 }
 
 impl From<hermes_exec::Error> for Failure {
+    /// The failure of an environment, with hints.
     fn from(error: hermes_exec::Error) -> Self {
-        place_failure(error)
-    }
-}
-
-/// The failure of an environment, with hints.
-pub fn place_failure(error: hermes_exec::Error) -> Failure {
-    let failure = Failure::unavailable(error.to_string());
-    match &error {
-        hermes_exec::Error::Engine(error) => engine::engine_failure(error),
-        hermes_exec::Error::TooManyPlaces { .. } => failure
-            .hint("Run `hermes sandbox prune` to remove idle environments.")
-            .hint("Set `terminal.max_places` to change the limit."),
-        hermes_exec::Error::SettingsChanged { name } => failure
-            .hint(format!(
-                "Run `hermes sandbox show {name}` to see what uses it; it is recreated once that has ended."
-            ))
-            .hint(format!("Run `hermes sandbox rm --force {name}` to remove it with its files.")),
-        hermes_exec::Error::InUseElsewhere { .. } => failure.hint(
-            "It was created under a different XDG_RUNTIME_DIR; use that one, or remove the environment there.",
-        ),
-        hermes_exec::Error::ImageMissing { image } => add_image_hints(failure, image, None),
-        hermes_exec::Error::WrongPlatform { image, .. } => {
-            add_image_hints(failure, image, Some(&PullError::WrongPlatform))
+        let failure = Failure::unavailable(error.to_string());
+        match error {
+            hermes_exec::Error::Engine(error) => error.into(),
+            hermes_exec::Error::TooManyPlaces { .. } => failure
+                .hint("Run `hermes sandbox prune` to remove idle environments.")
+                .hint("Set `terminal.max_places` to change the limit."),
+            hermes_exec::Error::SettingsChanged { name } => failure
+                .hint(format!(
+                    "Run `hermes sandbox show {name}` to see what uses it; \
+                     it is recreated once that has ended."
+                ))
+                .hint(format!("Run `hermes sandbox rm --force {name}` to remove it with its files.")),
+            hermes_exec::Error::InUseElsewhere { .. } => failure.hint(
+                "It was created under a different XDG_RUNTIME_DIR; use that one, or remove the environment \
+                 there.",
+            ),
+            hermes_exec::Error::ImageMissing { image } => add_image_hints(failure, &image, None),
+            hermes_exec::Error::WrongPlatform { image, .. } => {
+                add_image_hints(failure, &image, Some(&PullError::WrongPlatform))
+            }
+            hermes_exec::Error::Pull { image, error } => add_image_hints(failure, &image, Some(&error)),
+            _ => failure,
         }
-        hermes_exec::Error::Pull { image, error } => add_image_hints(failure, image, Some(error)),
-        _ => failure,
     }
 }
 
@@ -262,8 +261,8 @@ fn host_variables(context: &ConfigContext, names: &[&str]) -> impl Iterator<Item
     names.iter().filter_map(|name| Some(((*name).to_owned(), context.variable(name)?.to_owned())))
 }
 
-/// The directory in which a session starts inside an isolated environment. A directory in the owner's home
-/// does not exist there unless it is mounted.
+/// The directory in which a session starts inside an isolated environment. A directory in the
+/// owner's home does not exist there unless it is mounted.
 fn initial_cwd_inside(chosen: &str, owner_home: &str, binds: &[BindMount]) -> String {
     let path = Path::new(chosen);
     let homes = ["/home", "/Users", owner_home].into_iter().filter(|home| *home != "/");
@@ -340,14 +339,9 @@ fn create_install_id(context: &ConfigContext) -> Result<String, Failure> {
 }
 
 /// The install id, unless it was never created.
-fn known_install(context: &ConfigContext) -> Option<String> {
+pub fn known_install(context: &ConfigContext) -> Option<String> {
     let text = std::fs::read_to_string(install_path(context)).ok()?;
     Some(text.trim().to_owned()).filter(|id| id.len() == 32)
-}
-
-/// Whether this home has an install id.
-pub fn has_identity(context: &ConfigContext) -> bool {
-    known_install(context).is_some()
 }
 
 fn install_path(context: &ConfigContext) -> PathBuf {

@@ -31,7 +31,8 @@ pub fn secrets(loaded: &LoadedConfig) -> Option<Vec<Secret>> {
         let fallbacks = config.general.fallback_providers.iter().map(|entry| &entry.api_key);
         secrets.extend(single.into_iter().chain(servers).chain(fallbacks).flatten().cloned());
     }
-    // This version does not use the key, but a file written for the Python program may hold the password.
+    // This version does not use the key, but a file written for the Python program may hold the
+    // password.
     if let Some(NodeKind::Scalar { text, .. }) =
         lookup(&loaded.layers.file, "terminal.sudo_password").map(|node| &node.kind)
     {

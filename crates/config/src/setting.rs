@@ -192,7 +192,8 @@ impl Setting for f64 {
 }
 
 impl Setting for String {
-    /// Numbers are text as written, such as channel ids. A bare `true` in a file is probably a mistake.
+    /// Numbers are text as written, such as channel ids. A bare `true` in a file is probably a
+    /// mistake.
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         match &node.kind {
             NodeKind::Scalar { text, style: ScalarStyle::Plain }
@@ -304,7 +305,8 @@ pub(crate) fn keyword(node: &Node) -> Option<String> {
     scalar(node).map(|text| text.trim().to_ascii_lowercase())
 }
 
-/// `smart` of the Python program asks a model first. This version asks a person instead, as `manual` does.
+/// `smart` of the Python program asks a model first. This version asks a person instead, as
+/// `manual` does.
 impl Setting for ApprovalMode {
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         match keyword(node).as_deref() {
@@ -458,12 +460,16 @@ impl Setting for Vec<CommandPattern> {
     }
 }
 
-/// A JSON object without the fields that are null.
-fn without_nulls(mut fields: Value) -> Value {
-    if let Value::Object(map) = &mut fields {
-        map.retain(|_, value| !value.is_null());
+/// A value without the fields that are null, at any depth.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let fields = map.into_iter().filter(|(_, value)| !value.is_null());
+            fields.map(|(name, value)| (name, without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        other => other,
     }
-    fields
 }
 
 /// The schema of a map from names to texts.

@@ -1,8 +1,9 @@
 //! A YAML document as a tree that records the position of every value.
 //!
-//! A scalar keeps its text and its quoting: the setting that reads it decides what `off` or `0644` means.
-//! Anchors, aliases and merge keys (`<<`) are followed within limits. A duplicate key, a second document
-//! or a key that is not text is an error, because a guess could select the wrong environment for commands.
+//! A scalar keeps its text and its quoting: the setting that reads it decides what `off` or `0644`
+//! means. Anchors, aliases and merge keys (`<<`) are followed within limits. A duplicate key, a
+//! second document or a key that is not text is an error, because a guess could select the wrong
+//! environment for commands.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -339,7 +340,7 @@ impl<'a> YamlReader<'a> {
             }
             if let Some(first) = entries.iter().find(|entry| entry.key == name) {
                 let message =
-                    format!("`{name}` is there twice (also on line {}); remove one of them", first.at.line);
+                    format!("duplicate key `{name}` (also on line {}); remove one of them", first.at.line);
                 return Err(error(span, &message));
             }
             entries.push(MapEntry { key: name, at: key.at, span: key.span, from: EntryOrigin::Here, value });
@@ -357,8 +358,8 @@ impl<'a> YamlReader<'a> {
         start + content.trim_end_matches([' ', '\t']).len()
     }
 
-    /// The end of a flow collection is its bracket. The end of a block collection has no width; the end of
-    /// its last value is used.
+    /// The end of a flow collection is its bracket. The end of a block collection has no width; the
+    /// end of its last value is used.
     fn collection_end(&self, span: Span, last: Option<usize>, start: usize) -> usize {
         let Range { start: bracket, end } = self.bytes(span);
         if end > bracket { end } else { last.unwrap_or(start) }
@@ -458,7 +459,7 @@ mod tests {
             format!("{text}a{0}: &a{0} [*a{i},*a{i},*a{i},*a{i},*a{i},*a{i},*a{i},*a{i},*a{i}]\n", i + 1)
         });
         let cases = [
-            ("a: 1\nb: 2\na: 3\n", "`a` is there twice (also on line 1); remove one of them", 3),
+            ("a: 1\nb: 2\na: 3\n", "duplicate key `a` (also on line 1); remove one of them", 3),
             ("a: 1\n---\nb: 2\n", "a second document; only one is read", 2),
             ("? [a]\n: 1\n", "a key that is not text", 1),
             (&format!("{}{}", "[".repeat(100), "]".repeat(100)), "nested too deeply", 1),

@@ -10,7 +10,7 @@ const TRUST_REMEDY: &str = "If that is expected, for example behind a company pr
 
 /// A proxy wants other credentials, or any.
 pub const PROXY_AUTH_REQUIRED: &str =
-    "proxy authentication required: write its address as http://user:password@host:port";
+    "proxy authentication required: set the proxy address as http://user:password@host:port";
 
 /// The first cause of an error, without what the layers above add to it.
 pub fn explain(error: &(dyn Error + 'static)) -> String {

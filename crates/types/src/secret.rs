@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-/// A secret. Formatting prints a placeholder; only [`Secret::expose`] returns the value.
+use serde::{Serialize, Serializer};
+
+/// A secret. Formatting and serializing give a placeholder; only [`Secret::expose`] returns the
+/// value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -29,6 +32,12 @@ impl fmt::Display for Secret {
     }
 }
 
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,6 +46,7 @@ mod tests {
     fn formatting_never_shows_the_value() {
         let secret = Secret::new("hunter2");
         assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "[secret] [secret] Some([secret])");
+        assert_eq!(serde_json::to_value(&secret).unwrap(), "[secret]");
         assert_eq!(secret.expose(), "hunter2");
     }
 }

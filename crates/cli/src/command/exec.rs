@@ -54,7 +54,7 @@ async fn dry_run(args: &ExecArgs, context: &Context, config: &Config) -> Result<
     let resolved = resolve::resolve_place(context, config, &request, &session, ResolveMode::Inspect)?;
     let request = resolved.create_request().await?;
     let screen = context.screen;
-    if !resolve::has_identity(context) {
+    if resolve::known_install(context).is_none() {
         screen.warn("no install id yet: the names shown will change once this home is first used");
     }
     let backend = resolved.backend_name().as_str();

@@ -33,7 +33,7 @@ fn an_invalid_value_prevents_the_start_and_is_located() {
         ("model:\n  api_key: [hunter2]\n", ":2:12: model.api_key: expected text, found something else"),
         ("terminal:\n  docker_image: true\n", ":2:17: terminal.docker_image: expected text, found `true`"),
         ("a: [\n", ": unclosed bracket '['"),
-        ("a: 1\na: 2\n", ":2:1: `a` is there twice (also on line 1); remove one of them"),
+        ("a: 1\na: 2\n", ":2:1: duplicate key `a` (also on line 1); remove one of them"),
         ("- a\n", ":1:1: expected a map of settings, found a list"),
     ];
     for (text, expected) in cases {

@@ -73,8 +73,8 @@ pub(super) fn block(value: &Value, indent: usize, nl: &str) -> String {
     lines
 }
 
-/// Renders a text as a scalar: in the requested quotes if they can hold it, and without quotes only if it
-/// cannot be mistaken for another type.
+/// Renders a text as a scalar: in the requested quotes if they can hold it, and without quotes only
+/// if it cannot be mistaken for another type.
 pub(super) fn scalar(text: &str, style: ScalarStyle, context: ScalarContext) -> String {
     let one_line = text.chars().all(|c| !needs_escape(c));
     match style {

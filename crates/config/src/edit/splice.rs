@@ -87,8 +87,8 @@ impl<'a> YamlEditor<'a> {
         }
     }
 
-    /// Changes a block collection item by item if it shares items with the new one, so that the comments of
-    /// shared items stay with them.
+    /// Changes a block collection item by item if it shares items with the new one, so that the
+    /// comments of shared items stay with them.
     fn set_items(&self, path: &[PathStep], node: &Node, value: &Value) -> Result<Option<String>, EditError> {
         if self.is_flow(node) {
             return Ok(None);

@@ -27,8 +27,8 @@ pub struct HomeChannel {
     pub name: String,
 }
 
-/// The home channel of each platform that has one. A choice made in a chat takes precedence over the
-/// configuration.
+/// The home channel of each platform that has one. A choice made in a chat takes precedence over
+/// the configuration.
 pub async fn home_channels(config: &Config, store: Option<&Store>) -> Result<Vec<HomeChannel>, Failure> {
     let mut homes = Vec::new();
     for platform in Platform::ALL {

@@ -39,7 +39,7 @@ pub fn docker(
         Ok(found) => found.address,
         // The gate judges by the mounts and options; no engine needs to exist for that.
         Err(_missing) if mode == ResolveMode::Judge => EngineAddress::Unix("/var/run/docker.sock".into()),
-        Err(error) => return Err(engine::engine_failure(&error)),
+        Err(error) => return Err(error.into()),
     };
     let ResolvedMounts { binds, volumes, .. } = mounts::mounts(context, config, home, &engine)?;
     let allowed = if terminal.docker_network { terminal.network } else { Some(Network::None) };
@@ -58,7 +58,8 @@ pub fn docker(
     })
 }
 
-/// The variables of commands in a container: those with literal values, then those forwarded by name.
+/// The variables of commands in a container: those with literal values, then those forwarded by
+/// name.
 pub(super) fn variables(context: &ConfigContext, config: &Config) -> Vec<(String, String)> {
     let terminal = &config.terminal;
     let literal = terminal.docker_env.iter().map(|(name, value)| (name.as_str().to_owned(), value.clone()));

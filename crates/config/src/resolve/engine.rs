@@ -28,13 +28,15 @@ pub fn find(context: &ConfigContext, config: &Config) -> Result<DiscoveredEngine
     hints.discover()
 }
 
-pub fn engine_failure(error: &EngineError) -> Failure {
-    let kind = match error {
-        EngineError::Address { .. } | EngineError::Binary { .. } | EngineError::Context { .. } => {
-            FailureKind::Configuration
-        }
-        _ => FailureKind::Unavailable,
-    };
-    let message = format!("cannot use the docker backend: {error}");
-    Failure { kind, message, hints: error.hints() }
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        let kind = match error {
+            EngineError::Address { .. } | EngineError::Binary { .. } | EngineError::Context { .. } => {
+                FailureKind::Configuration
+            }
+            _ => FailureKind::Unavailable,
+        };
+        let message = format!("cannot use the docker backend: {error}");
+        Self { kind, message, hints: error.hints() }
+    }
 }

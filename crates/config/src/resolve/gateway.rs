@@ -13,8 +13,8 @@ use crate::keys::Config;
 /// The mount point of the directory that all chats share.
 pub const SHARED_DIR: &str = "/shared";
 
-/// The backend that runs commands of chats. `local` must be chosen for chats explicitly; the default
-/// instead of it is the sandbox.
+/// The backend that runs commands of chats. `local` must be chosen for chats explicitly; the
+/// default instead of it is the sandbox.
 pub fn chat_backend(config: &Config) -> BackendName {
     config.gateway.terminal_backend.unwrap_or(match config.terminal.backend {
         BackendName::Local => BackendName::Sandbox,
@@ -36,8 +36,7 @@ pub fn shared_volume(context: &ConfigContext, config: &Config) -> Result<Option<
     let is_mountable = match backend {
         BackendName::Sandbox => true,
         BackendName::Docker => {
-            let engine = engine::find(context, config).map_err(|error| engine::engine_failure(&error))?;
-            matches!(engine.address, EngineAddress::Unix(_))
+            matches!(engine::find(context, config)?.address, EngineAddress::Unix(_))
         }
         _ => false,
     };

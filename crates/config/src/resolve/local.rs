@@ -51,8 +51,8 @@ pub fn current_dir() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The owner's search path without duplicates, then the default directories, which services often lack.
-/// An empty entry would mean the current directory and is dropped.
+/// The owner's search path without duplicates, then the default directories, which services often
+/// lack. An empty entry would mean the current directory and is dropped.
 pub(super) fn search_path(owner: &str) -> String {
     let mut dirs: Vec<&str> = Vec::new();
     for dir in owner.split(':').chain(DEFAULT_SEARCH_DIRS) {
@@ -63,8 +63,8 @@ pub(super) fn search_path(owner: &str) -> String {
     dirs.join(":")
 }
 
-/// The files that bash sources at the start of a session. Relative paths are below the owner's home, so
-/// they do not depend on the current directory.
+/// The files that bash sources at the start of a session. Relative paths are below the owner's
+/// home, so they do not depend on the current directory.
 pub(super) fn init_files(terminal: &Terminal, owner_home: &str) -> Vec<String> {
     let defaults =
         DEFAULT_INIT_FILES.iter().filter(|_| terminal.auto_source_bashrc).map(|file| (*file).to_owned());

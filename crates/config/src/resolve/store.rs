@@ -20,16 +20,11 @@ pub async fn open(context: &ConfigContext) -> Result<Store, Failure> {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        store_failure(error)
+        let kind = match &error {
+            Error::Ambiguous { .. } => FailureKind::Usage,
+            Error::Busy { .. } => FailureKind::Unavailable,
+            _ => FailureKind::Failed,
+        };
+        Self { kind, message: error.to_string(), hints: error.hint().into_iter().collect() }
     }
-}
-
-/// The failure of the store, with a hint.
-pub fn store_failure(error: Error) -> Failure {
-    let kind = match &error {
-        Error::Ambiguous { .. } => FailureKind::Usage,
-        Error::Busy { .. } => FailureKind::Unavailable,
-        _ => FailureKind::Failed,
-    };
-    Failure { kind, message: error.to_string(), hints: error.hint().into_iter().collect() }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hermes_gateway::discord::ChannelOverride;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Accepted, InvalidValue, Setting, SettingNote, invalid, map_entries, without_nulls};
 use crate::yaml::{MapEntry, Node, NodeKind};
@@ -38,14 +38,7 @@ impl Setting for ChannelMap {
     }
 
     fn to_value(&self) -> Value {
-        let rules = |channel: &ChannelOverride| {
-            without_nulls(json!({
-                "require_mention": channel.require_mention,
-                "auto_thread": channel.auto_thread,
-                "thread_require_mention": channel.thread_require_mention,
-            }))
-        };
-        self.iter().map(|(id, channel)| (id.clone(), rules(channel))).collect::<Map<_, _>>().into()
+        without_nulls(json!(self))
     }
 
     fn accepted() -> Accepted {

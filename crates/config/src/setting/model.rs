@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hermes_model::provider::{ModelChoice, ServerModelSettings, ServerSettings};
 use hermes_types::Secret;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     Accepted, InvalidValue, Setting, SettingNote, invalid, list_items, map_entries, scalar, without_nulls,
@@ -54,7 +54,7 @@ impl Setting for Servers {
     }
 
     fn to_value(&self) -> Value {
-        self.iter().map(|(name, server)| (name.clone(), server_value(server))).collect::<Map<_, _>>().into()
+        without_nulls(json!(self))
     }
 
     fn accepted() -> Accepted {
@@ -106,28 +106,6 @@ fn read_server(node: &Node, notes: &mut Vec<SettingNote>) -> Result<ServerSettin
     })
 }
 
-fn server_value(server: &ServerSettings) -> Value {
-    let model = |(name, model): (&String, &ServerModelSettings)| {
-        let fields = json!({
-            "timeout_seconds": model.timeout_seconds,
-            "stale_timeout_seconds": model.stale_timeout_seconds,
-            "context_length": model.context_length,
-        });
-        (name.clone(), without_nulls(fields))
-    };
-    let models: Map<String, Value> = server.models.iter().map(model).collect();
-    without_nulls(json!({
-        "api": server.base_url,
-        "api_key": server.api_key.as_ref().map(ToString::to_string),
-        "key_env": server.key_env,
-        "transport": server.transport,
-        "default_model": server.default_model,
-        "request_timeout_seconds": server.request_timeout_seconds,
-        "stale_timeout_seconds": server.stale_timeout_seconds,
-        "models": (!models.is_empty()).then_some(models),
-    }))
-}
-
 impl Setting for Fallbacks {
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let mut list = Vec::new();
@@ -150,16 +128,7 @@ impl Setting for Fallbacks {
     }
 
     fn to_value(&self) -> Value {
-        let entry = |entry: &ModelChoice| {
-            without_nulls(json!({
-                "provider": entry.provider,
-                "model": entry.model,
-                "base_url": entry.base_url,
-                "api_key": entry.api_key.as_ref().map(ToString::to_string),
-                "key_env": entry.key_env,
-            }))
-        };
-        self.iter().map(entry).collect()
+        without_nulls(json!(self))
     }
 
     fn accepted() -> Accepted {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hermes_net::Url;
 use hermes_types::Secret;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{PROVIDERS, Provider, by_host, by_name, detect_api};
@@ -17,8 +18,9 @@ use crate::endpoint::{Api, ApiCredentials, Endpoint};
 use crate::error::Error;
 
 /// A server of the configuration's section `providers`.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ServerSettings {
+    #[serde(rename = "api")]
     pub base_url: Option<String>,
     pub api_key: Option<Secret>,
     /// The variable that holds the key.
@@ -28,11 +30,12 @@ pub struct ServerSettings {
     pub default_model: Option<String>,
     pub request_timeout_seconds: Option<u64>,
     pub stale_timeout_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, ServerModelSettings>,
 }
 
 /// Settings for one model of a server.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct ServerModelSettings {
     pub timeout_seconds: Option<u64>,
     pub stale_timeout_seconds: Option<u64>,
@@ -40,7 +43,7 @@ pub struct ServerModelSettings {
 }
 
 /// A model as the configuration names it. An empty provider or model is unset.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ModelChoice {
     pub provider: String,
     pub model: String,

@@ -11,7 +11,7 @@ use hermes_config::resolve::image::pull_settings;
 
 pub(super) async fn pull(image: &str, context: &Context) -> Result<()> {
     let config = settings(context)?;
-    let engine = engine::find(context, config).map_err(|error| engine::engine_failure(&error))?.address;
+    let engine = engine::find(context, config)?.address;
     let settings = pull_settings(context, config);
     let mut view = PullView::new(image, PullOutput::Layers);
     let on_event = |event: PullEvent<'_>| match event {

@@ -57,8 +57,8 @@ pub(super) fn mounts(
     Ok(mounts)
 }
 
-/// The host directory that sessions work in. A configured directory that exists only in the container
-/// stands for the current directory.
+/// The host directory that sessions work in. A configured directory that exists only in the
+/// container stands for the current directory.
 fn start_directory(config: &Config, owner_home: &str) -> Result<PathBuf, Failure> {
     let chosen = PathBuf::from(local::initial_cwd(&config.terminal.cwd, owner_home)?);
     let is_inside = chosen.starts_with(WORKSPACE_DIR) || !chosen.is_dir();

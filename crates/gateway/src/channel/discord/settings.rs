@@ -88,7 +88,7 @@ impl DiscordSettings {
 }
 
 /// Settings of one channel.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ChannelOverride {
     pub require_mention: Option<bool>,
     /// Whether a reply gets its own thread.

@@ -18,7 +18,8 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_DEPTH: usize = 8;
 const MAX_FILES: usize = 256;
 
-/// The files that the skills in these directories declare, sorted. An unreadable skill declares none.
+/// The files that the skills in these directories declare, sorted. An unreadable skill declares
+/// none.
 pub(super) fn declared(trees: &[PathBuf]) -> Vec<DeclaredFile> {
     let entries = trees.iter().flat_map(|tree| WalkDir::new(tree).min_depth(1).max_depth(MAX_DEPTH + 1));
     let is_skill = |entry: &DirEntry| entry.file_type().is_file() && entry.file_name() == SKILL_FILE;
