@@ -24,13 +24,11 @@ mod target;
 pub use target::{HostError, resolve_public};
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_guest::client::{Client, TunnelListener};
 use hermes_guest::protocol::limit;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -93,16 +91,13 @@ async fn serve_until_idle(dir: &PlaceDir) -> Result<(), Error> {
 }
 
 async fn accept_connections(mut listener: TunnelListener) {
-    let slots = Arc::new(Semaphore::new(limit::MAX_LISTENER_CONNECTIONS));
     let mut served = JoinSet::new();
-    // The semaphore is never closed.
-    while let Ok(slot) = slots.clone().acquire_owned().await {
-        let Some(connection) = listener.accept().await else { return };
+    while let Some(connection) = listener.connections.recv().await {
         while served.try_join_next().is_some() {}
-        served.spawn(async move {
-            serve_connection(connection).await;
-            drop(slot);
-        });
+        served.spawn(serve_connection(connection));
+        if served.len() >= limit::MAX_LISTENER_CONNECTIONS {
+            served.join_next().await;
+        }
     }
 }
 

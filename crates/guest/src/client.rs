@@ -11,10 +11,13 @@ mod file;
 mod process;
 mod tunnel;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_bytes::ByteBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::protocol::handshake;
 use crate::protocol::limit;
@@ -22,20 +25,24 @@ use crate::protocol::message::{
     GuestReply, GuestRequest, OpenSession, OutputPage, ProcessId, ProcessRequest, ProcessView, RunRequest,
     SessionView, ShellSessionKey, Stats,
 };
-use crate::protocol::mux::{self, MuxSide};
+use crate::protocol::mux::{self, Mux, MuxMode};
 
 pub use crate::protocol::tunnel::Tunnel;
 
-use connection::SharedConnection;
+use connection::ListenerTable;
 pub use error::{Error, ProtocolViolation};
 pub use file::{FileChunk, FileReader, FileWriter, ResultPage};
 pub use process::{NoticeStream, OutputFollower, RunEvent, RunHandle};
-pub use tunnel::{PythonConnections, TunnelListener};
+pub use tunnel::TunnelListener;
 
-/// A connection to a guest. Clones share it.
+/// A connection to a guest. Clones share it; dropping the last one closes it.
 #[derive(Debug, Clone)]
 pub struct Client {
-    connection: SharedConnection,
+    mux: Mux,
+    /// Cancelled when the connection is closed.
+    closed: CancellationToken,
+    _close_on_drop: Arc<DropGuard>,
+    listeners: ListenerTable,
 }
 
 impl Client {
@@ -49,14 +56,14 @@ impl Client {
         tokio::time::timeout(limit::REPLY_TIMEOUT, handshake::exchange_hello(&mut stream))
             .await
             .map_err(|_elapsed| Error::Timeout)??;
-        let (mux, driver, arrivals) = mux::multiplex(stream, MuxSide::Host);
-        Ok(Self { connection: SharedConnection::start(mux, driver, arrivals) })
+        let (mux, driver, arrivals) = mux::multiplex(stream, MuxMode::Client);
+        Ok(Self::start(mux, driver, arrivals))
     }
 
     pub async fn stats(&self) -> Result<Stats, Error> {
-        match self.connection.call_with_timeout(&GuestRequest::Stats).await? {
+        match self.call_with_timeout(&GuestRequest::Stats).await? {
             GuestReply::Stats(stats) => Ok(stats),
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.unexpected_reply(other)),
         }
     }
 
@@ -70,16 +77,16 @@ impl Client {
     }
 
     async fn call_for_session(&self, request: GuestRequest) -> Result<SessionView, Error> {
-        match self.connection.call_with_timeout(&request).await? {
+        match self.call_with_timeout(&request).await? {
             GuestReply::Session(view) => Ok(view),
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.unexpected_reply(other)),
         }
     }
 
     /// Starts a program. For a foreground program, dropping the handle kills the whole process
     /// tree. For a background program, the handle only carries the id.
     pub async fn run(&self, run: RunRequest) -> Result<RunHandle, Error> {
-        RunHandle::start(&self.connection, run).await
+        RunHandle::start(self, run).await
     }
 
     /// Starts a Python program in the foreground, like [`Client::run`], and returns the connections
@@ -88,24 +95,24 @@ impl Client {
     pub async fn run_python(
         &self,
         request: impl FnOnce(u64) -> RunRequest,
-    ) -> Result<(RunHandle, PythonConnections), Error> {
-        let (number, inbound) = self.connection.register_listener();
-        Ok((self.run(request(number)).await?, PythonConnections { inbound }))
+    ) -> Result<(RunHandle, mpsc::Receiver<Tunnel>), Error> {
+        let (number, inbound) = self.register_listener();
+        Ok((self.run(request(number)).await?, inbound))
     }
 
     /// Lists background processes, running and finished, and foreground commands that left
     /// processes running.
     pub async fn processes(&self) -> Result<Vec<ProcessView>, Error> {
-        match self.connection.call_with_timeout(&GuestRequest::Processes).await? {
+        match self.call_with_timeout(&GuestRequest::Processes).await? {
             GuestReply::Processes(views) if views.len() <= limit::MAX_RUNNING + limit::MAX_FINISHED => {
                 Ok(views)
             }
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.unexpected_reply(other)),
         }
     }
 
     pub async fn process(&self, id: ProcessId) -> Result<ProcessView, Error> {
-        self.process_view(id, ProcessRequest::Show, limit::REPLY_TIMEOUT).await
+        self.wait(id, Duration::ZERO).await
     }
 
     /// Waits until a process exits or the timeout elapses; the view says which.
@@ -122,30 +129,30 @@ impl Client {
             length <= u64::from(limit) && end.is_some_and(|end| end <= page.total)
         };
         let request = GuestRequest::Process(id, ProcessRequest::Page { offset, limit });
-        match self.connection.call_with_timeout(&request).await? {
+        match self.call_with_timeout(&request).await? {
             GuestReply::Output(page) if fits(&page) => Ok(page),
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.unexpected_reply(other)),
         }
     }
 
     /// Follows a process's output from an offset until the whole process tree has exited.
     pub async fn follow_output(&self, id: ProcessId, offset: u64) -> Result<OutputFollower, Error> {
         let request = GuestRequest::Process(id, ProcessRequest::Follow(offset));
-        Ok(OutputFollower { stream: self.connection.send_request(&request).await? })
+        Ok(OutputFollower { stream: self.send_request(&request).await? })
     }
 
     /// Writes to the standard input of a process; waits while the process does not read.
     pub async fn write_stdin(&self, id: ProcessId, data: &[u8]) -> Result<(), Error> {
         for chunk in data.chunks(limit::CHUNK_BYTES) {
             let action = ProcessRequest::Write(ByteBuf::from(chunk));
-            self.connection.expect_done(self.connection.call(&GuestRequest::Process(id, action)).await?)?;
+            self.expect_done(self.call(&GuestRequest::Process(id, action)).await?)?;
         }
         Ok(())
     }
 
     pub async fn close_stdin(&self, id: ProcessId) -> Result<(), Error> {
         let request = GuestRequest::Process(id, ProcessRequest::CloseStdin);
-        self.connection.expect_done(self.connection.call_with_timeout(&request).await?)
+        self.expect_done(self.call_with_timeout(&request).await?)
     }
 
     /// Kills a process with all its descendants; returns when all of them are gone.
@@ -156,7 +163,7 @@ impl Client {
     /// Follows notices about background processes: first the stored ones from `from` on, then each
     /// new one.
     pub async fn follow_notices(&self, from: u64) -> Result<NoticeStream, Error> {
-        let stream = self.connection.send_request(&GuestRequest::Notices(from)).await?;
+        let stream = self.send_request(&GuestRequest::Notices(from)).await?;
         Ok(NoticeStream { stream, next_number: from })
     }
 
@@ -167,18 +174,18 @@ impl Client {
         timeout: Duration,
     ) -> Result<ProcessView, Error> {
         let request = GuestRequest::Process(id, action);
-        match self.connection.with_timeout(timeout, self.connection.call(&request)).await? {
+        match self.with_timeout(timeout, self.call(&request)).await? {
             GuestReply::Process(view) => Ok(*view),
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.unexpected_reply(other)),
         }
     }
 
     pub fn is_closed(&self) -> bool {
-        self.connection.is_closed()
+        self.closed.is_cancelled()
     }
 
     /// Waits until the connection is closed, for any reason.
     pub async fn wait_closed(&self) {
-        self.connection.closed().await;
+        self.closed.cancelled().await;
     }
 }

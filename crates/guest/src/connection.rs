@@ -8,7 +8,7 @@ use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     ExitCause, GuestReply, GuestRequest, ProcessId, ProcessRequest, Rejection, RunInput, SessionOrigin,
 };
-use hermes_guest::protocol::mux::{self, Mux, MuxSide, MuxStream};
+use hermes_guest::protocol::mux::{self, Mux, MuxMode, MuxStream};
 use tokio::net::UnixStream;
 use tokio::task::spawn_local;
 
@@ -24,7 +24,7 @@ pub(crate) async fn serve_client(guest: Rc<Guest>, mut stream: UnixStream) {
     if !matches!(handshake_result, Ok(Ok(()))) {
         return;
     }
-    let (mux, driver, mut inbound) = mux::multiplex(stream, MuxSide::Guest);
+    let (mux, driver, mut inbound) = mux::multiplex(stream, MuxMode::Server);
     let accept = async {
         while let Some(stream) = inbound.recv().await {
             let (guest, mux) = (guest.clone(), mux.clone());
@@ -134,7 +134,6 @@ async fn handle_process_request(
 ) -> Result<GuestReply, Rejection> {
     let process = guest.table.get(id)?;
     match action {
-        ProcessRequest::Show => {}
         ProcessRequest::Wait(timeout) => {
             // The reply says whether the process exited.
             drop(tokio::time::timeout(timeout, process.wait_until(GuestProcess::has_exited)).await);

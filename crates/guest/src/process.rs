@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use hermes_guest::protocol::message::{
     ExitCause, ExitReport, FailedOperation, OutputPage, ProcessId, ProcessView, Rejection, RunMode,
-    ShellSessionKey, TerminalSize, TreeStatus,
+    TerminalSize, TreeStatus,
 };
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;
@@ -29,6 +29,7 @@ use tokio::time::Instant;
 
 use output::OutputBuffer;
 use stderr::StderrCapture;
+use table::NewProcess;
 use watcher::OutputWatcher;
 
 /// The listed command is truncated to this length.
@@ -44,11 +45,8 @@ pub(crate) struct GuestProcess {
     pub(crate) id: ProcessId,
     shim: Pid,
     main: Pid,
-    session: ShellSessionKey,
-    command: Vec<u8>,
-    cwd: Vec<u8>,
+    launched: NewProcess,
     started: Instant,
-    mode: RunMode,
     /// Reported instead of the exit status if the guest kills the program.
     kill_cause: Cell<Option<ExitCause>>,
     exit: Cell<Option<ProcessExit>>,
@@ -74,7 +72,7 @@ struct ProcessExit {
 
 impl GuestProcess {
     pub(crate) fn is_in_background(&self) -> bool {
-        matches!(self.mode, RunMode::Background { .. })
+        matches!(self.launched.mode, RunMode::Background { .. })
     }
 
     pub(crate) fn has_exited(&self) -> bool {
@@ -153,19 +151,19 @@ impl GuestProcess {
     }
 
     pub(crate) fn view(&self) -> ProcessView {
-        let label = match &self.mode {
+        let label = match &self.launched.mode {
             RunMode::Foreground { .. } => ByteBuf::new(),
             RunMode::Background { label, .. } => label.clone(),
         };
         let output = self.output.borrow();
         ProcessView {
             process: self.id,
-            session: self.session.clone(),
+            session: self.launched.session.clone(),
             label,
-            command: ByteBuf::from(self.command.clone()),
-            cwd: ByteBuf::from(self.cwd.clone()),
+            command: ByteBuf::from(self.launched.command.clone()),
+            cwd: ByteBuf::from(self.launched.cwd.clone()),
             age: self.ended_at().unwrap_or_else(Instant::now) - self.started,
-            exit: self.exit_report(&self.cwd),
+            exit: self.exit_report(&self.launched.cwd),
             tree: self.tree.get(),
             output_tail: ByteBuf::from(output.tail_bytes(LISTED_TAIL_BYTES)),
             output_bytes: output.total,

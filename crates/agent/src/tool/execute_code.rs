@@ -154,7 +154,7 @@ async fn serve_script(
                 }
             }
             Some(()) = connections.next() => {}
-            Some(connection) = calls.accept(), if connections.len() < rpc::MAX_CONNECTIONS => {
+            Some(connection) = calls.recv(), if connections.len() < rpc::MAX_CONNECTIONS => {
                 connections.push(server.serve_connection(connection));
             }
         }

@@ -10,13 +10,18 @@ use hermes_guest::protocol::message::{
 use hermes_policy::Permit;
 use hermes_types::Work;
 use serde_bytes::ByteBuf;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{OpenPlace, to_byte_pairs};
 use crate::command::RunningCommand;
 use crate::{Backend, Error};
 
-pub use hermes_guest::client::{PythonConnections, Tunnel};
+pub use hermes_guest::client::Tunnel;
+
+/// The connections that a Python program opens. The channel ends when the connection to the guest
+/// is closed.
+pub type PythonConnections = mpsc::Receiver<Tunnel>;
 
 /// The directory by which the gate judges a program that runs in a private directory. That one
 /// starts empty, so a relative path leads nowhere before the program creates something.

@@ -8,7 +8,7 @@ use hermes_exec::{Error, OutputMode, PlaceState, StateLoss};
 use hermes_guest::protocol::frame::FrameStream;
 use hermes_guest::protocol::handshake;
 use hermes_guest::protocol::message::{GuestReply, GuestRequest};
-use hermes_guest::protocol::mux::{self, MuxSide};
+use hermes_guest::protocol::mux::{self, MuxMode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
@@ -62,7 +62,7 @@ impl Impostor {
             }
             Self::Parrot => {
                 handshake::exchange_hello(&mut stream).await.ok();
-                let (_mux, driver, mut arrivals) = mux::multiplex(stream, MuxSide::Guest);
+                let (_mux, driver, mut arrivals) = mux::multiplex(stream, MuxMode::Server);
                 let answer = async {
                     while let Some(stream) = arrivals.recv().await {
                         let mut frames = FrameStream::new(stream);

@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
+use super::Client;
 use super::error::{self, Error, ProtocolViolation};
 use crate::protocol::frame::{FrameReader, FrameStream};
 use crate::protocol::limit;
@@ -18,21 +19,11 @@ use crate::protocol::tunnel::{OnReset, Tunnel};
 /// Connections waiting to be accepted: as many as a guest forwards at once, so a burst loses none.
 const BACKLOG: usize = limit::MAX_LISTENER_CONNECTIONS;
 
-/// Shared by everything that uses the connection; dropping the last clone closes it.
-#[derive(Debug, Clone)]
-pub(super) struct SharedConnection {
-    mux: Mux,
-    /// Cancelled when the connection is closed.
-    closed: CancellationToken,
-    _close_on_drop: Arc<DropGuard>,
-    listeners: ListenerTable,
-}
-
 /// The channel of each listener, by its number. Connections of a closed listener may still be in
 /// flight, so its number stays valid as long as the connection lives.
-type ListenerTable = Arc<Mutex<Vec<Option<mpsc::Sender<Tunnel>>>>>;
+pub(super) type ListenerTable = Arc<Mutex<Vec<Option<mpsc::Sender<Tunnel>>>>>;
 
-impl SharedConnection {
+impl Client {
     pub(super) fn start<S>(mux: Mux, driver: MuxDriver<S>, inbound: mpsc::Receiver<MuxStream>) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -52,14 +43,6 @@ impl SharedConnection {
             is_closed.cancel();
         });
         Self { mux, closed, _close_on_drop: close_on_drop, listeners }
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
-    }
-
-    pub(super) async fn closed(&self) {
-        self.closed.cancelled().await;
     }
 
     /// Registers a listener; returns its number and its connections.
@@ -100,7 +83,7 @@ impl SharedConnection {
     /// Opens a stream and sends a request on it.
     pub(super) async fn send_request(&self, request: &GuestRequest) -> Result<RequestStream, Error> {
         let stream = self.mux.open_stream().await.map_err(|_gone| Error::Disconnected)?;
-        let mut stream = RequestStream { connection: self.clone(), frames: FrameStream::new(stream) };
+        let mut stream = RequestStream { client: self.clone(), frames: FrameStream::new(stream) };
         stream.send(request).await?;
         Ok(stream)
     }
@@ -152,7 +135,7 @@ impl SharedConnection {
 /// The stream of one request. Dropping it cancels the request.
 #[derive(Debug)]
 pub(super) struct RequestStream {
-    pub(super) connection: SharedConnection,
+    pub(super) client: Client,
     pub(super) frames: FrameStream<MuxStream>,
 }
 
@@ -163,11 +146,7 @@ impl RequestStream {
 
     /// Waits for the next reply. Cancel safe.
     pub(super) async fn next_reply(&mut self) -> Result<GuestReply, Error> {
-        self.connection.read_reply(&mut self.frames.reader).await
-    }
-
-    pub(super) fn unexpected_reply(&self, reply: GuestReply) -> Error {
-        self.connection.unexpected_reply(reply)
+        self.client.read_reply(&mut self.frames.reader).await
     }
 }
 

@@ -17,13 +17,13 @@ impl Client {
     /// Starts reading a file.
     pub async fn read_file(&self, path: JudgedPath, range: FileRange) -> Result<FileReader, Error> {
         let request = GuestRequest::File(path, FileRequest::Read(range));
-        Ok(FileReader { stream: self.connection.send_request(&request).await? })
+        Ok(FileReader { stream: self.send_request(&request).await? })
     }
 
     /// Starts writing a file. The target does not change until [`FileWriter::finish`].
     pub async fn write_file(&self, path: JudgedPath, write: WriteOptions) -> Result<FileWriter, Error> {
         let request = GuestRequest::WriteFile(path, write);
-        Ok(FileWriter { stream: self.connection.send_request(&request).await?, length: 0 })
+        Ok(FileWriter { stream: self.send_request(&request).await?, length: 0 })
     }
 
     /// Applies all edits to a file, or none. Returns the number of replacements of each edit.
@@ -37,7 +37,7 @@ impl Client {
             GuestReply::File(FileReply::Patched { counts, written }) if counts.len() == count => {
                 Ok((counts, written))
             }
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.unexpected_reply(other)),
         }
     }
 
@@ -45,7 +45,7 @@ impl Client {
     pub async fn stat_file(&self, path: JudgedPath) -> Result<FileStat, Error> {
         match self.call_file(path, FileRequest::Stat).await? {
             GuestReply::File(FileReply::Stat(stat)) => Ok(stat),
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.unexpected_reply(other)),
         }
     }
 
@@ -53,14 +53,14 @@ impl Client {
     pub async fn remove_file(&self, path: JudgedPath) -> Result<(), Error> {
         match self.call_file(path, FileRequest::Remove).await? {
             GuestReply::File(FileReply::Removed) => Ok(()),
-            other => Err(self.connection.unexpected_reply(other)),
+            other => Err(self.unexpected_reply(other)),
         }
     }
 
     /// Lists a directory, sorted by name. The summary is the total number of entries.
     pub async fn list_dir(&self, path: JudgedPath) -> Result<ResultPage<DirEntry, u64>, Error> {
         let request = GuestRequest::File(path, FileRequest::List);
-        let mut stream = self.connection.send_request(&request).await?;
+        let mut stream = self.send_request(&request).await?;
         let mut items = Vec::new();
         loop {
             match stream.next_reply().await? {
@@ -72,7 +72,7 @@ impl Client {
                 {
                     items.extend(range)
                 }
-                other => return Err(self.connection.unexpected_reply(other)),
+                other => return Err(self.unexpected_reply(other)),
             }
         }
     }
@@ -91,7 +91,7 @@ impl Client {
         };
         let max_items = max_items.saturating_mul(1 + 2 * context).saturating_add(2 * context);
         let request = GuestRequest::File(path, FileRequest::Search(Box::new(search)));
-        let mut stream = self.connection.send_request(&request).await?;
+        let mut stream = self.send_request(&request).await?;
         let mut items = Vec::new();
         loop {
             match stream.next_reply().await? {
@@ -101,13 +101,13 @@ impl Client {
                 GuestReply::File(FileReply::SearchDone(end)) => {
                     return Ok(ResultPage { items, summary: end });
                 }
-                other => return Err(self.connection.unexpected_reply(other)),
+                other => return Err(self.unexpected_reply(other)),
             }
         }
     }
 
     async fn call_file(&self, path: JudgedPath, request: FileRequest) -> Result<GuestReply, Error> {
-        self.connection.call_with_timeout(&GuestRequest::File(path, request)).await
+        self.call_with_timeout(&GuestRequest::File(path, request)).await
     }
 }
 
@@ -136,7 +136,7 @@ impl FileReader {
                 Ok(FileChunk::Data(data))
             }
             GuestReply::File(FileReply::ReadDone(end)) => Ok(FileChunk::End(end)),
-            other => Err(self.stream.unexpected_reply(other)),
+            other => Err(self.stream.client.unexpected_reply(other)),
         }
     }
 }
@@ -152,10 +152,10 @@ impl FileWriter {
     pub async fn write(&mut self, data: &[u8]) -> Result<(), Error> {
         for chunk in data.chunks(limit::CHUNK_BYTES) {
             let content = WriteChunk::Data(ByteBuf::from(chunk));
-            let RequestStream { connection, frames: FrameStream { reader, writer } } = &mut self.stream;
+            let RequestStream { client, frames: FrameStream { reader, writer } } = &mut self.stream;
             tokio::select! {
                 biased;
-                early = connection.read_reply(reader) => return Err(connection.unexpected_reply(early?)),
+                early = client.read_reply(reader) => return Err(client.unexpected_reply(early?)),
                 sent = writer.send(&content) => sent.map_err(|error| error::send_error(&error))?,
             }
             self.length += chunk.len() as u64;
@@ -166,10 +166,10 @@ impl FileWriter {
     /// Installs the file, if all content arrived and the precondition holds.
     pub async fn finish(mut self) -> Result<WriteResult, Error> {
         self.stream.send(&WriteChunk::End { length: self.length }).await?;
-        let connection = self.stream.connection.clone();
-        match connection.with_timeout(limit::REPLY_TIMEOUT, self.stream.next_reply()).await? {
+        let client = self.stream.client.clone();
+        match client.with_timeout(limit::REPLY_TIMEOUT, self.stream.next_reply()).await? {
             GuestReply::File(FileReply::Written(written)) => Ok(written),
-            other => Err(connection.unexpected_reply(other)),
+            other => Err(client.unexpected_reply(other)),
         }
     }
 }

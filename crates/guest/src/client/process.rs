@@ -3,7 +3,8 @@
 use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
-use super::connection::{RequestStream, SharedConnection};
+use super::Client;
+use super::connection::RequestStream;
 use super::error::Error;
 use crate::protocol::limit;
 use crate::protocol::message::{
@@ -30,7 +31,7 @@ pub enum RunEvent {
 }
 
 impl RunHandle {
-    pub(super) async fn start(connection: &SharedConnection, run: RunRequest) -> Result<Self, Error> {
+    pub(super) async fn start(client: &Client, run: RunRequest) -> Result<Self, Error> {
         let max_summary_bytes = usize::try_from(run.memory_bytes)
             .unwrap_or(limit::MAX_MEMORY_OUTPUT_BYTES)
             .clamp(4096, limit::MAX_MEMORY_OUTPUT_BYTES);
@@ -39,14 +40,14 @@ impl RunHandle {
             .and_then(|deadline| Instant::now().checked_add(deadline.checked_add(limit::REPLY_TIMEOUT)?));
         let is_foreground = matches!(run.mode, RunMode::Foreground { .. });
         let request = GuestRequest::Run(Box::new(run));
-        let (stream, reply) = connection.start_request(&request).await?;
+        let (stream, reply) = client.start_request(&request).await?;
         let (id, early_event) = match reply {
             GuestReply::Started(id) => (Some(id), None),
             // The working directory does not exist, so the program never ran.
             GuestReply::Exited(ended) if is_foreground || ended.code == 126 => {
                 (None, Some(RunEvent::Exited(Box::new(ended))))
             }
-            other => return Err(connection.unexpected_reply(other)),
+            other => return Err(client.unexpected_reply(other)),
         };
         Ok(Self { stream, id, early_event, max_summary_bytes, reply_deadline })
     }
@@ -61,13 +62,13 @@ impl RunHandle {
         if let Some(event) = self.early_event.take() {
             return Ok(event);
         }
-        let connection = self.stream.connection.clone();
+        let client = self.stream.client.clone();
         let next = self.stream.next_reply();
         let reply = match self.reply_deadline {
             // `timeout_at` polls first, so a reply that already arrived is never lost.
             Some(reply_deadline) => match tokio::time::timeout_at(reply_deadline, next).await {
                 Ok(reply) => reply?,
-                Err(_elapsed) => return Err(connection.abort_on_violation(Error::Timeout)),
+                Err(_elapsed) => return Err(client.abort_on_violation(Error::Timeout)),
             },
             None => next.await?,
         };
@@ -79,7 +80,7 @@ impl RunHandle {
             {
                 Ok(RunEvent::Exited(Box::new(ended)))
             }
-            other => Err(connection.unexpected_reply(other)),
+            other => Err(client.unexpected_reply(other)),
         }
     }
 
@@ -123,7 +124,7 @@ impl OutputFollower {
         match self.stream.next_reply().await? {
             GuestReply::Output(page) if page.data.len() <= limit::CHUNK_BYTES => Ok(Some(page)),
             GuestReply::Process(_) => Ok(None),
-            other => Err(self.stream.unexpected_reply(other)),
+            other => Err(self.stream.client.unexpected_reply(other)),
         }
     }
 }
@@ -143,7 +144,7 @@ impl NoticeStream {
                 self.next_number = notice.number.saturating_add(1);
                 Ok(notice)
             }
-            other => Err(self.stream.unexpected_reply(other)),
+            other => Err(self.stream.client.unexpected_reply(other)),
         }
     }
 }

@@ -27,13 +27,7 @@ pub(super) struct Candidate {
     /// Relative to the root of the search.
     pub(super) path: PathBuf,
     /// Set by the helper that claimed the file.
-    result: OnceLock<PrefilterResult>,
-}
-
-impl Candidate {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, result: OnceLock::new() }
-    }
+    pub(super) result: OnceLock<PrefilterResult>,
 }
 
 /// The result of the prefilter for one file.

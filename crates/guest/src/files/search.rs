@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use hermes_guest::protocol::file::{
@@ -151,7 +151,7 @@ impl SearchPage<'_> {
             };
             let name = Path::new(path.file_name().unwrap_or_default());
             if globs.is_empty() || globs.is_match(self.single_file.unwrap_or(&path)) || globs.is_match(name) {
-                batch.push(Candidate::new(path));
+                batch.push(Candidate { path, result: OnceLock::new() });
             }
         }
         Ok(batch)
@@ -290,7 +290,8 @@ impl LineScanner<'_, '_> {
 
     fn scan_line(&mut self, line: &[u8]) {
         if self.matcher.regex.is_match(line) {
-            let is_shown = self.wants_lines() && self.page.is_on_page(self.first_hit + self.matched);
+            let wants_lines = matches!(self.page.search.target, SearchMode::Lines { .. });
+            let is_shown = wants_lines && self.page.is_on_page(self.first_hit + self.matched);
             self.matched += 1;
             let before = std::mem::take(&mut self.context_before);
             self.context_after = 0;
@@ -313,10 +314,6 @@ impl LineScanner<'_, '_> {
     fn report(&mut self, number: u64, line: &[u8], role: LineRole) {
         let path = ByteBuf::from(self.path.as_os_str().as_bytes());
         self.hits.push(SearchHit::Line { path, number, text: ByteBuf::from(truncate_line(line)), role });
-    }
-
-    fn wants_lines(&self) -> bool {
-        matches!(self.page.search.target, SearchMode::Lines { .. })
     }
 }
 

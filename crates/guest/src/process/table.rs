@@ -37,7 +37,8 @@ pub(crate) struct ProcessTable {
     pub(crate) run_dir: PathBuf,
 }
 
-/// The record of a program that is about to start.
+/// How a program was started.
+#[derive(Debug)]
 pub(crate) struct NewProcess {
     pub(crate) session: ShellSessionKey,
     pub(crate) command: Vec<u8>,
@@ -95,15 +96,12 @@ impl ProcessTable {
             id,
             shim: started.shimmed.shim,
             main,
-            session: entry.session,
-            command: entry.command,
-            cwd: entry.cwd,
             started: Instant::now(),
-            mode: entry.mode,
             kill_cause: Cell::new(None),
             exit: Cell::new(None),
             tree: Cell::new(TreeStatus::Alive),
             output: RefCell::new(OutputBuffer::new(memory_bytes, entry.spool_bytes, &self.run_dir, id)),
+            launched: entry,
             watcher: RefCell::new(OutputWatcher::new(watch_patterns)),
             reader_offset: Cell::new(None),
             stdin: RefCell::new(started.stdin),
@@ -196,8 +194,8 @@ impl ProcessTable {
 
 async fn notify_exit(table: Rc<ProcessTable>, process: Rc<GuestProcess>) {
     process.wait_until(GuestProcess::has_exited).await;
-    if let RunMode::Background { exit_notice: ExitNotice::Notify, .. } = process.mode
-        && let Some(mut ended) = process.exit_report(&process.cwd)
+    if let RunMode::Background { exit_notice: ExitNotice::Notify, .. } = process.launched.mode
+        && let Some(mut ended) = process.exit_report(&process.launched.cwd)
     {
         ended.tail = ByteBuf::from(process.output.borrow().tail_bytes(NOTICE_TAIL_BYTES));
         table.add_notice(process.id, ProcessEvent::Exited(ended));

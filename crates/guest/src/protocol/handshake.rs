@@ -5,7 +5,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Incremented whenever a message changes. Both sides must have the same version: a guest is
 /// delivered with its host, so there is no negotiation.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 const MAGIC: &[u8; 12] = b"hermes-guest";
 

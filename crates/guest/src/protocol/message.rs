@@ -200,14 +200,10 @@ pub enum ExitNotice {
 /// Requests about one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProcessRequest {
-    Show,
     /// Waits for the exit, at most this long.
     Wait(Duration),
     /// Reads a page of output.
-    Page {
-        offset: u64,
-        limit: u32,
-    },
+    Page { offset: u64, limit: u32 },
     /// Follows the output from this offset until the process exits.
     Follow(u64),
     /// Bytes for standard input.

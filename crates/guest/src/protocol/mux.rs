@@ -15,15 +15,10 @@ use yamux::{Config, Connection};
 use super::limit;
 use coalesce::CoalescingStream;
 
-pub type MuxStream = Compat<yamux::Stream>;
+/// The host is the client: it sends requests.
+pub use yamux::Mode as MuxMode;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MuxSide {
-    /// Sends requests.
-    Host,
-    /// Sends replies.
-    Guest,
-}
+pub type MuxStream = Compat<yamux::Stream>;
 
 /// Opens streams on a connection that a [`MuxDriver`] drives.
 #[derive(Debug, Clone)]
@@ -54,14 +49,10 @@ pub struct MuxDriver<S> {
 
 /// Multiplexes a byte stream. Streams that the peer opens arrive at the receiver; when it is full,
 /// the newest stream is dropped, which the peer sees as a reset.
-pub fn multiplex<S>(stream: S, end: MuxSide) -> (Mux, MuxDriver<S>, mpsc::Receiver<MuxStream>)
+pub fn multiplex<S>(stream: S, mode: MuxMode) -> (Mux, MuxDriver<S>, mpsc::Receiver<MuxStream>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mode = match end {
-        MuxSide::Host => yamux::Mode::Client,
-        MuxSide::Guest => yamux::Mode::Server,
-    };
     let mut config = Config::default();
     config.set_max_num_streams(limit::MAX_STREAMS);
     config.set_max_connection_receive_window(Some(limit::RECEIVE_WINDOW_BYTES));

@@ -9,7 +9,7 @@ use hermes_guest::protocol::message::{
     GuestReply, GuestRequest, OutputDelivery, OutputPage, ProcessId, Program, RunInput, RunMode, RunRequest,
     ShellSessionKey, StatePolicy, Stdin,
 };
-use hermes_guest::protocol::mux::{self, Mux, MuxSide, MuxStream};
+use hermes_guest::protocol::mux::{self, Mux, MuxMode, MuxStream};
 use hermes_guest::protocol::{handshake, limit};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
@@ -28,7 +28,7 @@ where
     let (near, mut far) = tokio::io::duplex(1 << 16);
     tokio::spawn(async move {
         handshake::exchange_hello(&mut far).await.unwrap();
-        let (mux, driver, mut arrivals) = mux::multiplex(far, MuxSide::Guest);
+        let (mux, driver, mut arrivals) = mux::multiplex(far, MuxMode::Server);
         tokio::spawn(driver.run());
         while let Some(stream) = arrivals.recv().await {
             let mut frames = FrameStream::new(stream);
@@ -191,10 +191,10 @@ async fn a_connection_for_an_unknown_listener_is_a_violation() {
     })
     .await;
     let mut listener = client.listen(0).await.unwrap();
-    assert!(listener.accept().await.is_some(), "a connection of the listener is accepted");
+    assert!(listener.connections.recv().await.is_some(), "a connection of the listener is accepted");
     assert!(client.stats().await.is_err());
     tokio::time::timeout(TIMEOUT, client.wait_closed()).await.unwrap();
-    assert!(listener.accept().await.is_none(), "the listener is closed too");
+    assert!(listener.connections.recv().await.is_none(), "the listener is closed too");
 }
 
 #[tokio::test]

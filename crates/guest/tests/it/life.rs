@@ -8,7 +8,7 @@ use hermes_guest::client::Client;
 use hermes_guest::protocol::frame::FrameStream;
 use hermes_guest::protocol::handshake::{self, PROTOCOL_VERSION};
 use hermes_guest::protocol::message::{GuestRequest, RunRequest, Stdin, TreeStatus};
-use hermes_guest::protocol::mux::{self, MuxSide};
+use hermes_guest::protocol::mux::{self, MuxMode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -67,7 +67,7 @@ async fn a_stream_cut_anywhere_runs_a_command_at_most_once() {
     let request = GuestRequest::Run(Box::new(s.in_background("echo ran >>count")));
     // Record the bytes of a whole request on a stream that leads nowhere.
     let (near, mut far) = tokio::io::duplex(1 << 20);
-    let (mux, driver, _arrivals) = mux::multiplex(near, MuxSide::Host);
+    let (mux, driver, _arrivals) = mux::multiplex(near, MuxMode::Client);
     let driver = tokio::spawn(driver.run());
     FrameStream::new(mux.open_stream().await.unwrap()).writer.send(&request).await.unwrap();
     let mut wire = vec![0; 1 << 16];

@@ -20,7 +20,7 @@ async fn connections_inside_the_environment_arrive_at_the_host() {
     for round in 0..20_u8 {
         let data = vec![round; 300_000];
         let mut inside = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-        let mut arrived = tcp.accept().await.unwrap();
+        let mut arrived = tcp.connections.recv().await.unwrap();
         let sent = data.clone();
         let inside = tokio::spawn(async move {
             inside.write_all(&sent).await.unwrap();
@@ -70,8 +70,8 @@ async fn clients_share_a_port_and_one_takes_over_from_the_other() {
     for _ in 0..1000 {
         let _inside = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         tokio::select! {
-            tunnel = first.accept() => served[0] |= tunnel.is_some(),
-            tunnel = second.accept() => served[1] |= tunnel.is_some(),
+            tunnel = first.connections.recv() => served[0] |= tunnel.is_some(),
+            tunnel = second.connections.recv() => served[1] |= tunnel.is_some(),
         }
         if served == [true, true] {
             break;
@@ -83,7 +83,7 @@ async fn clients_share_a_port_and_one_takes_over_from_the_other() {
         loop {
             // Connections in the backlog of the closed listener are reset.
             let Ok(_inside) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
-            let alone = tokio::time::timeout(Duration::from_millis(200), second.accept()).await;
+            let alone = tokio::time::timeout(Duration::from_millis(200), second.connections.recv()).await;
             if let Ok(Some(_tunnel)) = alone {
                 break;
             }
@@ -105,17 +105,17 @@ async fn more_connections_than_streams_wait_in_the_backlog() {
     let mut tunnels = Vec::new();
     let take = async {
         while tunnels.len() < limit::MAX_LISTENER_CONNECTIONS {
-            tunnels.push(listener.accept().await.unwrap());
+            tunnels.push(listener.connections.recv().await.unwrap());
         }
     };
     tokio::time::timeout(TIMEOUT, take).await.expect("fewer connections than the limit");
     // A reply arrives after everything that was sent before it.
     client.stats().await.unwrap();
-    let more = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+    let more = tokio::time::timeout(Duration::ZERO, listener.connections.recv()).await;
     assert!(more.is_err(), "the limit was exceeded");
     drop(tunnels);
     inside.truncate(limit::MAX_STREAMS);
-    let next = tokio::time::timeout(TIMEOUT, listener.accept()).await;
+    let next = tokio::time::timeout(TIMEOUT, listener.connections.recv()).await;
     assert!(next.expect("no further connection").is_some());
     assert_eq!(client.stats().await.unwrap().running, 0);
     assert!(!client.is_closed());
