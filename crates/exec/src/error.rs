@@ -74,7 +74,7 @@ pub enum Error {
     #[error("the permit does not allow to {} a file", _0.as_str())]
     WrongFileAccess(FileAccess),
     /// Nothing was done; the caller asks the gate again with this path.
-    #[error("nothing was done: the path resolves to {0}, which was not judged")]
+    #[error("nothing was done: the path now resolves to {0}, which the gate did not judge")]
     PathElsewhere(String),
     /// Nothing was done.
     #[error("nothing was done: the path resolves to a name that is not UTF-8; rename it with a command")]

@@ -63,7 +63,7 @@ impl BackendHealth {
 
     /// A backend that nothing is configured to use is not probed.
     pub fn not_probed(backend: BackendName) -> Self {
-        let reason = "not looked at, because nothing is set to run there";
+        let reason = "not checked: no setting uses this backend";
         let unknown = Guarantee::Unknown(reason.to_owned());
         Self::new(backend, Usability::Unknown(reason), Confinement::all(&unknown))
     }
@@ -71,8 +71,7 @@ impl BackendHealth {
     pub fn unsupported(backend: BackendName) -> Self {
         let problem = BackendProblem {
             what: "not part of this version".to_owned(),
-            remedy: "choose `docker`, `sandbox` or `local`; until then commands for it are not run"
-                .to_owned(),
+            remedy: "Choose `docker`, `sandbox` or `local`; until then its commands do not run.".to_owned(),
         };
         let unknown = Guarantee::Unknown(problem.what.clone());
         Self::new(backend, Usability::Unusable(problem), Confinement::all(&unknown))
@@ -80,8 +79,8 @@ impl BackendHealth {
 
     pub fn unusable(backend: BackendName, problem: BackendProblem) -> Self {
         let missing = match backend {
-            BackendName::Docker => "there is no engine to ask",
-            _ => "there is no jail to try it in",
+            BackendName::Docker => "no engine is available",
+            _ => "no jail can be created to probe it",
         };
         let unknown = Guarantee::Unknown(missing.to_owned());
         Self::new(backend, Usability::Unusable(problem), Confinement::all(&unknown))
@@ -125,8 +124,8 @@ fn check_mounts(binds: &[BindMount]) -> Result<(), BackendProblem> {
     match binds.iter().find(|bind| !bind.source.exists()) {
         None => Ok(()),
         Some(bind) => Err(BackendProblem {
-            what: format!("{} is to be mounted and is not there", bind.source.display()),
-            remedy: "make it, or take it out of terminal.docker_volumes".to_owned(),
+            what: format!("cannot mount {}: no such file or directory", bind.source.display()),
+            remedy: "Create it, or remove it from terminal.docker_volumes.".to_owned(),
         }),
     }
 }

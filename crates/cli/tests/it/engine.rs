@@ -89,7 +89,7 @@ fn an_engine_that_is_not_configured_is_never_contacted() {
         assert_eq!(status.code, Some(0), "{status:?}");
         let docker = &status.json()["backends"]["docker"];
         assert_eq!(docker["usable"], json!(null));
-        assert_eq!(docker["reason"], "not looked at, because nothing is set to run there");
+        assert_eq!(docker["reason"], "not checked: no setting uses this backend");
     }
     assert_eq!(fake.connections.load(Ordering::SeqCst), 0);
     // The same, chosen.

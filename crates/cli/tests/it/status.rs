@@ -100,7 +100,7 @@ fn the_exposures_of_a_sandbox_are_its_mounts_and_its_network() {
         ])
     );
     let sandbox = &status["backends"]["sandbox"];
-    let reason = "terminal.network is full: this machine and all it reaches";
+    let reason = "terminal.network is full: this machine and everything it reaches";
     assert_eq!(sandbox["confines"]["network"], json!({"state": "not held", "reason": reason}));
     let states = ["files", "processes", "syscalls"].map(|what| &sandbox["confines"][what]["state"]);
     assert_eq!(states, ["held", "held", "held"]);
@@ -134,7 +134,7 @@ fn an_unusable_configured_backend_is_reported_with_exit_code_5() {
         (
             "terminal: {backend: sandbox, docker_volumes: [\"/nowhere/at/all:/data\"]}\n",
             "sandbox",
-            Some("/nowhere/at/all is to be mounted and is not there"),
+            Some("cannot mount /nowhere/at/all: no such file or directory"),
         ),
         // Backends that are not configured need not work.
         ("terminal: {docker_volumes: [\"/nowhere/at/all:/data\"]}\n", "local", None),
@@ -162,7 +162,7 @@ fn without_user_namespaces_the_sandbox_is_unusable_and_the_remedy_is_shown() {
     let sandbox = &status["backends"]["sandbox"];
     assert_eq!(sandbox["usable"], false);
     assert_eq!(sandbox["remedy"], "as root: sysctl -w user.max_user_namespaces=15000");
-    let unknown = json!({"state": "unknown", "reason": "there is no jail to try it in"});
+    let unknown = json!({"state": "unknown", "reason": "no jail can be created to probe it"});
     let all: Vec<&Value> = sandbox["confines"].as_object().unwrap().values().collect();
     assert_eq!(all, [&unknown; 5]);
     assert_eq!(status["gateway"]["effective"], json!(null));

@@ -32,7 +32,7 @@ impl LocalBackend {
     pub(super) async fn create(&self, place: &ResolvedPlace, dir: &PlaceDir) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Local, reason };
         let guest = embed::install_guest(&place.installation.cache_dir)?;
-        #[expect(clippy::disallowed_methods, reason = "the guest is what a place is made of")]
+        #[expect(clippy::disallowed_methods, reason = "only the guest is started here")]
         let mut command = Command::from(std::process::Command::new(&guest));
         command
             .arg("serve")

@@ -19,21 +19,19 @@ pub struct EngineSummary {
     /// The setting that names the address.
     #[serde(rename = "why")]
     pub source: String,
-    pub kind: String,
-    pub version: String,
-    pub rootless: bool,
-    pub remaps_users: bool,
-    pub cgroup: Option<u8>,
-    pub storage: String,
-    pub disk_quota: bool,
+    #[serde(flatten)]
+    pub facts: EngineFacts,
+    #[serde(flatten)]
+    pub description: EngineDescription,
     pub image: String,
     pub image_present: bool,
 }
 
 impl fmt::Display for EngineSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rootless = if self.rootless { ", without root" } else { "" };
-        write!(f, "{} {}{rootless}, at {} ({})", self.kind, self.version, self.address, self.source)
+        let Self { address, source, facts, description, .. } = self;
+        let rootless = if facts.is_rootless { ", without root" } else { "" };
+        write!(f, "{} {}{rootless}, at {address} ({source})", facts.kind, description.version)
     }
 }
 
@@ -63,20 +61,16 @@ async fn ask_engine(
         Ok::<_, Error>((engine.facts, description, image.is_some()))
     };
     let (facts, description, image_present) = ask.await?;
+    let confinement = confinement(settings, &facts, &description);
     let summary = EngineSummary {
         address: settings.engine.to_string(),
         source: source.to_string(),
-        kind: facts.kind.to_string(),
-        version: description.version.clone(),
-        rootless: facts.is_rootless,
-        remaps_users: facts.remaps_users,
-        cgroup: description.cgroup,
-        storage: description.storage.clone(),
-        disk_quota: facts.has_disk_quota,
+        facts,
+        description,
         image: settings.image.clone(),
         image_present,
     };
-    Ok((confinement(settings, &facts, &description), summary))
+    Ok((confinement, summary))
 }
 
 fn confinement(
@@ -85,19 +79,23 @@ fn confinement(
     description: &EngineDescription,
 ) -> Confinement {
     let files = match settings.reach() {
-        Reach::Host => Guarantee::NotHeld("what is mounted or added gives this machine away".into()),
-        Reach::Directories(_) => Guarantee::Held("those of its image, and what is mounted".into()),
-        Reach::Nothing => Guarantee::Held("those of its image; nothing of this machine is written".into()),
+        Reach::Host => Guarantee::NotHeld("mounts or options expose this machine".into()),
+        Reach::Directories(_) => Guarantee::Held("reads and writes files of its image and the mounts".into()),
+        Reach::Nothing => {
+            Guarantee::Held("reads its image and the mounts; writes nothing of this machine".into())
+        }
     };
     let network = match settings.network {
-        Network::None => Guarantee::Held("nothing but a loopback of its own".into()),
+        Network::None => Guarantee::Held("only its own loopback interface".into()),
         Network::Proxy => Guarantee::Held("public hosts through a proxy, nothing of this machine".into()),
-        Network::Full => Guarantee::NotHeld("terminal.network is full: all that this machine reaches".into()),
+        Network::Full => {
+            Guarantee::NotHeld("terminal.network is full: everything that this machine reaches".into())
+        }
     };
     let syscalls = match description.seccomp {
         Seccomp::On => Guarantee::Held("the engine's seccomp profile; no privilege gained".into()),
         Seccomp::Unconfined => {
-            Guarantee::NotHeld("the engine is set to a seccomp profile that allows all".into())
+            Guarantee::NotHeld("the engine's seccomp profile allows every system call".into())
         }
         Seccomp::Missing => Guarantee::NotHeld("the engine has no seccomp".into()),
     };
@@ -128,7 +126,7 @@ fn resources(limits: &ContainerLimits, facts: &EngineFacts, description: &Engine
         match (is_set, enforced) {
             (false, _) => open.push(format!("{name} ({key} sets no limit)")),
             (true, Some(true)) => held.push(name),
-            (true, Some(false)) => open.push(format!("{name} (this engine cannot)")),
+            (true, Some(false)) => open.push(format!("{name} (not supported by this engine)")),
             (true, None) => doubtful.push(name),
         }
     }
@@ -139,7 +137,7 @@ fn resources(limits: &ContainerLimits, facts: &EngineFacts, description: &Engine
     };
     if !open.is_empty() {
         let why = if facts.is_rootless && description.cgroup == Some(1) {
-            "; without root it takes cgroup version 2"
+            "; a rootless engine needs cgroup v2"
         } else {
             ""
         };
@@ -147,7 +145,7 @@ fn resources(limits: &ContainerLimits, facts: &EngineFacts, description: &Engine
     }
     if !doubtful.is_empty() {
         let what = doubtful.join(", ");
-        let reason = format!("{what}: an engine without root limits what was delegated to it; {disk}");
+        let reason = format!("{what}: a rootless engine enforces only delegated limits; {disk}");
         return Guarantee::Unknown(reason);
     }
     Guarantee::Held(format!("{}; {disk}", held.join(", ")))
@@ -213,13 +211,13 @@ mod tests {
         assert_eq!(
             report(&all, &enforcing(Some(false)), &described(1)),
             Guarantee::NotHeld(format!(
-                "not limited: memory (this engine cannot), processor time (this engine cannot); without root \
-                     it takes cgroup version 2; {no_quota}"
+                "not limited: memory (not supported by this engine), processor time (not supported by \
+                 this engine); a rootless engine needs cgroup v2; {no_quota}"
             ))
         );
         let Guarantee::Unknown(reason) = report(&all, &enforcing(None), &described(2)) else {
             panic!("it is known");
         };
-        assert!(reason.starts_with("memory, processor time: an engine without root"), "{reason}");
+        assert!(reason.starts_with("memory, processor time: a rootless engine"), "{reason}");
     }
 }

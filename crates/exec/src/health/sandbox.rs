@@ -25,7 +25,8 @@ impl BackendHealth {
     }
 }
 
-/// A jail that does not hold is as bad as none. Missing resource limits are only reported.
+/// A jail that does not confine its commands is as bad as none. Missing resource limits are only
+/// reported.
 fn leak(probe: &ProbeReport) -> Option<BackendProblem> {
     let parts = [
         ("files", &probe.files),
@@ -36,8 +37,8 @@ fn leak(probe: &ProbeReport) -> Option<BackendProblem> {
     parts.into_iter().find_map(|(name, verdict)| match verdict {
         ProbeVerdict::Enforced => None,
         ProbeVerdict::NotEnforced(reason) | ProbeVerdict::Unknown(reason) => Some(BackendProblem {
-            what: format!("its jail does not hold: {name}: {reason}"),
-            remedy: "do not use it on this machine, and report this to the maintainers".to_owned(),
+            what: format!("the jail does not confine {name}: {reason}"),
+            remedy: "Do not use it on this machine, and report this to the maintainers.".to_owned(),
         }),
     })
 }
@@ -47,25 +48,25 @@ impl BackendProblem {
     fn split(message: &str) -> Self {
         let (what, remedy) = message
             .split_once("; ")
-            .unwrap_or((message, "run hermes where user namespaces, Landlock and seccomp are allowed"));
+            .unwrap_or((message, "Run hermes where user namespaces, Landlock and seccomp are allowed."));
         Self { what: what.to_owned(), remedy: remedy.to_owned() }
     }
 }
 
 impl Confinement {
     fn of_jail(settings: &SandboxBackend, probe: ProbeReport) -> Self {
-        let files = "reads all but secrets and other homes; writes its own";
+        let files = "reads everything except secrets and other homes; writes only its own files";
         let network = match settings.network {
-            Network::None => Guarantee::from_verdict(probe.network, "nothing but a loopback of its own"),
+            Network::None => Guarantee::from_verdict(probe.network, "only its own loopback interface"),
             Network::Proxy => Guarantee::from_verdict(
                 probe.network,
                 "public hosts through a proxy, nothing of this machine",
             ),
             Network::Full => {
-                Guarantee::NotHeld("terminal.network is full: this machine and all it reaches".into())
+                Guarantee::NotHeld("terminal.network is full: this machine and everything it reaches".into())
             }
         };
-        let syscalls = "dangerous ones are refused; no privilege left or gained";
+        let syscalls = "dangerous calls are refused; no privileges, and none can be gained";
         Self([
             ("files", Guarantee::from_verdict(probe.files, files)),
             ("network", network),
@@ -76,7 +77,7 @@ impl Confinement {
     }
 }
 
-/// A limit that is not configured does not hold, whatever this machine supports.
+/// A limit that is not configured is not enforced, whatever this machine supports.
 fn resources(limits: &JailLimits, probed: ProbeVerdict) -> Guarantee {
     let unset: Vec<&str> = [
         (limits.memory.is_none(), "memory (terminal.container_memory is 0)"),
@@ -151,10 +152,13 @@ mod tests {
         assert!(leak(&held()).is_none());
         let leaking =
             ProbeReport { files: ProbeVerdict::NotEnforced("could write outside".to_owned()), ..held() };
-        assert_eq!(leak(&leaking).unwrap().what, "its jail does not hold: files: could write outside");
+        assert_eq!(leak(&leaking).unwrap().what, "the jail does not confine files: could write outside");
         let unknown =
             ProbeReport { syscalls: ProbeVerdict::Unknown("the probe broke off".to_owned()), ..held() };
-        assert_eq!(leak(&unknown).unwrap().what, "its jail does not hold: system calls: the probe broke off");
+        assert_eq!(
+            leak(&unknown).unwrap().what,
+            "the jail does not confine system calls: the probe broke off"
+        );
     }
 
     #[test]

@@ -10,7 +10,6 @@
 //! | `CONTAINER_HOST` | an address of Podman; ignored for Docker |
 //! | well-known sockets | the first one that this user may use; only those of the selected engine |
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -53,25 +52,18 @@ pub struct DiscoveredEngine {
 }
 
 /// The setting that names an engine address.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EngineSource {
+    #[error("DOCKER_HOST")]
     DockerHost,
     /// A context of the docker command.
+    #[error("docker context {0}")]
     Context(String),
+    #[error("CONTAINER_HOST")]
     ContainerHost,
     /// A socket at a well-known path.
+    #[error("default socket")]
     DefaultSocket,
-}
-
-impl fmt::Display for EngineSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DockerHost => f.write_str("DOCKER_HOST"),
-            Self::Context(name) => write!(f, "docker context {name}"),
-            Self::ContainerHost => f.write_str("CONTAINER_HOST"),
-            Self::DefaultSocket => f.write_str("default socket"),
-        }
-    }
 }
 
 impl EngineHints {

@@ -15,7 +15,7 @@ use bollard::query_parameters::{
 };
 use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::engine_error::EngineError;
@@ -25,7 +25,6 @@ pub(super) const MIN_API_VERSION: (usize, usize) = (1, 41);
 const RESPONSE_TIMEOUT_SECONDS: u64 = 120;
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_PING_BYTES: u64 = 16 << 10;
-const HEADERS_END: &[u8] = b"\r\n\r\n";
 /// The uid that stands for every unmapped uid.
 const OVERFLOW_UID: u32 = 65534;
 /// Exists on hosts with cgroup version 2.
@@ -39,20 +38,13 @@ const PROBE_CONTAINER: &str = "hermes-probe";
 /// Facts by engine address; some engines take up to a second to report them.
 static FACTS_CACHE: Mutex<BTreeMap<String, (ClientVersion, EngineFacts)>> = Mutex::new(BTreeMap::new());
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum EngineAddress {
+    #[error("unix://{}", .0.display())]
     Unix(PathBuf),
     /// A plain TCP address, without TLS.
+    #[error("tcp://{0}")]
     Tcp(String),
-}
-
-impl fmt::Display for EngineAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix://{}", path.display()),
-            Self::Tcp(host) => write!(f, "tcp://{host}"),
-        }
-    }
 }
 
 impl EngineAddress {
@@ -75,11 +67,14 @@ pub struct Engine {
 pub struct EngineFacts {
     pub kind: EngineKind,
     /// Root inside its containers is an unprivileged user outside.
+    #[serde(rename = "rootless")]
     pub is_rootless: bool,
     /// User ids inside differ from those outside.
     pub remaps_users: bool,
+    #[serde(skip)]
     pub enforced: EnforcedLimits,
     /// Whether the writable layer can be limited; found out by creating a probe container.
+    #[serde(rename = "disk_quota")]
     pub has_disk_quota: bool,
 }
 
@@ -89,6 +84,7 @@ pub struct EngineDescription {
     pub version: String,
     /// The cgroup version.
     pub cgroup: Option<u8>,
+    #[serde(skip)]
     pub seccomp: Seccomp,
     /// The storage driver and its backing file system.
     pub storage: String,
@@ -111,7 +107,7 @@ impl fmt::Display for EngineKind {
 }
 
 /// Limits that an engine enforces; `None` if the engine does not say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EnforcedLimits {
     pub memory: Option<bool>,
     pub processes: Option<bool>,
@@ -119,7 +115,7 @@ pub struct EnforcedLimits {
 }
 
 /// The engine's seccomp profile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seccomp {
     On,
     /// Supported but turned off.
@@ -283,12 +279,9 @@ async fn send_ping(address: &EngineAddress) -> Result<(String, bool), EngineErro
 async fn exchange_ping(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<String> {
     stream.write_all(b"GET /_ping HTTP/1.1\r\nHost: hermes\r\nConnection: close\r\n\r\n").await?;
     let mut response = Vec::new();
-    let mut answer = stream.take(MAX_PING_BYTES);
-    while !response.windows(HEADERS_END.len()).any(|part| part == HEADERS_END) {
-        if answer.read_buf(&mut response).await? == 0 {
-            break;
-        }
-    }
+    let mut answer = BufReader::new(stream.take(MAX_PING_BYTES));
+    // The headers end with an empty line.
+    while answer.read_until(b'\n', &mut response).await? > "\r\n".len() {}
     Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
