@@ -12,7 +12,7 @@ use hermes_config::resolve::{self, PlaceRequest, ResolveMode, Retention, Session
 use hermes_exec::backend::docker::NO_DISK_LIMIT;
 use hermes_exec::backend::docker::pull::PullEvent;
 use hermes_exec::{
-    CommandEvent, CommandInput, OpenPlace, Outcome, OutputMode, ResolvedPlace, RunOptions, TreeStatus,
+    CommandEvent, OpenPlace, Outcome, OutputMode, ResolvedPlace, RunOptions, Stdin, TreeStatus,
     WorkingDirectory,
 };
 use hermes_policy::Permit;
@@ -114,7 +114,7 @@ pub(crate) fn foreground_options(timeout: Duration, keep_bytes: u32, output: Out
     RunOptions {
         timeout: Some(timeout),
         keep_bytes,
-        input: CommandInput::None,
+        stdin: Stdin::Null,
         env: Vec::new(),
         output,
         directory: WorkingDirectory::Session,

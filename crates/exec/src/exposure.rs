@@ -46,7 +46,7 @@ impl Spec {
         });
         let network =
             (network != Network::None).then(|| Exposure::Network { network: network.as_str().to_owned() });
-        let options = options.into_iter().map(|exposed| Exposure::Option { option: exposed.option });
+        let options = options.into_iter().map(|(option, _)| Exposure::Option { option });
         let variables = self
             .env
             .iter()

@@ -40,10 +40,10 @@ pub use files::GuestFiles;
 /// An interactive terminal in a place. Dropping it kills its processes.
 pub use hermes_guest::client::{RunEvent as TerminalEvent, RunHandle as Terminal};
 pub use hermes_guest::protocol::message::{
-    ExitCause, ExitNotice, ProcessId, ProcessView, Stats, TerminalSize, TreeStatus,
+    ExitCause, ExitNotice, ProcessId, ProcessView, Stats, Stdin, TerminalSize, TreeStatus,
 };
 pub use place::script::{PythonConnections, ScriptDirectory, ScriptOptions, Tunnel};
-pub use place::{CommandInput, OpenPlace, OutputMode, RunOptions, StateLoss, WorkingDirectory};
+pub use place::{OpenPlace, OutputMode, RunOptions, StateLoss, WorkingDirectory};
 pub use places::{ListedPlace, PlaceState, Places, Reaper};
 pub use process::{ProcessHandle, Processes};
 pub use registry::{EngineAccess, PlaceRecord};

@@ -32,22 +32,14 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// Bytes of output to return.
     pub keep_bytes: u32,
-    pub input: CommandInput,
+    /// Text for a stream is written later, each time with a permit.
+    pub stdin: Stdin,
     /// Variables for this command only.
     pub env: Vec<(String, String)>,
     pub output: OutputMode,
     pub directory: WorkingDirectory,
     /// Runs the command on a terminal of this size instead of pipes.
     pub terminal_size: Option<TerminalSize>,
-}
-
-/// The standard input of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CommandInput {
-    None,
-    Data(Vec<u8>),
-    /// Text written later, each time with a permit.
-    Stream,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -387,11 +379,7 @@ impl OpenPlace {
         let cwd = permit.job().cwd.clone();
         let run = RunRequest {
             env: to_byte_pairs(&options.env),
-            stdin: match options.input {
-                CommandInput::None => Stdin::Null,
-                CommandInput::Data(data) => Stdin::Data(ByteBuf::from(data)),
-                CommandInput::Stream => Stdin::Stream,
-            },
+            stdin: options.stdin,
             terminal: options.terminal_size,
             deadline: options.timeout,
             memory_bytes: options.keep_bytes,

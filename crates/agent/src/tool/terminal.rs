@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hermes_exec::{
-    CommandInput, EndReason, Error as ExecError, ExitNotice, OpenPlace, Outcome, OutputMode, ProcessHandle,
-    RunOptions, RunningCommand, StateLoss, TerminalSize, WorkingDirectory,
+    EndReason, Error as ExecError, ExitNotice, OpenPlace, Outcome, OutputMode, ProcessHandle, RunOptions,
+    RunningCommand, StateLoss, Stdin, TerminalSize, WorkingDirectory,
 };
 use hermes_policy::shell::{Surroundings, understand};
 use hermes_types::{Job, Person};
@@ -70,7 +70,7 @@ impl ToolArguments for TerminalArguments {
         let options = RunOptions {
             timeout: (!self.background).then_some(timeout),
             keep_bytes: limits.output_bytes,
-            input: if self.background { CommandInput::Stream } else { CommandInput::None },
+            stdin: if self.background { Stdin::Stream } else { Stdin::Null },
             env: Vec::new(),
             output: if self.background {
                 let at_end =

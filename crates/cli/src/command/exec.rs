@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hermes_exec::{
-    CommandInput, EndReason, ExitNotice, OpenPlace, Outcome, OutputMode, ProcessHandle, ResolvedPlace,
-    RunOptions, StateLoss, WorkingDirectory,
+    EndReason, ExitNotice, OpenPlace, Outcome, OutputMode, ProcessHandle, ResolvedPlace, RunOptions,
+    StateLoss, Stdin, WorkingDirectory,
 };
 use hermes_policy::escape::escape;
 use hermes_types::{EnvName, shell_quote};
@@ -114,15 +114,15 @@ async fn run_command(
 }
 
 fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOptions> {
-    let input = if args.stdin {
+    let stdin = if args.stdin {
         let mut input = Vec::new();
         io::stdin().lock().read_to_end(&mut input)?;
-        CommandInput::Data(input)
+        Stdin::Data(input.into())
     } else if args.background {
         // `hermes process write` sends the input.
-        CommandInput::Stream
+        Stdin::Stream
     } else {
-        CommandInput::None
+        Stdin::Null
     };
     let mut env = Vec::new();
     for name in args.env.iter().map(EnvName::as_str) {
@@ -142,7 +142,7 @@ fn run_options(args: &ExecArgs, context: &Context, config: &Config) -> Result<Ru
     Ok(RunOptions {
         timeout: (!args.background).then_some(timeout),
         keep_bytes: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
-        input,
+        stdin,
         env,
         output,
         directory: if args.cwd.is_some() { WorkingDirectory::Override } else { WorkingDirectory::Session },

@@ -7,8 +7,8 @@ use std::time::Duration;
 use hermes_exec::backend::docker::{self, engine::EngineAddress};
 use hermes_exec::backend::sandbox::{HOME_DIR, WORKSPACE_DIR};
 use hermes_exec::{
-    Backend, CommandInput, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome, OutputMode,
-    ResolvedPlace, RunOptions, RunningCommand, SandboxBackend, Spec, WorkingDirectory,
+    Backend, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome, OutputMode, ResolvedPlace,
+    RunOptions, RunningCommand, SandboxBackend, Spec, Stdin, WorkingDirectory,
 };
 use hermes_policy::{Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
@@ -53,7 +53,7 @@ impl Opened {
         let options = RunOptions {
             timeout: timeout.or(Some(Duration::from_secs(180))),
             keep_bytes: 50_000,
-            input: CommandInput::None,
+            stdin: Stdin::Null,
             env: Vec::new(),
             output: attention,
             directory: WorkingDirectory::Session,

@@ -306,8 +306,8 @@ impl DockerBackend {
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let deadline = Instant::now() + NAME_TIMEOUT;
         while let Err(error) = engine.api.create_container(Some(options.clone()), body.clone()).await {
-            // The engine may still be creating the container for a hermes that was killed. Until that is
-            // done the name is taken, but the container may not be found.
+            // The engine may still be creating the container for a hermes that was killed. Until
+            // that is done the name is taken, but the container may not be found.
             match container.find(engine).await? {
                 _ if Instant::now() > deadline => return Err(explain(error)),
                 NamedContainer::Ours(_) => container.remove_from(engine).await?,

@@ -26,26 +26,25 @@ pub(super) async fn serve<S>(mut client: BufReader<S>, deadline: Instant) -> io:
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    // Only HTTP has an empty line to wait for.
-    if !client.buffer().first().is_some_and(u8::is_ascii_alphabetic) {
-        return send_error(&mut client, &RequestError::InvalidRequestLine.into()).await;
-    }
-    let request = match timeout_at(deadline, read_head(&mut client)).await {
-        Ok(head) => match head? {
-            Some(head) => ProxyRequest::parse(&head),
-            None => Err(RequestError::TooLong),
-        },
-        Err(_elapsed) => Err(RequestError::TimedOut),
+    let request = if client.buffer().first().is_some_and(u8::is_ascii_alphabetic) {
+        match timeout_at(deadline, read_head(&mut client)).await {
+            Ok(head) => head?.ok_or(RequestError::TooLong).and_then(|head| ProxyRequest::parse(&head)),
+            Err(_elapsed) => Err(RequestError::TimedOut),
+        }
+    } else {
+        // Only HTTP has an empty line to wait for.
+        Err(RequestError::InvalidRequestLine)
     };
     let request = match request {
         Ok(request) => request,
-        Err(bad) => return send_error(&mut client, &bad.into()).await,
+        Err(error) => {
+            let text = error.to_string();
+            return send_error(&mut client, error.status(), &text, None, &text).await;
+        }
     };
     let server = match target::connect(&request.host, request.port).await {
         Ok(server) => server,
-        Err(unreached) => {
-            return send_error(&mut client, &ErrorReply::for_host_error(&request.host, &unreached)).await;
-        }
+        Err(error) => return send_host_error(&mut client, &request.host, &error).await,
     };
     match request.kind {
         RequestKind::Connect => {
@@ -57,42 +56,34 @@ where
     }
 }
 
-/// An error response to the client.
-struct ErrorReply {
+async fn send_host_error<S>(client: &mut S, host: &str, error: &HostError) -> io::Result<()>
+where
+    S: AsyncWrite + Unpin,
+{
+    // The client wrote the host, but it may be shown in a terminal.
+    let host: String = host.chars().take(255).flat_map(char::escape_debug).collect();
+    let refused = error.refusal_reason();
+    if let Some(refusal) = refused {
+        let reason = format!("Refused by hermes: {refusal}");
+        let text = format!("{host} {error}; terminal.network: proxy reaches public hosts only");
+        return send_error(client, 403, &reason, refused, &text).await;
+    }
+    let (status, reason) = match error {
+        HostError::TimedOut => (504, "Gateway timeout"),
+        HostError::Resolve(_) => (502, "Cannot resolve host"),
+        _ => (502, "Cannot connect"),
+    };
+    send_error(client, status, reason, None, &format!("{host} {error}")).await
+}
+
+/// Sends an error response. Many clients show the reason phrase but not the body.
+async fn send_error<S: AsyncWrite + Unpin>(
+    client: &mut S,
     status: u16,
-    /// Many clients show the reason phrase but not the body.
-    reason: String,
-    refused: Option<&'static str>,
-    text: String,
-}
-
-impl ErrorReply {
-    fn for_host_error(host: &str, unreached: &HostError) -> Self {
-        // The client wrote the host, but it may be shown in a terminal.
-        let host: String = host.chars().take(255).flat_map(char::escape_debug).collect();
-        let refused = unreached.refusal_reason();
-        let (status, reason) = match (refused, unreached) {
-            (Some(refusal), _) => (403, format!("Refused by hermes: {refusal}")),
-            (None, HostError::TimedOut) => (504, "Gateway timeout".to_owned()),
-            (None, HostError::Resolve(_)) => (502, "Cannot resolve host".to_owned()),
-            (None, _) => (502, "Cannot connect".to_owned()),
-        };
-        let rule = match refused {
-            Some(_) => "; terminal.network: proxy reaches public hosts only",
-            None => "",
-        };
-        Self { status, reason, refused, text: format!("{host} {unreached}{rule}") }
-    }
-}
-
-impl From<RequestError> for ErrorReply {
-    fn from(bad: RequestError) -> Self {
-        Self { status: bad.status(), reason: bad.to_string(), refused: None, text: bad.to_string() }
-    }
-}
-
-async fn send_error<S: AsyncWrite + Unpin>(client: &mut S, answer: &ErrorReply) -> io::Result<()> {
-    let ErrorReply { status, reason, refused, text } = answer;
+    reason: &str,
+    refused: Option<&str>,
+    text: &str,
+) -> io::Result<()> {
     let refused = refused.map(|kind| format!("X-Hermes-Refused: {kind}\r\n")).unwrap_or_default();
     let text = format!("hermes: {text}\n");
     let whole = format!(
@@ -171,9 +162,8 @@ where
         let head = match read_head(server).await {
             Ok(Some(head)) if head.starts_with(b"HTTP/1.") => head,
             _ => {
-                let text = "the server sent no response".to_owned();
-                let reason = "No response from the server".to_owned();
-                return send_error(client, &ErrorReply { status: 502, reason, refused: None, text }).await;
+                let reason = "No response from the server";
+                return send_error(client, 502, reason, None, "the server sent no response").await;
             }
         };
         let provisional = head.get(8..10) == Some(b" 1") && head.get(8..12) != Some(b" 101");

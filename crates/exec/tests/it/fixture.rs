@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hermes_exec::backend::docker::{self, RunAs, engine::EngineAddress, run_args::RunArgs};
 use hermes_exec::{
-    Backend, CommandInput, DockerBackend, Installation, LocalBackend, OutputMode, ResolvedPlace, RunOptions,
-    SandboxBackend, Spec, WorkingDirectory, backend,
+    Backend, DockerBackend, Installation, LocalBackend, OutputMode, ResolvedPlace, RunOptions,
+    SandboxBackend, Spec, Stdin, WorkingDirectory, backend,
 };
 use hermes_policy::{ApprovalMode, Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
@@ -138,7 +138,7 @@ pub(crate) fn run_options(attention: OutputMode) -> RunOptions {
     RunOptions {
         timeout: Some(Duration::from_secs(60)),
         keep_bytes: 50_000,
-        input: CommandInput::None,
+        stdin: Stdin::Null,
         env: Vec::new(),
         output: attention,
         directory: WorkingDirectory::Session,

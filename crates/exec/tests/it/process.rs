@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    CommandEvent, CommandInput, EndReason, Error, ExitNotice, OutputMode, ProcessId, RunOptions,
-    ScriptDirectory, ScriptOptions, TerminalEvent, TerminalSize, TreeStatus,
+    CommandEvent, EndReason, Error, ExitNotice, OutputMode, ProcessId, RunOptions, ScriptDirectory,
+    ScriptOptions, Stdin, TerminalEvent, TerminalSize, TreeStatus,
 };
 use hermes_guest::client::Error as GuestError;
 use hermes_guest::protocol::message::{ExitCause, ProcessEvent, ProcessNotice, Rejection};
@@ -158,7 +158,7 @@ pub(crate) async fn notices_report_matches_and_every_end(fixture: &Fixture) {
         watch: watch.iter().map(|&pattern| pattern.to_owned()).collect(),
         at_end: ExitNotice::Notify,
     };
-    let later = RunOptions { input: CommandInput::Stream, ..run_options(watched(&["listening on"])) };
+    let later = RunOptions { stdin: Stdin::Stream, ..run_options(watched(&["listening on"])) };
     let server = s.background_as("echo starting; echo listening on 80; read x; exit 5", later).await;
     let processes = s.processes().await;
     let mut notices = processes.notices(0).await.unwrap();
@@ -189,9 +189,8 @@ pub(crate) async fn input_needs_its_own_permit(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let other = fixture.open("other").await;
     let processes = s.processes().await;
-    let id = s
-        .background_as("cat; echo end", RunOptions { input: CommandInput::Stream, ..run_options(quiet()) })
-        .await;
+    let id =
+        s.background_as("cat; echo end", RunOptions { stdin: Stdin::Stream, ..run_options(quiet()) }).await;
     let cwd = s.sandbox.cwd().await.unwrap();
     let typing = |work: Work| permit(&s.plan, &s.key, work, &cwd);
     processes.write(id, typing(Work::Input("one\n".to_owned()))).await.unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hermes_exec::{
-    CommandEvent, CommandInput, EndReason, Error, OutputMode, RunOptions, StateLoss, WorkingDirectory,
+    CommandEvent, EndReason, Error, OutputMode, RunOptions, StateLoss, Stdin, WorkingDirectory,
 };
 
 use crate::fixture::{Fixture, permit, run_options};
@@ -187,7 +187,7 @@ pub(crate) async fn long_commands_and_long_inputs_arrive_whole(fixture: &Fixture
     assert_eq!(s.out(&format!("v='{word}'; echo ${{#v}}")).await, "1048576\n");
     let data: Vec<u8> = (0..100 * 1024).map(|i: u32| u8::try_from(i % 251).unwrap()).collect();
     let fed = RunOptions {
-        input: CommandInput::Data(data.clone()),
+        stdin: Stdin::Data(data.clone().into()),
         keep_bytes: 1 << 20,
         ..run_options(OutputMode::AtEnd)
     };

@@ -78,14 +78,6 @@ pub struct RunArgError {
     pub found: String,
 }
 
-/// An option that gives commands more reach.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunArgExposure {
-    /// The option as `docker run` spells it.
-    pub option: String,
-    pub reach: Reach,
-}
-
 impl RunArgs {
     /// Parses options. A value may follow its option after `=`, after a space or as the next item.
     pub fn parse(items: &[String]) -> Result<Self, RunArgError> {
@@ -146,25 +138,19 @@ impl RunArgs {
 
     /// Overrides limits with those from the options.
     pub fn apply_limits(&self, limits: &mut ContainerLimits) {
-        if let Some(memory) = self.memory {
-            limits.memory = (memory > 0).then_some(memory);
-        }
-        if let Some(millicpus) = self.millicpus {
-            limits.millicpus = (millicpus > 0).then_some(millicpus);
-        }
-        if let Some(processes) = self.processes {
-            limits.processes = (processes > 0).then_some(processes);
-        }
+        limits.memory = self.memory.or(limits.memory).filter(|memory| *memory > 0);
+        limits.millicpus = self.millicpus.or(limits.millicpus).filter(|millicpus| *millicpus > 0);
+        limits.processes = self.processes.or(limits.processes).filter(|processes| *processes > 0);
         limits.shm = self.shm.or(limits.shm);
     }
 
-    /// Options that open up the container. GPUs and published ports do not reach the owner's files
-    /// or programs, but are listed.
-    pub fn exposures(&self) -> Vec<RunArgExposure> {
+    /// Options that open up the container, as `docker run` spells them, and the reach they give.
+    /// GPUs and published ports do not reach the owner's files or programs, but are listed.
+    pub fn exposures(&self) -> Vec<(String, Reach)> {
         let joins = |mode: &str| mode == "host" || mode.starts_with("container:");
         let reach = |is_host: bool| if is_host { Reach::Host } else { Reach::Nothing };
         let mut exposures = Vec::new();
-        let mut add = |option: String, reach: Reach| exposures.push(RunArgExposure { option, reach });
+        let mut add = |option: String, reach: Reach| exposures.push((option, reach));
         let HostConfig { privileged, pid_mode, ipc_mode, uts_mode, userns_mode, devices, .. } = &self.host;
         if *privileged == Some(true) {
             add("--privileged".to_owned(), Reach::Host);
@@ -194,7 +180,7 @@ impl RunArgs {
     }
 
     pub fn reaches_host(&self) -> bool {
-        self.exposures().iter().any(|opening| opening.reach == Reach::Host)
+        self.exposures().iter().any(|(_, reach)| *reach == Reach::Host)
     }
 }
 

@@ -311,12 +311,12 @@ fn options_with_host_reach_are_distinguished_from_those_without() {
         "--security-opt label=type:spc_t",
     ] {
         let extra = parse(&[option]);
-        assert_eq!(extra.exposures(), [RunArgExposure { option: option.to_owned(), reach: Reach::Host }]);
+        assert_eq!(extra.exposures(), [(option.to_owned(), Reach::Host)]);
         assert!(extra.reaches_host());
     }
     for option in ["--network backend", "--cap-add NET_ADMIN", "--gpus all", "--publish 8080:80/tcp"] {
         let extra = parse(&[option]);
-        assert_eq!(extra.exposures(), [RunArgExposure { option: option.to_owned(), reach: Reach::Nothing }]);
+        assert_eq!(extra.exposures(), [(option.to_owned(), Reach::Nothing)]);
         assert!(!extra.reaches_host());
     }
     for option in
