@@ -113,21 +113,14 @@ pub trait Channel: Send + Sync + fmt::Debug {
 /// Limits and features of a platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
+    /// In UTF-16 units. Platforms that count characters accept such a text too.
     pub max_message_len: usize,
-    pub length_unit: LengthUnit,
     pub can_edit: bool,
     /// How often the typing indicator has to be renewed.
     pub typing_interval: Duration,
     pub min_edit_interval: Duration,
     pub max_files: usize,
     pub max_file_bytes: u64,
-}
-
-/// Unit in which a platform counts the length of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LengthUnit {
-    Chars,
-    Utf16,
 }
 
 /// A message to send, as stored in the outbox.

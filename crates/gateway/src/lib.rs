@@ -38,8 +38,8 @@ pub use access::{AccessControl, AccessSettings, BotPolicy, PlatformAccess, Stran
 pub use audit::AuditLog;
 pub use channel::{
     AttachmentFile, BoxFuture, ButtonStyle, Capabilities, Channel, ChannelHealth, ChannelSink, DeliveryCheck,
-    FatalError, FetchError, Inbound, InboundEvent, LengthUnit, MessageButton, OutboundMessage, Reaction,
-    SendError, discord,
+    FatalError, FetchError, Inbound, InboundEvent, MessageButton, OutboundMessage, Reaction, SendError,
+    discord,
 };
 pub use error::Error;
 pub use frontend::{StreamingOptions, ToolProgress};

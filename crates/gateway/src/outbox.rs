@@ -18,6 +18,7 @@ use crate::gateway::{STORE_RETRY_INTERVAL, retry_store};
 use crate::lock::lock;
 use crate::media_cache;
 use crate::message::{Chat, InboundMessage};
+use crate::split::message_len;
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
@@ -219,7 +220,7 @@ impl OutboxWorker {
                     DeliveryCheck::Unknown if !outbound.text.ends_with(DUPLICATE_NOTICE) => {
                         let (text, capabilities) =
                             (format!("{}\n{DUPLICATE_NOTICE}", outbound.text), self.channel.capabilities());
-                        match capabilities.length_unit.length(&text) <= capabilities.max_message_len {
+                        match message_len(&text) <= capabilities.max_message_len {
                             true => attempt.text = text,
                             false => notice_follows = true,
                         }

@@ -9,7 +9,7 @@ mod map;
 
 use std::ops::Range;
 
-use crate::channel::{Capabilities, LengthUnit};
+use crate::channel::Capabilities;
 pub(crate) use map::code_spans;
 use map::{CodeFence, CutMap, CutPoint, CutQuality};
 
@@ -23,17 +23,13 @@ const MAX_NUMBER_DIGITS: u32 = 6;
 /// word. Code blocks are closed and reopened; inline code, links and grapheme clusters stay whole
 /// where they fit. Only whitespace at a cut is dropped. A blank text gives no message.
 pub fn split_message(text: &str, capabilities: &Capabilities) -> Vec<String> {
-    let unit = capabilities.length_unit;
-    // The smallest possible piece.
-    let max_len = capabilities.max_message_len.max(match unit {
-        LengthUnit::Chars => 1,
-        LengthUnit::Utf16 => 2,
-    });
+    // The smallest possible piece is one character.
+    let max_len = capabilities.max_message_len.max(2);
     let text = trim_blank_ends(text);
     if text.is_empty() {
         return Vec::new();
     }
-    if unit.length(text) <= max_len {
+    if message_len(text) <= max_len {
         return vec![text.to_owned()];
     }
     for digits in 1..=MAX_NUMBER_DIGITS {
@@ -41,7 +37,7 @@ pub fn split_message(text: &str, capabilities: &Capabilities) -> Vec<String> {
         if max_len < number * 4 {
             break;
         }
-        let parts = MessageSplitter::new(text, max_len - number, unit).parts();
+        let parts = MessageSplitter::new(text, max_len - number).parts();
         let count = parts.len();
         if count == 1 {
             return parts;
@@ -50,13 +46,18 @@ pub fn split_message(text: &str, capabilities: &Capabilities) -> Vec<String> {
             return parts.into_iter().zip(1..).map(|(part, n)| with_part_number(part, n, count)).collect();
         }
     }
-    MessageSplitter::new(text, max_len, unit).parts()
+    MessageSplitter::new(text, max_len).parts()
+}
+
+/// The length of a text as platforms limit it, in UTF-16 units.
+pub(crate) fn message_len(text: &str) -> usize {
+    text.encode_utf16().count()
 }
 
 /// Splits a partial text; an open code block is closed so that each message renders.
 pub(crate) fn split_draft(text: &str, capabilities: &Capabilities) -> Vec<String> {
     let text = trim_blank_ends(text);
-    let map = CutMap::new(text, capabilities.max_message_len, capabilities.length_unit);
+    let map = CutMap::new(text, capabilities.max_message_len);
     let open = map.cuts.last().and_then(|cut| cut.fence).and_then(|at| map.fences.get(at));
     match open {
         Some(fence) => split_message(&format!("{text}{}", fence.closing()), capabilities),
@@ -92,13 +93,12 @@ struct MessageSlice {
 struct MessageSplitter<'a> {
     text: &'a str,
     max_len: usize,
-    unit: LengthUnit,
     map: CutMap,
 }
 
 impl<'a> MessageSplitter<'a> {
-    fn new(text: &'a str, max_len: usize, unit: LengthUnit) -> Self {
-        Self { text, max_len, unit, map: CutMap::new(text, max_len, unit) }
+    fn new(text: &'a str, max_len: usize) -> Self {
+        Self { text, max_len, map: CutMap::new(text, max_len) }
     }
 
     fn parts(&self) -> Vec<String> {
@@ -132,7 +132,7 @@ impl<'a> MessageSplitter<'a> {
     fn next_cut(&self, at: usize, opens: Option<usize>) -> Option<CutPoint> {
         let marks = self.map.cuts.get(self.map.cuts.partition_point(|cut| cut.at <= at)..)?;
         let (first, last) = (marks.first()?, marks.last()?);
-        let base = first.units - self.unit.length(self.between(at, first.at));
+        let base = first.units - message_len(self.between(at, first.at));
         let max_len = self.max_len.saturating_sub(self.opening_len(opens));
         let fits = |cut: &CutPoint| cut.units - base + self.closing_len(cut.fence) <= max_len;
         if fits(last) {
@@ -159,7 +159,7 @@ impl<'a> MessageSplitter<'a> {
         let mut units = 0;
         let mut end = at;
         for char in self.between(at, self.text.len()).chars() {
-            units += self.unit.length(char.encode_utf8(&mut [0; 4]));
+            units += char.len_utf16();
             if units > max_len && end > at {
                 break;
             }
@@ -185,7 +185,7 @@ impl<'a> MessageSplitter<'a> {
     fn skip_deep_indent(&self, line: usize) -> usize {
         let rest = self.between(line, self.text.len());
         let words = rest.trim_start();
-        let indent = self.unit.length(self.between(line, self.text.len() - words.len()));
+        let indent = message_len(self.between(line, self.text.len() - words.len()));
         if indent * 2 >= self.max_len { self.text.len() - words.len() } else { line }
     }
 
@@ -194,7 +194,7 @@ impl<'a> MessageSplitter<'a> {
     }
 
     fn opening_len(&self, fence: Option<usize>) -> usize {
-        self.fence(fence).map_or(0, |fence| fence.opening_len(self.unit))
+        self.fence(fence).map_or(0, CodeFence::opening_len)
     }
 
     fn closing_len(&self, fence: Option<usize>) -> usize {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hermes_gateway::{Capabilities, LengthUnit};
+use hermes_gateway::Capabilities;
 use hermes_testkit::discord::{InjectedFault, Snowflake};
 use hermes_testkit::model::{BodyDelivery, ModelScript, ScriptedReply};
 use hermes_testkit::{ReplyItem, ScriptStep};
@@ -132,7 +132,6 @@ async fn a_long_streamed_reply_is_split_with_valid_code_blocks() {
     env.server.send_text(env.ann, dm, "write it");
     let capabilities = Capabilities {
         max_message_len: 2_000,
-        length_unit: LengthUnit::Chars,
         can_edit: true,
         typing_interval: Duration::ZERO,
         min_edit_interval: PACE,

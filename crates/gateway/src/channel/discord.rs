@@ -41,8 +41,8 @@ use twilight_model::id::Id;
 use twilight_model::id::marker::ChannelMarker;
 
 use crate::channel::{
-    BoxFuture, Capabilities, Channel, ChannelSink, DeliveryCheck, FatalError, FetchError, LengthUnit,
-    OutboundMessage, Reaction, SendError,
+    BoxFuture, Capabilities, Channel, ChannelSink, DeliveryCheck, FatalError, FetchError, OutboundMessage,
+    Reaction, SendError,
 };
 use crate::lock::lock;
 use crate::message::{Attachment, Chat, ContextMessage, InboundMessage, InteractionToken, Platform};
@@ -55,8 +55,6 @@ pub use settings::{
 const MAX_SENT_RECORDS: usize = 2000;
 pub const CAPABILITIES: Capabilities = Capabilities {
     max_message_len: 2000,
-    // Discord counts characters; proxies and clients may count UTF-16. This fits either way.
-    length_unit: LengthUnit::Utf16,
     can_edit: true,
     typing_interval: Duration::from_secs(10),
     min_edit_interval: Duration::from_millis(1200),

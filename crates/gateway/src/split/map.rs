@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::channel::LengthUnit;
+use super::message_len;
 
 /// Fences indented further are text.
 const MAX_FENCE_INDENT: usize = 32;
@@ -46,8 +46,8 @@ impl CodeFence {
         format!("{}{}\n", self.ticks, self.language)
     }
 
-    pub(super) fn opening_len(&self, unit: LengthUnit) -> usize {
-        self.ticks.len() + unit.length(&self.language) + 1
+    pub(super) fn opening_len(&self) -> usize {
+        self.ticks.len() + message_len(&self.language) + 1
     }
 
     pub(super) fn closing(&self) -> String {
@@ -88,114 +88,93 @@ pub(super) struct CutMap {
 }
 
 impl CutMap {
-    pub(super) fn new(text: &str, max_len: usize, unit: LengthUnit) -> Self {
+    pub(super) fn new(text: &str, max_len: usize) -> Self {
         let (lines, mut fences) = parse_lines(text);
         for fence in &mut fences {
-            let fence_len = fence.own_len + fence.opening_len(unit) + fence.closing_len();
+            let fence_len = fence.own_len + fence.opening_len() + fence.closing_len();
             fence.is_carried = fence_len * 2 <= max_len;
         }
         let spans = unbreakable_spans(text, &lines);
         let mut map = Self { cuts: Vec::new(), fences };
-        map.find_cuts(text, unit, &lines, &spans);
+        map.find_cuts(text, &lines, &spans);
         map
     }
 
-    fn find_cuts(&mut self, text: &str, unit: LengthUnit, lines: &[SourceLine], spans: &[Range<usize>]) {
+    fn find_cuts(&mut self, text: &str, lines: &[SourceLine], spans: &[Range<usize>]) {
         let mut lines = lines.iter().peekable();
         let mut line = lines.next().copied();
         let mut spans = spans.iter().peekable();
         let mut units = 0;
         for (start, grapheme) in text.grapheme_indices(true) {
-            units += unit.length(grapheme);
+            units += message_len(grapheme);
             let at = start + grapheme.len();
             while let Some(next) = lines.next_if(|next| next.start <= at) {
                 line = Some(*next);
             }
             while spans.next_if(|span| span.end <= at).is_some() {}
             let Some(line) = line else { break };
-            let edge = CutContext {
-                at,
-                before: grapheme,
-                rest: text.get(at..).unwrap_or_default(),
-                is_in_span: spans.peek().is_some_and(|span| span.start < at),
+            let (quality, fence) = match spans.peek() {
+                Some(span) if span.start < at => (CutQuality::Inside, None),
+                _ => {
+                    let inner = inner_quality(grapheme, text.get(at..).unwrap_or_default());
+                    self.rate_cut(at, inner, line, lines.peek().map(|next| next.kind))
+                }
             };
-            let (place, fence) = self.rate_cut(edge, line, lines.peek().map(|next| next.kind));
-            self.cuts.push(CutPoint { at, units, quality: place, fence });
+            self.cuts.push(CutPoint { at, units, quality, fence });
         }
     }
 
     fn rate_cut(
         &self,
-        edge: CutContext<'_>,
+        at: usize,
+        inner: CutQuality,
         line: SourceLine,
         next: Option<LineKind>,
     ) -> (CutQuality, Option<usize>) {
         let carried =
             |fence: usize| Some(fence).filter(|at| self.fences.get(*at).is_some_and(|it| it.is_carried));
-        let is_line_end = edge.at == line.end;
+        let is_line_end = at == line.end;
         match line.kind {
             LineKind::Opens(fence) if is_line_end => (CutQuality::Inside, carried(fence)),
             LineKind::Opens(_) => (CutQuality::Inside, None),
-            LineKind::Closes { fence, end } if edge.at < end => (CutQuality::Inside, carried(fence)),
+            LineKind::Closes { fence, end } if at < end => (CutQuality::Inside, carried(fence)),
             LineKind::Code(fence) => match carried(fence) {
                 // The next message would start with an empty block.
                 Some(_) if is_line_end && matches!(next, Some(LineKind::Closes { .. })) => {
                     (CutQuality::Inside, Some(fence))
                 }
                 Some(_) if is_line_end => (CutQuality::CodeLine, Some(fence)),
-                Some(_) => (edge.quality(), Some(fence)),
+                Some(_) => (inner, Some(fence)),
                 None if is_line_end => (CutQuality::Line, None),
-                None => (edge.quality(), None),
+                None => (inner, None),
             },
-            LineKind::Prose | LineKind::Empty | LineKind::Closes { .. } if edge.is_in_span => {
-                (CutQuality::Inside, None)
-            }
             LineKind::Prose | LineKind::Empty | LineKind::Closes { .. } if is_line_end => match next {
                 Some(LineKind::Prose) if line.kind == LineKind::Prose => (CutQuality::Line, None),
                 _ => (CutQuality::Paragraph, None),
             },
-            LineKind::Prose | LineKind::Empty | LineKind::Closes { .. } => (edge.quality(), None),
+            LineKind::Prose | LineKind::Empty | LineKind::Closes { .. } => (inner, None),
         }
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct CutContext<'a> {
-    at: usize,
-    before: &'a str,
-    rest: &'a str,
-    is_in_span: bool,
-}
-
-impl CutContext<'_> {
-    /// Quality of a cut within a line.
-    fn quality(self) -> CutQuality {
-        let is_within_ticks = self.before.ends_with(['`', '~']) && self.rest.starts_with(self.before);
-        if self.before.ends_with(char::is_whitespace) || is_within_ticks {
-            return CutQuality::Inside;
-        }
-        let is_blank = self.rest.starts_with(is_blank);
-        let next = if is_blank { self.rest.trim_start_matches([' ', '\t']) } else { self.rest };
-        match is_blank {
-            // Would open or close a block at the start of a message.
-            _ if next.starts_with("```") || next.starts_with("~~~") => CutQuality::Inside,
-            true => CutQuality::Blank,
-            false => CutQuality::Character,
-        }
+/// Quality of a cut within a line, after the grapheme `before`.
+fn inner_quality(before: &str, rest: &str) -> CutQuality {
+    let is_within_ticks = before.ends_with(['`', '~']) && rest.starts_with(before);
+    if before.ends_with(char::is_whitespace) || is_within_ticks {
+        return CutQuality::Inside;
+    }
+    let is_blank = rest.starts_with(is_blank);
+    let next = if is_blank { rest.trim_start_matches([' ', '\t']) } else { rest };
+    match is_blank {
+        // Would open or close a block at the start of a message.
+        _ if next.starts_with("```") || next.starts_with("~~~") => CutQuality::Inside,
+        true => CutQuality::Blank,
+        false => CutQuality::Character,
     }
 }
 
 fn is_blank(char: char) -> bool {
     char.is_whitespace() && !matches!(char, '\u{a0}' | '\u{2007}' | '\u{202f}')
-}
-
-impl LengthUnit {
-    pub(crate) fn length(self, text: &str) -> usize {
-        match self {
-            Self::Chars => text.chars().count(),
-            Self::Utf16 => text.encode_utf16().count(),
-        }
-    }
 }
 
 fn parse_lines(text: &str) -> (Vec<SourceLine>, Vec<CodeFence>) {

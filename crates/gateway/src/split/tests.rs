@@ -6,10 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn capabilities(max_len: usize, unit: LengthUnit) -> Capabilities {
+fn capabilities(max_len: usize) -> Capabilities {
     Capabilities {
         max_message_len: max_len,
-        length_unit: unit,
         can_edit: true,
         typing_interval: Duration::from_secs(10),
         min_edit_interval: Duration::from_secs(1),
@@ -18,17 +17,17 @@ fn capabilities(max_len: usize, unit: LengthUnit) -> Capabilities {
     }
 }
 
-fn chars(text: &str, max_len: usize) -> Vec<String> {
-    split_message(text, &capabilities(max_len, LengthUnit::Chars))
+fn split(text: &str, max_len: usize) -> Vec<String> {
+    split_message(text, &capabilities(max_len))
 }
 
 /// Properties of every split, except for code blocks.
-fn check(text: &str, max_len: usize, unit: LengthUnit) -> Vec<String> {
-    let parts = split_message(text, &capabilities(max_len, unit));
-    let limit = if unit == LengthUnit::Utf16 { max_len.max(2) } else { max_len };
+fn check(text: &str, max_len: usize) -> Vec<String> {
+    let parts = split_message(text, &capabilities(max_len));
+    let limit = max_len.max(2);
     for part in &parts {
         assert!(!part.trim().is_empty(), "an empty part of {text:?} at {max_len}: {parts:?}");
-        assert!(unit.length(part) <= limit, "{} > {max_len}: {part:?}", unit.length(part));
+        assert!(message_len(part) <= limit, "{} > {max_len}: {part:?}", message_len(part));
     }
     if parts.len() > 1 {
         let ends =
@@ -40,10 +39,10 @@ fn check(text: &str, max_len: usize, unit: LengthUnit) -> Vec<String> {
 }
 
 /// Whether the parts contain the whole text except for whitespace.
-fn check_pieces(text: &str, max_len: usize, unit: LengthUnit) {
+fn check_pieces(text: &str, max_len: usize) {
     let text = trim_blank_ends(text);
     let mut end = 0;
-    for piece in MessageSplitter::new(text, max_len, unit).slices() {
+    for piece in MessageSplitter::new(text, max_len).slices() {
         let gap = text.get(end..piece.body.start).expect("in order");
         assert!(gap.trim().is_empty(), "{gap:?} of {text:?} is lost at {max_len}");
         end = piece.body.end;
@@ -69,31 +68,31 @@ fn is_balanced(part: &str) -> bool {
 #[test]
 fn a_short_text_is_unchanged() {
     for text in ["", " \n ", "\n\n"] {
-        assert_eq!(chars(text, 10), Vec::<String>::new());
+        assert_eq!(split(text, 10), Vec::<String>::new());
     }
-    assert_eq!(chars("0123456789", 10), ["0123456789"]);
-    assert_eq!(chars("\n\n  a\nb \n", 10), ["  a\nb"]);
-    assert_eq!(chars("```rust\nlet x", 100), ["```rust\nlet x"]);
+    assert_eq!(split("0123456789", 10), ["0123456789"]);
+    assert_eq!(split("\n\n  a\nb \n", 10), ["  a\nb"]);
+    assert_eq!(split("```rust\nlet x", 100), ["```rust\nlet x"]);
 }
 
 #[test]
 fn cuts_prefer_paragraphs_lines_and_words() {
     let words = "one two three four five six seven";
-    assert_eq!(chars(words, 24), ["one two three four (1/2)", "five six seven (2/2)"]);
+    assert_eq!(split(words, 24), ["one two three four (1/2)", "five six seven (2/2)"]);
     let lines = "one two\nthree\nfour five six seven";
-    assert_eq!(chars(lines, 26), ["one two\nthree (1/2)", "four five six seven (2/2)"]);
+    assert_eq!(split(lines, 26), ["one two\nthree (1/2)", "four five six seven (2/2)"]);
     let paragraphs = "one two three\n\nfour\nfive six seven";
-    assert_eq!(chars(paragraphs, 28), ["one two three (1/2)", "four\nfive six seven (2/2)"]);
+    assert_eq!(split(paragraphs, 28), ["one two three (1/2)", "four\nfive six seven (2/2)"]);
     let early = "one\ntwothreefourfive sixseveneight";
-    assert_eq!(chars(early, 28), ["one\ntwothreefourfive (1/2)", "sixseveneight (2/2)"]);
+    assert_eq!(split(early, 28), ["one\ntwothreefourfive (1/2)", "sixseveneight (2/2)"]);
     let indented = "- one two three four\n  - five\n  - six";
-    assert_eq!(chars(indented, 30), ["- one two three four (1/2)", "  - five\n  - six (2/2)"]);
+    assert_eq!(split(indented, 30), ["- one two three four (1/2)", "  - five\n  - six (2/2)"]);
 }
 
 #[test]
 fn a_code_block_is_closed_and_reopened_with_its_language() {
     let text = format!("Look:\n\n```rust\n{}```\nDone.", "let a = 1;\n".repeat(12));
-    let parts = chars(&text, 100);
+    let parts = split(&text, 100);
     assert_eq!(
         parts,
         [
@@ -106,7 +105,7 @@ fn a_code_block_is_closed_and_reopened_with_its_language() {
 #[test]
 fn a_late_block_starts_in_the_next_part() {
     let text = format!("{}\n```\n{}```", "words ".repeat(12).trim_end(), "code\n".repeat(10));
-    let parts = chars(&text, 100);
+    let parts = split(&text, 100);
     assert_eq!(
         parts,
         [
@@ -119,14 +118,14 @@ fn a_late_block_starts_in_the_next_part() {
 #[test]
 fn a_block_without_end_is_closed_in_each_part() {
     let text = format!("```py\n{}", "x = 1\n".repeat(40));
-    let parts = check(&text, 80, LengthUnit::Chars);
+    let parts = check(&text, 80);
     assert!(parts.len() > 1 && parts.iter().all(|part| is_balanced(part)), "{parts:?}");
 }
 
 #[test]
 fn a_nested_fence_stays_in_its_block() {
     let text = format!("````md\n{}````\nafter", "```js\nlet a\n```\n".repeat(10));
-    for part in check(&text, 90, LengthUnit::Chars) {
+    for part in check(&text, 90) {
         assert!(part.starts_with("````md\n"), "{part:?}");
         assert!(is_balanced(&part), "{part:?}");
     }
@@ -143,7 +142,7 @@ fn code_links_and_urls_stay_whole() {
     ] {
         for shift in 0..30 {
             let text = format!("{}{filler}{whole} {filler}{filler}", "x".repeat(shift));
-            let parts = check(&text, 80, LengthUnit::Chars);
+            let parts = check(&text, 80);
             assert!(parts.iter().any(|part| part.contains(whole)), "{whole} at {shift}: {parts:?}");
         }
     }
@@ -153,7 +152,7 @@ fn code_links_and_urls_stay_whole() {
 fn a_cut_does_not_turn_inline_ticks_into_a_fence() {
     for shift in 0..40 {
         let text = format!("{} ``` words {}", "x".repeat(shift), "word ".repeat(30));
-        let parts = check(&text, 60, LengthUnit::Chars);
+        let parts = check(&text, 60);
         assert!(parts.iter().skip(1).all(|part| !part.starts_with("```")), "{parts:?}");
     }
 }
@@ -161,24 +160,22 @@ fn a_cut_does_not_turn_inline_ticks_into_a_fence() {
 #[test]
 fn grapheme_clusters_are_not_cut() {
     let family = "👩‍👩‍👧‍👦";
-    for unit in [LengthUnit::Chars, LengthUnit::Utf16] {
-        for max_len in [24, 50, 61] {
-            for part in check(&family.repeat(40), max_len, unit) {
-                let bare = part.rsplit_once(" (").map_or(part.as_str(), |(bare, _)| bare);
-                assert_eq!(bare.replace(family, ""), "", "{unit:?} {max_len}");
-            }
+    for max_len in [24, 50, 61] {
+        for part in check(&family.repeat(40), max_len) {
+            let bare = part.rsplit_once(" (").map_or(part.as_str(), |(bare, _)| bare);
+            assert_eq!(bare.replace(family, ""), "", "{max_len}");
         }
     }
     let accents = format!("e{}", "\u{301}".repeat(500));
-    check(&accents, 50, LengthUnit::Utf16);
-    check_pieces(&accents, 50, LengthUnit::Utf16);
+    check(&accents, 50);
+    check_pieces(&accents, 50);
 }
 
 #[test]
-fn length_is_measured_in_the_platforms_unit() {
+fn length_is_measured_in_utf16_units() {
     let text = "😀".repeat(3_000);
-    assert_eq!(chars(&text, 3_000).len(), 1);
-    let parts = check(&text, 4_096, LengthUnit::Utf16);
+    assert_eq!(split(&text, 6_000).len(), 1);
+    let parts = check(&text, 4_096);
     assert_eq!(parts.len(), 2);
     assert!(parts[0].encode_utf16().count() >= 4_090);
 }
@@ -203,11 +200,9 @@ fn no_text_is_lost() {
         "~~~\n```\n~~~\n".repeat(200),
     ];
     for text in &texts {
-        for unit in [LengthUnit::Chars, LengthUnit::Utf16] {
-            for max_len in [1, 2, 3, 7, 24, 33, 50, 100, 2_000] {
-                check(text, max_len, unit);
-                check_pieces(text, max_len.max(2), unit);
-            }
+        for max_len in [1, 2, 3, 7, 24, 33, 50, 100, 2_000] {
+            check(text, max_len);
+            check_pieces(text, max_len.max(2));
         }
     }
 }
@@ -217,12 +212,12 @@ fn long_runs_are_cut_too() {
     let many = |text: &str| text.repeat(100_000 / text.len());
     for run in [" ", "\t \n", "`", "](", "[", "a://", "a`b``", "```\nx\n```\n", "\u{301}"] {
         for text in [format!("y{}x", many(run)), format!("```\ny{}x", many(run))] {
-            check(&text, 2_000, LengthUnit::Utf16);
-            check_pieces(&text, 2_000, LengthUnit::Utf16);
+            check(&text, 2_000);
+            check_pieces(&text, 2_000);
         }
     }
-    assert_eq!(chars(&format!("{}x", many(" ")), 2_000), ["x"]);
-    assert_eq!(chars(&format!("y{}x", many(" ")), 2_000), ["y (1/2)", "x (2/2)"]);
+    assert_eq!(split(&format!("{}x", many(" ")), 2_000), ["x"]);
+    assert_eq!(split(&format!("y{}x", many(" ")), 2_000), ["y (1/2)", "x (2/2)"]);
 }
 
 #[test]
@@ -230,7 +225,7 @@ fn a_cut_at_a_delimiter_leaves_no_block_open_or_empty() {
     for before in 0..90 {
         let text =
             format!("{}\n```rust\n{}\n```\nand {}", "p".repeat(before), "c\n".repeat(20), "more ".repeat(20));
-        let parts = check(&text, 80, LengthUnit::Chars);
+        let parts = check(&text, 80);
         for part in &parts {
             assert!(is_balanced(part), "{parts:?}");
             assert!(!part.contains("```rust\n```"), "{parts:?}");
@@ -256,11 +251,10 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn parts_are_the_text(blocks in prop::collection::vec(block(), 0..12), max_len in 1_usize..400, wide: bool) {
+    fn parts_are_the_text(blocks in prop::collection::vec(block(), 0..12), max_len in 1_usize..400) {
         let text = blocks.concat();
-        let unit = if wide { LengthUnit::Utf16 } else { LengthUnit::Chars };
-        let parts = check(&text, max_len, unit);
-        check_pieces(&text, max_len.max(2), unit);
+        let parts = check(&text, max_len);
+        check_pieces(&text, max_len.max(2));
         // The largest block needs eleven units for its fences, three times, and twice that for a
         // line.
         if max_len >= 120 {
@@ -272,10 +266,9 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_cut(text: String, max_len in 1_usize..60, wide: bool) {
-        let unit = if wide { LengthUnit::Utf16 } else { LengthUnit::Chars };
-        check(&text, max_len, unit);
-        check_pieces(&text, max_len.max(2), unit);
+    fn any_text_is_cut(text: String, max_len in 1_usize..60) {
+        check(&text, max_len);
+        check_pieces(&text, max_len.max(2));
     }
 }
 
@@ -292,7 +285,7 @@ fn joined(parts: &[String]) -> String {
 
 #[test]
 fn partial_code_is_readable() {
-    let draft = |text: &str| split_draft(text, &capabilities(40, LengthUnit::Chars));
+    let draft = |text: &str| split_draft(text, &capabilities(40));
     assert_eq!(draft("see:\n```rust\nfn main"), ["see:\n```rust\nfn main\n```"]);
     assert_eq!(draft("see:\n```rust\nfn main() {}\n```\nso"), ["see:\n```rust\nfn main() {}\n```\nso"]);
     assert_eq!(draft("just words"), ["just words"]);
