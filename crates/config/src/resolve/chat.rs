@@ -70,7 +70,9 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
             .hint("Use `http://host:port` or `socks5://host:port`.")
     })?;
     Ok(discord::DiscordSettings {
+        token,
         proxy,
+        root_certificates: None,
         api_base: chosen.api_base.clone(),
         gateway_url: chosen.gateway_url.clone(),
         require_mention: chosen.require_mention,
@@ -101,7 +103,6 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
         } else {
             discord::CommandVisibility::Everyone
         },
-        ..discord::DiscordSettings::new(token)
     })
 }
 

@@ -1,13 +1,17 @@
 //! A connected bot and a receiver of its inbound events.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_gateway::discord::{Discord, DiscordSettings, ResumeState};
+use hermes_gateway::discord::{
+    ChannelSet, CommandSync, CommandVisibility, Discord, DiscordSettings, MentionPolicy, ReplyMode,
+    ResumeState,
+};
 use hermes_gateway::{
-    ButtonPress, Channel, ChannelHealth, ChannelSink, FatalError, Inbound, InboundEvent, InboundMessage,
-    OutboundMessage,
+    BotPolicy, ButtonPress, Channel, ChannelHealth, ChannelSink, FatalError, Inbound, InboundEvent,
+    InboundMessage, OutboundMessage,
 };
 use hermes_testkit::discord::{DiscordServer, InteractionReply, ServerOptions, ServerRateLimits, Snowflake};
 use hermes_testkit::tls::{CertificateAuthority, TlsFront};
@@ -65,11 +69,32 @@ pub(crate) fn wide() -> ServerOptions {
     ServerOptions { rate_limits: ServerRateLimits::Unlimited, ..ServerOptions::default() }
 }
 
+/// The defaults of the config keys, for a test server.
 pub(crate) fn settings(server: &DiscordServer) -> DiscordSettings {
     DiscordSettings {
+        token: Secret::new(server.token()),
         api_base: Some(server.api_base()),
         gateway_url: Some(server.gateway_url()),
-        ..DiscordSettings::new(Secret::new(server.token()))
+        proxy: None,
+        root_certificates: None,
+        require_mention: true,
+        free_response_channels: ChannelSet::default(),
+        thread_require_mention: false,
+        auto_thread: true,
+        no_thread_channels: ChannelSet::default(),
+        allowed_channels: ChannelSet::default(),
+        ignored_channels: ChannelSet::default(),
+        overrides: BTreeMap::new(),
+        allow_bots: BotPolicy::None,
+        ignore_no_mention: true,
+        dm_role_guild: None,
+        history: 50,
+        reactions: true,
+        reply_to: ReplyMode::First,
+        mentions: MentionPolicy { everyone: false, roles: false, users: true, replied_user: true },
+        max_attachment_bytes: 32 * 1024 * 1024,
+        command_sync: CommandSync::Safe,
+        command_visibility: CommandVisibility::Everyone,
     }
 }
 

@@ -77,13 +77,12 @@ impl DiscordAccount {
 
 #[cfg(test)]
 mod tests {
-    use hermes_types::Secret;
-
+    use crate::channel::discord::rules::tests::settings;
     use crate::channel::discord::{Discord, DiscordSettings, ResumeState};
 
     #[test]
     fn only_platform_urls_are_downloaded() {
-        let plain = DiscordSettings::new(Secret::new("token"));
+        let plain = settings();
         let local =
             DiscordSettings { api_base: Some("http://127.0.0.1:8080/api/v10".to_owned()), ..plain.clone() };
         let (real, test) =

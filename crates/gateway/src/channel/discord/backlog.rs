@@ -597,8 +597,7 @@ impl DiscordAccount {
 
 #[cfg(test)]
 mod tests {
-    use hermes_types::Secret;
-
+    use super::super::rules::tests::settings;
     use super::super::{Discord, DiscordSettings, ResumeState};
     use super::*;
 
@@ -606,8 +605,8 @@ mod tests {
     async fn a_failed_fetch_is_retried_before_it_is_given_up() {
         // Nothing listens there.
         let api_base = Some("http://127.0.0.1:1".to_owned());
-        let settings = DiscordSettings { api_base, ..DiscordSettings::new(Secret::new("token")) };
-        let discord = Discord::new(settings, ResumeState::default());
+        let unreachable = DiscordSettings { api_base, ..settings() };
+        let discord = Discord::new(unreachable, ResumeState::default());
         let mut backlog = Backlog::new(&discord.account);
         backlog.held_chats.insert("7".to_owned(), HeldChat::new(ScanState::Waiting, 0));
         backlog.rebuild_queue();

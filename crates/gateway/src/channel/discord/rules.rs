@@ -163,4 +163,4 @@ fn is_mentioned(message: &MessagePayload, bot: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

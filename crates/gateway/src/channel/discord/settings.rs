@@ -56,37 +56,6 @@ pub struct DiscordSettings {
     pub command_visibility: CommandVisibility,
 }
 
-impl DiscordSettings {
-    /// The defaults.
-    pub fn new(token: Secret) -> Self {
-        Self {
-            token,
-            api_base: None,
-            gateway_url: None,
-            proxy: None,
-            root_certificates: None,
-            require_mention: true,
-            free_response_channels: ChannelSet::default(),
-            thread_require_mention: false,
-            auto_thread: true,
-            no_thread_channels: ChannelSet::default(),
-            allowed_channels: ChannelSet::default(),
-            ignored_channels: ChannelSet::default(),
-            overrides: BTreeMap::new(),
-            allow_bots: BotPolicy::None,
-            ignore_no_mention: true,
-            dm_role_guild: None,
-            history: 50,
-            reactions: true,
-            reply_to: ReplyMode::First,
-            mentions: MentionPolicy::default(),
-            max_attachment_bytes: 32 * 1024 * 1024,
-            command_sync: CommandSync::Safe,
-            command_visibility: CommandVisibility::Everyone,
-        }
-    }
-}
-
 /// Settings of one channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ChannelOverride {
@@ -135,12 +104,6 @@ pub struct MentionPolicy {
     pub roles: bool,
     pub users: bool,
     pub replied_user: bool,
-}
-
-impl Default for MentionPolicy {
-    fn default() -> Self {
-        Self { everyone: false, roles: false, users: true, replied_user: true }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,14 @@
+use std::collections::BTreeMap;
+
 use hermes_types::Secret;
 use serde_json::{Value, json};
 use twilight_model::id::Id;
 
 use super::*;
 use crate::channel::discord::channels::new_chat;
-use crate::channel::discord::settings::ChannelSet;
+use crate::channel::discord::settings::{
+    ChannelSet, CommandSync, CommandVisibility, MentionPolicy, ReplyMode,
+};
 use crate::message::Platform;
 
 const BOT: &str = "42";
@@ -25,8 +29,33 @@ impl Candidate {
     }
 }
 
-fn settings() -> DiscordSettings {
-    DiscordSettings::new(Secret::new("token"))
+/// The defaults of the config keys.
+pub(in crate::channel::discord) fn settings() -> DiscordSettings {
+    DiscordSettings {
+        token: Secret::new("token"),
+        api_base: None,
+        gateway_url: None,
+        proxy: None,
+        root_certificates: None,
+        require_mention: true,
+        free_response_channels: ChannelSet::default(),
+        thread_require_mention: false,
+        auto_thread: true,
+        no_thread_channels: ChannelSet::default(),
+        allowed_channels: ChannelSet::default(),
+        ignored_channels: ChannelSet::default(),
+        overrides: BTreeMap::new(),
+        allow_bots: BotPolicy::None,
+        ignore_no_mention: true,
+        dm_role_guild: None,
+        history: 50,
+        reactions: true,
+        reply_to: ReplyMode::First,
+        mentions: MentionPolicy { everyone: false, roles: false, users: true, replied_user: true },
+        max_attachment_bytes: 32 * 1024 * 1024,
+        command_sync: CommandSync::Safe,
+        command_visibility: CommandVisibility::Everyone,
+    }
 }
 
 fn channels(ids: &[&str]) -> ChannelSet {
