@@ -6,9 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use hermes_session::{SessionConfig, TurnEvent};
+use hermes_types::Timestamp;
 use hermes_types::text::is_hidden;
-use hermes_types::{Person, SessionKey, Timestamp};
 use serde_json::{Value, json};
 
 use crate::lock::lock;
@@ -34,27 +33,6 @@ impl AuditLog {
         if let Err(error) = file.write_all(line.as_bytes()) {
             tracing::warn!(%error, "cannot write audit log");
         }
-    }
-
-    /// Records tool calls; ignores other events.
-    pub(crate) fn record_call(
-        &self,
-        key: &SessionKey,
-        person: &Person,
-        setup: &SessionConfig,
-        event: &TurnEvent,
-    ) {
-        if let TurnEvent::ToolStarted { tool, preview, .. } = event {
-            let (name, backend) = (setup.place.name(), setup.place.backend_name().to_string());
-            let call = json!({
-                "person": person, "session": key, "tool": tool, "what": preview, "place": name, "backend": backend,
-            });
-            self.record("call", &call);
-        }
-    }
-
-    pub(crate) fn record_upload(&self, key: &SessionKey, person: &Person, file: &str, size: u64) {
-        self.record("send", &json!({ "person": person, "session": key, "file": file, "size": size }));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_session::{SessionHost, SessionInput, SessionPool, UserRole, answer_question};
+use hermes_session::{SessionInput, SessionPool, UserRole, answer_question};
 use hermes_store::{InboxId, Store, TurnId};
 use hermes_types::{Attendance, Choice, Person, SessionKey, Timestamp};
 use serde_json::json;
@@ -35,22 +35,6 @@ pub(crate) struct GatewayContext {
 }
 
 impl GatewayContext {
-    pub(crate) fn new(
-        store: Store,
-        channel: Arc<dyn Channel>,
-        host: Arc<dyn GatewayHost>,
-        access: AccessControl,
-        audit: AuditLog,
-        settings: GatewaySettings,
-    ) -> Self {
-        let tasks = TaskTracker::new();
-        let outbox = Arc::new(OutboxWorker::new(Arc::clone(&channel), store.clone(), tasks.clone()));
-        let session_host = Arc::clone(&host) as Arc<dyn SessionHost<InboundMessage>>;
-        let sessions = Arc::new(SessionPool::new(store.clone(), session_host, settings.busy, tasks.clone()));
-        let media = Arc::new(MediaCache::new(&settings.media.home, channel.platform().as_str()));
-        Self { store, channel, outbox, host, access, audit, settings, media, tasks, sessions }
-    }
-
     pub(crate) fn session_input(
         &self,
         inbox_id: InboxId,

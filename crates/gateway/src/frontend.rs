@@ -117,9 +117,8 @@ impl Frontend for ChatFrontend {
     }
 
     fn reset_due(&self, input: &ChatInput, session: &SessionRow) -> Option<ConversationReset> {
-        let policy = &self.context.settings.reset;
-        let due = policy.reset_due(session.touched, input.message.sent_at.min(Timestamp::now()))?;
-        Some(ConversationReset { reason: due.as_str(), note: policy.notify.then(|| due.message()) })
+        let at = input.message.sent_at.min(Timestamp::now());
+        self.context.settings.reset.reset_due(session.touched, at)
     }
 
     async fn reply(&self, input: &ChatInput, reply: CommandReply) {
@@ -338,8 +337,18 @@ pub(crate) struct ChatTurn(Arc<ChatJournal>);
 impl TurnFrontend for ChatTurn {
     fn on_event(&self, event: &TurnEvent) {
         let ChatJournal { live, uploader, .. } = &*self.0;
-        let config = uploader.tools.config();
-        live.context.audit.record_call(&live.key, &uploader.person, config, event);
+        if let TurnEvent::ToolStarted { tool, preview, .. } = event {
+            let place = &uploader.tools.config().place;
+            let call = json!({
+                "person": uploader.person,
+                "session": live.key,
+                "tool": tool,
+                "what": preview,
+                "place": place.name(),
+                "backend": place.backend_name().to_string(),
+            });
+            live.context.audit.record("call", &call);
+        }
         live.on_event(event);
     }
 

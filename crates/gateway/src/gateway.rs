@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_session::BusyPolicy;
+use hermes_session::{BusyPolicy, SessionHost, SessionPool};
 use hermes_store::Store;
 use hermes_types::Timestamp;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::access::{AccessControl, AccessDecision};
 use crate::audit::AuditLog;
@@ -20,6 +21,7 @@ use crate::host::GatewayHost;
 use crate::media::MediaSettings;
 use crate::media_cache::{self, MediaCache};
 use crate::message::{InboundMessage, ReplyTarget};
+use crate::outbox::OutboxWorker;
 use crate::rate_limit::RateLimit;
 use crate::reset::ResetPolicy;
 use crate::router::{Router, StoredMessage};
@@ -65,7 +67,14 @@ impl Gateway {
         audit: AuditLog,
         settings: GatewaySettings,
     ) -> Self {
-        let context = Arc::new(GatewayContext::new(store, channel, host, access, audit, settings));
+        let tasks = TaskTracker::new();
+        let outbox = Arc::new(OutboxWorker::new(Arc::clone(&channel), store.clone(), tasks.clone()));
+        let session_host = Arc::clone(&host) as Arc<dyn SessionHost<InboundMessage>>;
+        let sessions = Arc::new(SessionPool::new(store.clone(), session_host, settings.busy, tasks.clone()));
+        let media = Arc::new(MediaCache::new(&settings.media.home, channel.platform().as_str()));
+        let context =
+            GatewayContext { store, channel, outbox, host, access, audit, settings, media, tasks, sessions };
+        let context = Arc::new(context);
         let router = Arc::new(Router::new(Arc::clone(&context)));
         Self { context, router, busy_chats: HashMap::new() }
     }

@@ -194,7 +194,6 @@ impl InboundMessage {
 pub struct ButtonPress {
     pub chat: Chat,
     pub sender: Sender,
-    pub message_id: String,
     pub value: String,
     pub interaction: InteractionToken,
 }

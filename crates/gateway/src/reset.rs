@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Days, Local, NaiveDate, NaiveTime, TimeDelta, TimeZone};
+use hermes_session::ConversationReset;
 use hermes_types::Timestamp;
 
 const DST_STEP: TimeDelta = TimeDelta::minutes(15);
@@ -17,45 +18,28 @@ pub struct ResetPolicy {
     pub notify: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResetReason {
-    Idle(Duration),
-    Daily(u32),
-}
-
-impl ResetReason {
-    /// Reason stored with the ended session.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle(_) => "idle",
-            Self::Daily(_) => "daily",
-        }
-    }
-
-    pub(crate) fn message(self) -> String {
-        match self {
-            Self::Idle(time) => {
-                format!("new conversation: the last one was idle for {}", humanize_duration(time))
-            }
-            Self::Daily(hour) => format!("new conversation: one starts every day at {hour:02}:00"),
-        }
-    }
-}
-
 impl ResetPolicy {
     /// Whether a conversation last used at `last` is due for a reset, in the local time zone.
-    pub(crate) fn reset_due(&self, last: Timestamp, now: Timestamp) -> Option<ResetReason> {
+    pub(crate) fn reset_due(&self, last: Timestamp, now: Timestamp) -> Option<ConversationReset> {
         self.reset_due_in(&Local, last, now)
     }
 
-    fn reset_due_in<Z: TimeZone>(&self, zone: &Z, last: Timestamp, now: Timestamp) -> Option<ResetReason> {
+    fn reset_due_in<Z: TimeZone>(
+        &self,
+        zone: &Z,
+        last: Timestamp,
+        now: Timestamp,
+    ) -> Option<ConversationReset> {
         let quiet = Duration::from_secs(now.seconds().saturating_sub(last.seconds()));
         if self.idle.is_some_and(|idle| quiet >= idle) {
-            return Some(ResetReason::Idle(quiet));
+            let note = format!("new conversation: the last one was idle for {}", humanize_duration(quiet));
+            return Some(ConversationReset { reason: "idle", note: self.notify.then_some(note) });
         }
         let hour = self.daily?;
         let struck = last_occurrence(zone, hour, local_time(zone, now)?)?;
-        (local_time(zone, last)? < struck).then_some(ResetReason::Daily(hour))
+        let note = format!("new conversation: one starts every day at {hour:02}:00");
+        (local_time(zone, last)? < struck)
+            .then(|| ConversationReset { reason: "daily", note: self.notify.then_some(note) })
     }
 }
 
@@ -101,7 +85,7 @@ mod tests {
 
     fn daily(zone: Tz, hour: u32, last: &str, now: &str) -> bool {
         let reset = ResetPolicy { daily: Some(hour), ..ResetPolicy::default() };
-        reset.reset_due_in(&zone, at(last), at(now)) == Some(ResetReason::Daily(hour))
+        reset.reset_due_in(&zone, at(last), at(now)).is_some_and(|reset| reset.reason == "daily")
     }
 
     #[test]
@@ -135,22 +119,22 @@ mod tests {
     #[test]
     fn an_idle_conversation_is_reset() {
         let reset = ResetPolicy { idle: Some(Duration::from_secs(86_400)), daily: None, notify: true };
-        let reset = |last, now| reset.reset_due_in(&Berlin, at(last), at(now)).map(ResetReason::message);
+        let reset =
+            |last, now| reset.reset_due_in(&Berlin, at(last), at(now)).map(|reset| reset.note.unwrap());
         assert_eq!(reset("2026-11-14 00:00", "2026-11-14 23:59"), None);
         let expected = "new conversation: the last one was idle for 26 hours";
         assert_eq!(reset("2026-11-14 00:00", "2026-11-15 02:00").as_deref(), Some(expected));
         // A clock set back is no reason.
         assert_eq!(reset("2026-11-14 00:00", "2026-11-13 00:00"), None);
-        assert_eq!(
-            ResetPolicy::default().reset_due_in(&Berlin, at("2020-01-01 00:00"), at("2026-01-01 00:00")),
-            None
-        );
+        let never =
+            ResetPolicy::default().reset_due_in(&Berlin, at("2020-01-01 00:00"), at("2026-01-01 00:00"));
+        assert!(never.is_none());
     }
 
     #[test]
     fn idle_takes_precedence_over_daily() {
         let reset = ResetPolicy { idle: Some(Duration::from_secs(3_600)), daily: Some(4), notify: true };
-        let reset = |last, now| reset.reset_due_in(&UTC, at(last), at(now)).map(ResetReason::as_str);
+        let reset = |last, now| reset.reset_due_in(&UTC, at(last), at(now)).map(|reset| reset.reason);
         assert_eq!(reset("2026-11-14 03:30", "2026-11-14 04:10"), Some("daily"));
         assert_eq!(reset("2026-11-14 03:30", "2026-11-14 05:10"), Some("idle"));
     }

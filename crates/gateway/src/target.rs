@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use hermes_store::NewOutboxRow;
 use hermes_types::SessionKey;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use thiserror::Error;
 
@@ -26,7 +27,7 @@ pub enum DeliveryTarget {
     All,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ChatAddress {
     pub platform: Platform,
     pub chat: String,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hermes_session::{ExportPolicy, ToolContext};
 use hermes_store::ImageError;
 use hermes_types::{Image, ImageKind, Person, SessionKey};
+use serde_json::json;
 use tempfile::TempPath;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -138,7 +139,8 @@ impl Uploader {
             };
             match taken {
                 Ok((copy, size)) => {
-                    context.audit.record_upload(key, &self.person, &path, size);
+                    let entry = json!({ "person": self.person, "session": key, "file": path, "size": size });
+                    context.audit.record("send", &entry);
                     copies.push((names.assign(&path), copy, size));
                 }
                 Err(reason) => unsent.push(format!("could not send {}: {reason}", media::safe_name(&path))),

@@ -44,8 +44,9 @@ pub struct StreamingOptions {
 }
 
 /// Content of the status line of long turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolProgress {
+    #[default]
     Off,
     /// Number of steps and the current tool.
     Names,

@@ -99,7 +99,7 @@ pub(super) async fn on_interaction(
     let to = InteractionToken { id: call.id.to_string(), token: call.token.clone(), is_acknowledged: false };
     // A command is acknowledged once it is stored. A button press is not stored: the user can press
     // again.
-    if let InteractionAction::Button { .. } = action
+    if let InteractionAction::Button(_) = action
         && !call.is_foreign_context()
         && !account.respond(&to, DeferredUpdateMessage, None).await
     {
@@ -345,12 +345,8 @@ fn interaction_event(
             reply_target: ReplyTarget::SameChat,
             interaction: Some(interaction),
         })),
-        InteractionAction::Button { message, value } => InboundEvent::ButtonPress(Box::new(ButtonPress {
-            chat,
-            sender,
-            message_id: message.to_string(),
-            value,
-            interaction,
-        })),
+        InteractionAction::Button(value) => {
+            InboundEvent::ButtonPress(Box::new(ButtonPress { chat, sender, value, interaction }))
+        }
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct MessagePayload {
     #[serde(default, deserialize_with = "lenient")]
     pub(super) content: String,
     #[serde(default, deserialize_with = "lenient")]
-    timestamp: Option<String>,
+    timestamp: Option<twilight_model::util::Timestamp>,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) nonce: Option<String>,
     #[serde(default, deserialize_with = "lenient_list")]
@@ -133,8 +133,6 @@ pub(super) struct InteractionPayload {
     #[serde(default, deserialize_with = "lenient")]
     user: Option<UserPayload>,
     #[serde(default, deserialize_with = "lenient")]
-    message: Option<WithId<MessageMarker>>,
-    #[serde(default, deserialize_with = "lenient")]
     data: InteractionData,
 }
 
@@ -157,19 +155,14 @@ struct OptionValue {
 pub(super) enum InteractionAction {
     /// A command, as the user would have typed it.
     Command(String),
-    Button {
-        message: Id<MessageMarker>,
-        value: String,
-    },
+    /// A press of the button with this value.
+    Button(String),
 }
 
 impl MessagePayload {
     pub(super) fn sent_at(&self) -> Timestamp {
-        let sent_at =
-            self.timestamp.as_deref().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
-        let sent_at =
-            sent_at.and_then(|time| u64::try_from(time.timestamp()).ok()).map(Timestamp::from_seconds);
-        sent_at.unwrap_or_else(|| created_at(self.id.get()))
+        let seconds = self.timestamp.and_then(|time| u64::try_from(time.as_secs()).ok());
+        seconds.map_or_else(|| created_at(self.id.get()), Timestamp::from_seconds)
     }
 
     pub(super) fn is_by(&self, user: &str) -> bool {
@@ -236,10 +229,7 @@ impl InteractionPayload {
     pub(super) fn action(&self) -> Option<InteractionAction> {
         match self.kind {
             2 => Some(InteractionAction::Command(self.as_typed()?)),
-            3 => Some(InteractionAction::Button {
-                message: self.message.as_ref()?.id,
-                value: self.data.custom_id.clone()?,
-            }),
+            3 => Some(InteractionAction::Button(self.data.custom_id.clone()?)),
             _ => None,
         }
     }

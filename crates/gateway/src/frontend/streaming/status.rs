@@ -6,7 +6,7 @@ use hermes_types::CallId;
 use super::ToolProgress;
 
 /// Status of a turn's tool calls.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WorkStatus {
     progress: ToolProgress,
     call_count: usize,
@@ -16,15 +16,9 @@ pub(super) struct WorkStatus {
     waiting_for: Option<String>,
 }
 
-impl Default for WorkStatus {
-    fn default() -> Self {
-        Self::new(ToolProgress::Off, Vec::new())
-    }
-}
-
 impl WorkStatus {
     pub(super) fn new(progress: ToolProgress, before: Vec<CallId>) -> Self {
-        Self { progress, call_count: before.len(), replayed: before, running: Vec::new(), waiting_for: None }
+        Self { progress, call_count: before.len(), replayed: before, ..Self::default() }
     }
 
     pub(super) fn on_event(&mut self, event: &TurnEvent) {
