@@ -32,8 +32,6 @@ pub(crate) use format::{outbox_part, reply_parts};
 use streaming::LiveReply;
 pub use streaming::{StreamingOptions, ToolProgress};
 
-/// Replies to older messages say how old the message is.
-const LATE_AFTER_SECONDS: u64 = 600;
 /// Reply to a message that does not fit into the queue.
 pub(crate) const QUEUE_FULL_REPLY: &str = "Too many messages are waiting here. Please try again later.";
 
@@ -259,20 +257,12 @@ impl Frontend for ChatFrontend {
         tools: &Arc<ToolContext>,
         stop: &CancellationToken,
     ) -> Arc<ChatTurn> {
-        let live = LiveReply::start(
-            Arc::clone(&self.context),
-            self.key.clone(),
-            input.message.clone(),
-            Arc::clone(&self.approver),
-            self.task.clone(),
-            resumed,
-        );
-        let late = format::lateness_note(&input.message, Timestamp::now(), LATE_AFTER_SECONDS);
+        let late = format::lateness_note(&input.message, Timestamp::now());
         let uploader =
             Uploader { tools: Arc::clone(tools), stop: stop.clone(), person: input.person.clone() };
         let inbox_id = input.inbox_id.filter(|_| matches!(start, TurnStart::Message));
         let notes = late.into_iter().chain(input.notes.iter().cloned()).collect();
-        Arc::new(ChatTurn(Arc::new(ChatJournal { live, inbox_id, notes, uploader })))
+        Arc::new(ChatTurn(LiveReply::start(self, input, inbox_id, notes, uploader, resumed)))
     }
 
     async fn run_during_turn(&self, input: &ChatInput) -> Infallible {
@@ -302,8 +292,7 @@ impl Frontend for ChatFrontend {
         }
         let outbound = OutboundMessage::text(format!("[{title}]\nStarted. The reply will be posted here."));
         let part_key = Some(format!("begun:{}", key.as_str()));
-        let part = format::outbox_part(self.channel(), key, &input.message.chat.id, part_key, &outbound);
-        self.context.outbox.enqueue(Vec::new(), vec![part]).await;
+        self.context.outbox.send(key, &input.message.chat.id, vec![(part_key, outbound)]).await;
         Ok(())
     }
 
@@ -332,11 +321,11 @@ impl Frontend for ChatFrontend {
 }
 
 /// A turn in a chat.
-pub(crate) struct ChatTurn(Arc<ChatJournal>);
+pub(crate) struct ChatTurn(Arc<LiveReply>);
 
 impl TurnFrontend for ChatTurn {
     fn on_event(&self, event: &TurnEvent) {
-        let ChatJournal { live, uploader, .. } = &*self.0;
+        let (live, uploader) = (&self.0, &self.0.uploader);
         if let TurnEvent::ToolStarted { tool, preview, .. } = event {
             let place = &uploader.tools.config().place;
             let call = json!({
@@ -357,31 +346,24 @@ impl TurnFrontend for ChatTurn {
     }
 
     async fn close(&self) {
-        self.0.live.stop_rendering().await;
+        self.0.stop_rendering().await;
     }
 }
 
-/// Marks the message of a turn done in the transaction that enqueues the reply.
-struct ChatJournal {
-    live: Arc<LiveReply>,
-    inbox_id: Option<InboxId>,
-    notes: Vec<String>,
-    uploader: Uploader,
-}
-
-impl std::fmt::Debug for ChatJournal {
+impl std::fmt::Debug for LiveReply {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChatJournal").field("inbox_id", &self.inbox_id).finish_non_exhaustive()
+        f.debug_struct("LiveReply").field("inbox_id", &self.inbox_id).finish_non_exhaustive()
     }
 }
 
-impl TurnJournal for ChatJournal {
+/// The message of a turn is marked done in the transaction that enqueues the reply.
+impl TurnJournal for LiveReply {
     fn inbox_ids(&self) -> Vec<InboxId> {
         self.inbox_id.into_iter().collect()
     }
 
     fn reply_rows<'a>(&'a self, reason: &'a StopReason, text: &'a str) -> BoxFuture<'a, Vec<NewOutboxRow>> {
-        Box::pin(self.live.finish(reason, text, &self.notes, &self.uploader))
+        Box::pin(self.finish(reason, text))
     }
 }
 

@@ -57,16 +57,16 @@ fn extract_line_tags(line: &str, is_code: impl Fn(usize) -> bool) -> (String, Ve
         let at = line.len() - after.len() - MEDIA_TAG.len();
         let follows_word = before.chars().next_back().is_some_and(char::is_alphanumeric);
         rest_of_line.push_str(before);
-        match parse_tag_path(after).filter(|_| !follows_word && !is_code(at)) {
+        rest = match parse_tag_path(after).filter(|_| !follows_word && !is_code(at)) {
             Some((path, after)) => {
                 found.push(path.to_owned());
-                rest = after;
+                after
             }
             None => {
                 rest_of_line.push_str(MEDIA_TAG);
-                rest = after;
+                after
             }
-        }
+        };
     }
     rest_of_line.push_str(rest);
     (rest_of_line, found)

@@ -98,10 +98,20 @@ impl OutboxWorker {
 
     /// Sends a message that belongs to no session.
     pub(crate) async fn send_notice(self: &Arc<Self>, chat: &Chat, text: &str) {
-        let notice = OutboundMessage::text(text);
         let key = SessionKey::new(String::new());
-        let part = frontend::outbox_part(&self.channel, &key, &chat.id, None, &notice);
-        self.enqueue(Vec::new(), vec![part]).await;
+        self.send(&key, &chat.id, vec![(None, OutboundMessage::text(text))]).await;
+    }
+
+    /// Sends messages with their part keys. A part with a known key is not sent again.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        chat: &str,
+        posts: Vec<(Option<String>, OutboundMessage)>,
+    ) {
+        let platform = self.channel.platform();
+        let part = |(part_key, outbound)| frontend::outbox_part(platform, key, chat, part_key, &outbound);
+        self.enqueue(Vec::new(), posts.into_iter().map(part).collect()).await;
     }
 
     /// Sets the message that gets a failure reaction if the reply cannot be delivered: text would
@@ -288,7 +298,9 @@ impl OutboxWorker {
         if let DeliveryOutcome::Failed(reason) = &delivery {
             self.mark_reply_failed(&part.key);
             if !outbound.files.is_empty() {
-                self.report_unsent_files(part, outbound, reason).await;
+                let names: Vec<&str> = outbound.files.iter().map(|file| file.name.as_str()).collect();
+                let text = format!("(could not send {}: {reason})", names.join(", "));
+                self.enqueue_notice(part, &part.chat, outbound, "unsent", text).await;
             }
         }
         if let DeliveryOutcome::Sent(message) = &delivery
@@ -303,12 +315,6 @@ impl OutboxWorker {
         }
     }
 
-    async fn report_unsent_files(&self, part: &OutboxRow, outbound: &OutboundMessage, reason: &str) {
-        let names: Vec<&str> = outbound.files.iter().map(|file| file.name.as_str()).collect();
-        let text = format!("(could not send {}: {reason})", names.join(", "));
-        self.enqueue_notice(part, &part.chat, outbound, "unsent", text).await;
-    }
-
     /// Enqueues a message about a part, once.
     async fn enqueue_notice(
         &self,
@@ -320,7 +326,7 @@ impl OutboxWorker {
     ) {
         let notice = OutboundMessage { reply_to: outbound.reply_to.clone(), ..OutboundMessage::text(text) };
         let part_key = Some(format!("{what}-{:x}-{:x}", part.created.seconds(), part.id.number()));
-        let row = frontend::outbox_part(&self.channel, &part.key, chat, part_key, &notice);
+        let row = frontend::outbox_part(self.channel.platform(), &part.key, chat, part_key, &notice);
         if let Err(error) = self.store.enqueue_reply(Vec::new(), vec![row], Timestamp::now()).await {
             tracing::error!(%error, what, "cannot enqueue delivery notice");
         }

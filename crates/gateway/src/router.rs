@@ -110,8 +110,12 @@ impl Router {
         let is_new = resumed.is_none();
         let (key, turn) = resumed.unwrap_or_else(|| (self.session_key(&message), None));
         let mut input = self.context.session_input(id, message, role, turn);
-        if needs_acknowledgment && !self.acknowledge(&mut input).await {
-            return self.context.outbox.finish_message(id).await;
+        if needs_acknowledgment && let Some(command) = &mut input.message.interaction {
+            command.is_acknowledged = self.context.channel.acknowledge_command(command).await;
+            // The platform already reported a failure to the user.
+            if !command.is_acknowledged {
+                return self.context.outbox.finish_message(id).await;
+            }
         }
         if is_new && let Err(throttle) = self.check_rate(&input) {
             return self.reject(id, input, &key, throttle).await;
@@ -134,14 +138,6 @@ impl Router {
 
     fn session_key(&self, message: &InboundMessage) -> SessionKey {
         session_key(&message.chat, &message.sender.id, self.context.settings.scope)
-    }
-
-    /// Acknowledges a slash command. Returns false if the platform already reported a failure to the
-    /// user; the command must then not run.
-    async fn acknowledge(&self, input: &mut ChatInput) -> bool {
-        let Some(interaction) = &mut input.message.interaction else { return true };
-        interaction.is_acknowledged = self.context.channel.acknowledge_command(interaction).await;
-        interaction.is_acknowledged
     }
 
     /// Counts a message. Commands that stop or answer something are exempt.

@@ -5,10 +5,10 @@ use std::str::FromStr;
 use hermes_store::NewOutboxRow;
 use hermes_types::SessionKey;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use thiserror::Error;
 
 use crate::channel::OutboundMessage;
+use crate::frontend::outbox_part;
 use crate::message::Platform;
 use crate::split::split_message;
 
@@ -103,17 +103,12 @@ impl ChatAddress {
     /// Splits a text into outbox parts. Parts with the same `key` are sent once.
     pub fn outbox_parts(&self, text: &str, key: &str) -> Vec<NewOutboxRow> {
         let texts = split_message(text, &self.platform.capabilities());
-        let part = |(number, text): (usize, String)| NewOutboxRow {
-            platform: self.platform.as_str().to_owned(),
-            chat: self.chat.clone(),
-            // Belongs to no session.
-            key: SessionKey::new(String::new()),
-            dedup_key: Some(format!("{key}:{number}")),
-            body: json!(OutboundMessage {
-                text,
-                continues: (number > 0).then(|| format!("{key}:0")),
-                ..OutboundMessage::default()
-            }),
+        // Belongs to no session.
+        let session = SessionKey::new(String::new());
+        let part = |(number, text): (usize, String)| {
+            let continues = (number > 0).then(|| format!("{key}:0"));
+            let outbound = OutboundMessage { continues, ..OutboundMessage::text(text) };
+            outbox_part(self.platform, &session, &self.chat, Some(format!("{key}:{number}")), &outbound)
         };
         texts.into_iter().enumerate().map(part).collect()
     }
@@ -135,6 +130,8 @@ fn known_homes(known: &[Platform]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn discord(chat: &str) -> ChatAddress {

@@ -9,7 +9,7 @@ use hermes_session::{Approver, BoxFuture, Clarification, Question, outcome_text,
 use hermes_types::{Answer, Choice, Person, SessionKey};
 use tokio::sync::oneshot;
 
-use super::{ChatInput, format};
+use super::ChatInput;
 use crate::channel::{ButtonStyle, Capabilities, MessageButton, OutboundMessage};
 use crate::context::GatewayContext;
 use crate::lock::lock;
@@ -93,13 +93,6 @@ impl ChatApprover {
             },
         )
     }
-
-    async fn post_messages(&self, chat: &str, posts: Vec<(Option<String>, OutboundMessage)>) {
-        let part = |(part_key, outbound)| {
-            format::outbox_part(&self.context.channel, &self.key, chat, part_key, &outbound)
-        };
-        self.context.outbox.enqueue(Vec::new(), posts.into_iter().map(part).collect()).await;
-    }
 }
 
 impl Approver for ChatApprover {
@@ -118,7 +111,8 @@ impl Approver for ChatApprover {
                 .map(|(number, text)| (Some(format!("{part_key}:{number}")), OutboundMessage::text(text)));
             let last =
                 OutboundMessage { buttons: question_buttons(id), ..OutboundMessage::text(text.clone()) };
-            self.post_messages(&chat, before.chain([(Some(part_key.clone()), last)]).collect()).await;
+            let posts = before.chain([(Some(part_key.clone()), last)]).collect();
+            self.context.outbox.send(&self.key, &chat, posts).await;
             let (context, key, id) = (Arc::clone(&self.context), self.key.clone(), id.to_owned());
             // Runs on after the wait: the message shows the outcome even if the answer comes later
             // or from another entry point.
@@ -126,14 +120,8 @@ impl Approver for ChatApprover {
                 let Ok(Some(state)) = context.store.wait_for_decision(&id).await else { return };
                 let text = format!("{text}\n{}", outcome_text(&state));
                 let outbound = OutboundMessage { replaces: Some(part_key), ..OutboundMessage::text(text) };
-                let part = format::outbox_part(
-                    &context.channel,
-                    &key,
-                    &chat,
-                    Some(format!("decided:{id}")),
-                    &outbound,
-                );
-                context.outbox.enqueue(Vec::new(), vec![part]).await;
+                let decided = Some(format!("decided:{id}"));
+                context.outbox.send(&key, &chat, vec![(decided, outbound)]).await;
             });
             // The answer arrives through the store.
             pending().await
@@ -158,7 +146,7 @@ impl Approver for ChatApprover {
                 text.push_str(&format!("\n{number}. {choice}"));
             }
             let posts = self.split_text(&text).into_iter().map(|text| (None, OutboundMessage::text(text)));
-            self.post_messages(&chat, posts.collect()).await;
+            self.context.outbox.send(&self.key, &chat, posts.collect()).await;
             let said = tokio::time::timeout(CLARIFY_TIMEOUT, answered).await.ok()?.ok()?;
             let number = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let chosen = number.and_then(|number| question.choices.get(number)).cloned();

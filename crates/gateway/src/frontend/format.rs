@@ -9,11 +9,13 @@ use serde_json::json;
 
 use super::attachments::ReplyContent;
 use crate::channel::{AttachmentFile, Channel, OutboundMessage};
-use crate::message::{ContextMessage, InboundMessage};
+use crate::message::{ContextMessage, InboundMessage, Platform};
 use crate::no_reply::is_no_reply;
 use crate::session_key::{SessionScope, is_shared_session};
 use crate::split::split_message;
 
+/// Replies to older messages say how old the message is.
+const LATE_AFTER_SECONDS: u64 = 600;
 const MAX_QUOTE_CHARS: usize = 500;
 const MAX_CONTEXT_CHARS: usize = 8_000;
 const MAX_NAME_CHARS: usize = 60;
@@ -39,7 +41,7 @@ pub(super) fn user_prompt(
         text.push_str(&format!("[replying to {whose}: {words}]\n"));
     }
     text.push_str(&message.text);
-    if let Some(late) = lateness_note(message, at, super::LATE_AFTER_SECONDS) {
+    if let Some(late) = lateness_note(message, at) {
         text.push_str(&format!("\n\n[{late}]"));
     }
     with_attachments(&text, files)
@@ -73,9 +75,9 @@ fn quote_context(context: &[ContextMessage]) -> String {
 }
 
 /// A note about a message that waited for long.
-pub(super) fn lateness_note(message: &InboundMessage, at: Timestamp, late: u64) -> Option<String> {
+pub(super) fn lateness_note(message: &InboundMessage, at: Timestamp) -> Option<String> {
     let waited = at.seconds().saturating_sub(message.sent_at.seconds());
-    (waited > late).then(|| format!("this was written {} minutes ago", waited / 60))
+    (waited > LATE_AFTER_SECONDS).then(|| format!("this was written {} minutes ago", waited / 60))
 }
 
 fn display_name(name: &str) -> String {
@@ -122,7 +124,7 @@ pub(crate) fn reply_parts(
         reply_to: reply_reference(message),
         ..OutboundMessage::default()
     });
-    posts.map(|outbound| outbox_part(channel, key, &message.chat.id, None, &outbound)).collect()
+    posts.map(|outbound| outbox_part(channel.platform(), key, &message.chat.id, None, &outbound)).collect()
 }
 
 /// The outbox parts of a reply's files. They carry no text, so that the text arrives even if an
@@ -154,19 +156,22 @@ pub(super) fn attachment_parts(
             }
         }
     }
-    posts.iter().map(|outbound| outbox_part(channel, key, &message.chat.id, None, outbound)).collect()
+    posts
+        .iter()
+        .map(|outbound| outbox_part(channel.platform(), key, &message.chat.id, None, outbound))
+        .collect()
 }
 
 /// A message as an outbox row.
 pub(crate) fn outbox_part(
-    channel: &Arc<dyn Channel>,
+    platform: Platform,
     key: &SessionKey,
     chat: &str,
     part_key: Option<String>,
     outbound: &OutboundMessage,
 ) -> NewOutboxRow {
     NewOutboxRow {
-        platform: channel.platform().as_str().to_owned(),
+        platform: platform.as_str().to_owned(),
         chat: chat.to_owned(),
         key: key.clone(),
         dedup_key: part_key,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_session::{BackgroundTask, ResumedTurn, StopReason, TurnEvent};
-use hermes_store::{NewOutboxRow, TurnId};
+use hermes_store::{InboxId, NewOutboxRow, TurnId};
 use hermes_types::{SessionKey, Timestamp};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::approver::ChatApprover;
 use super::attachments::Uploader;
-use super::format;
+use super::{ChatFrontend, ChatInput, format};
 use crate::channel::OutboundMessage;
 use crate::context::GatewayContext;
 use crate::lock::lock;
@@ -59,6 +59,9 @@ pub(super) struct LiveReply {
     pub(super) context: Arc<GatewayContext>,
     pub(super) key: SessionKey,
     message: InboundMessage,
+    pub(super) inbox_id: Option<InboxId>,
+    notes: Vec<String>,
+    pub(super) uploader: Uploader,
     approver: Arc<ChatApprover>,
     /// Set in a background session.
     task: Option<BackgroundTask>,
@@ -90,22 +93,25 @@ struct PartialReply {
 impl LiveReply {
     /// Shows a turn.
     pub(super) fn start(
-        context: Arc<GatewayContext>,
-        key: SessionKey,
-        message: InboundMessage,
-        approver: Arc<ChatApprover>,
-        task: Option<BackgroundTask>,
+        frontend: &ChatFrontend,
+        input: &ChatInput,
+        inbox_id: Option<InboxId>,
+        notes: Vec<String>,
+        uploader: Uploader,
         resumed: Option<ResumedTurn>,
     ) -> Arc<Self> {
         let (started, calls) =
             resumed.map_or_else(|| (Timestamp::now(), Vec::new()), |before| (before.started, before.calls));
-        let status = WorkStatus::new(context.settings.streaming.progress, calls);
+        let status = WorkStatus::new(frontend.context.settings.streaming.progress, calls);
         let live = Arc::new(Self {
-            context,
-            key,
-            message,
-            approver,
-            task,
+            context: Arc::clone(&frontend.context),
+            key: frontend.key.clone(),
+            message: input.message.clone(),
+            inbox_id,
+            notes,
+            uploader,
+            approver: Arc::clone(&frontend.approver),
+            task: frontend.task.clone(),
             started,
             state: Mutex::new(TurnState { status, ..TurnState::default() }),
             changed: Notify::new(),
@@ -162,13 +168,7 @@ impl LiveReply {
     }
 
     /// The outbox parts of the finished turn.
-    pub(super) async fn finish(
-        &self,
-        exit: &StopReason,
-        text: &str,
-        notes: &[String],
-        uploader: &Uploader,
-    ) -> Vec<NewOutboxRow> {
+    pub(super) async fn finish(&self, exit: &StopReason, text: &str) -> Vec<NewOutboxRow> {
         self.stop_rendering().await;
         let (turn, answer, summary) = {
             let mut state = lock(&self.state);
@@ -191,11 +191,11 @@ impl LiveReply {
             }
             _ => text,
         };
-        let sent = uploader.collect(&self.context, &self.key, said).await;
-        let mut text = self.with_header(&format::reply_text(exit, &sent, notes));
+        let sent = self.uploader.collect(&self.context, &self.key, said).await;
+        let mut text = self.with_header(&format::reply_text(exit, &sent, &self.notes));
         if *exit != StopReason::Answered {
             // A provider's error text may contain its API key.
-            text = uploader.tools.config().redactor.redact(&text).into_owned();
+            text = self.uploader.tools.config().redactor.redact(&text).into_owned();
         }
         match (turn, answer) {
             (Some(turn), Some(answer)) => {
@@ -245,7 +245,8 @@ impl LiveReply {
     }
 
     fn outbox_part(&self, part_key: Option<String>, outbound: &OutboundMessage) -> NewOutboxRow {
-        format::outbox_part(&self.context.channel, &self.key, &self.message.chat.id, part_key, outbound)
+        let platform = self.message.chat.platform;
+        format::outbox_part(platform, &self.key, &self.message.chat.id, part_key, outbound)
     }
 
     fn with_header(&self, text: &str) -> String {

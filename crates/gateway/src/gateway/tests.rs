@@ -259,7 +259,13 @@ async fn an_uncertain_delivery_stays_uncertain_while_unreachable() {
     let fake = Arc::new(DeadChannel { send_errors, found, ..DeadChannel::default() });
     let channel: Arc<dyn Channel> = Arc::clone(&fake) as Arc<dyn Channel>;
     let outbound = OutboundMessage { text: "hello".to_owned(), ..OutboundMessage::default() };
-    let part = frontend::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
+    let part = frontend::outbox_part(
+        channel.platform(),
+        &SessionKey::new("k"),
+        "5",
+        Some("m1".to_owned()),
+        &outbound,
+    );
     store.enqueue_reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
     let worker = tokio::spawn(
@@ -284,7 +290,13 @@ async fn a_duplicate_notice_that_does_not_fit_is_a_separate_message() {
     let channel: Arc<dyn Channel> = Arc::clone(&fake) as Arc<dyn Channel>;
     let long = "a".repeat(channel.capabilities().max_message_len);
     let outbound = OutboundMessage { text: long.clone(), ..OutboundMessage::default() };
-    let part = frontend::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
+    let part = frontend::outbox_part(
+        channel.platform(),
+        &SessionKey::new("k"),
+        "5",
+        Some("m1".to_owned()),
+        &outbound,
+    );
     store.enqueue_reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
     let worker = tokio::spawn(

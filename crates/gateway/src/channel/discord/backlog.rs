@@ -26,7 +26,7 @@ use twilight_model::id::marker::{ChannelMarker, GuildMarker, MessageMarker};
 use twilight_model::util::Timestamp;
 
 use super::channels::{ChannelInfo, ThreadList};
-use super::inbound::parse_payload;
+use super::inbound::parse_messages;
 use super::outbound::{CLOCK_SKEW, created_at, is_snowflake, snowflake};
 use super::payload::{MemberPayload, MessagePayload, WithId};
 use super::rest::{ApiError, ApiRequest};
@@ -54,11 +54,10 @@ const ROLE_CACHE_TTL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Backlog {
     account: Arc<DiscordAccount>,
-    /// Servers of a new session that are not available yet, and until when to wait for them.
-    awaited_guilds: HashSet<Id<GuildMarker>>,
-    guild_deadline: Instant,
-    /// Servers that did not become available in time.
-    late_guilds: HashSet<Id<GuildMarker>>,
+    /// Servers of a new session that are not available yet.
+    missing_guilds: HashSet<Id<GuildMarker>>,
+    /// Until when to wait for them; `None` once some are late.
+    guild_deadline: Option<Instant>,
     /// The last message certainly processed before the session; 0 in the first session.
     since: u64,
     /// Chats whose live messages have to wait.
@@ -152,9 +151,8 @@ impl Backlog {
         let confirmed_id = account.bookmark.as_ref().map(|bookmark| bookmark.confirmed).unwrap_or_default();
         Self {
             account: Arc::clone(account),
-            awaited_guilds: HashSet::new(),
-            guild_deadline: Instant::now(),
-            late_guilds: HashSet::new(),
+            missing_guilds: HashSet::new(),
+            guild_deadline: None,
             since: 0,
             held_chats: HashMap::new(),
             queue: Vec::new(),
@@ -184,7 +182,7 @@ impl Backlog {
             tracing::warn!("offline for more than {days} days; older messages are skipped");
         }
         let since = self.since;
-        self.late_guilds.clear();
+        self.missing_guilds.clear();
         if confirmed_id == 0 {
             // First start: nothing was missed.
             self.confirmed = snowflake(SystemTime::now());
@@ -205,8 +203,8 @@ impl Backlog {
             held.request_scan();
         }
         if since > 0 || !self.held_chats.is_empty() {
-            self.awaited_guilds = guilds.into_iter().collect();
-            self.guild_deadline = Instant::now() + GUILD_TIMEOUT;
+            self.missing_guilds = guilds.into_iter().collect();
+            self.guild_deadline = Some(Instant::now() + GUILD_TIMEOUT);
         }
         self.rebuild_queue();
     }
@@ -217,7 +215,7 @@ impl Backlog {
         channels: &[(Id<ChannelMarker>, u64)],
         parents: Vec<Id<ChannelMarker>>,
     ) {
-        if !self.awaited_guilds.remove(&guild) && !self.late_guilds.remove(&guild) {
+        if !self.missing_guilds.remove(&guild) {
             return;
         }
         for (channel, newest) in channels {
@@ -267,18 +265,18 @@ impl Backlog {
     }
 
     pub(super) fn guild_deadline(&self) -> Option<Instant> {
-        (!self.awaited_guilds.is_empty()).then_some(self.guild_deadline)
+        self.guild_deadline.filter(|_| !self.missing_guilds.is_empty())
     }
 
     pub(super) fn stop_awaiting_guilds(&mut self) {
-        tracing::warn!(count = self.awaited_guilds.len(), "servers did not become available");
-        self.late_guilds.extend(self.awaited_guilds.drain());
+        tracing::warn!(count = self.missing_guilds.len(), "servers did not become available");
+        self.guild_deadline = None;
         self.rebuild_queue();
     }
 
     /// Orders the chats once all servers are known: the most recently active first.
     fn rebuild_queue(&mut self) {
-        if !self.awaited_guilds.is_empty() {
+        if self.guild_deadline().is_some() {
             return;
         }
         let waiting = self.held_chats.iter().filter(|(_, held)| held.scan == ScanState::Waiting);
@@ -306,7 +304,7 @@ impl Backlog {
             self.scan = Some(fetch);
         }
         if self.scan.is_none()
-            && self.awaited_guilds.is_empty()
+            && self.guild_deadline().is_none()
             && let Some(parent) = self.thread_parents.pop()
         {
             let (account, since) = (Arc::clone(&self.account), self.since);
@@ -378,7 +376,7 @@ impl Backlog {
         }
         if held.scan == ScanState::RunningAgain {
             held.scan = ScanState::Waiting;
-            if self.awaited_guilds.is_empty() {
+            if self.guild_deadline().is_none() {
                 self.queue.insert(0, chat);
             }
             return (page.missed, Vec::new());
@@ -429,7 +427,7 @@ impl Backlog {
     pub(super) fn advance_bookmark(&mut self, bookmark: Option<Bookmark>) -> Option<Bookmark> {
         self.unsaved_bookmark = bookmark.or_else(|| self.unsaved_bookmark.take());
         let is_caught_up = self.held_chats.is_empty()
-            && self.awaited_guilds.is_empty()
+            && self.guild_deadline().is_none()
             && self.thread_parents.is_empty()
             && self.scan.is_none();
         if !self.is_complete || !is_caught_up {
@@ -479,9 +477,7 @@ impl DiscordAccount {
         // If no id of a page is readable, the next page would be the same.
         let left =
             if found.len() < PAGE_SIZE || reached <= since { Remaining::None } else { Remaining::More };
-        let mut messages: Vec<MessagePayload> =
-            found.iter().filter_map(|json| parse_payload("a message", json.get())).collect();
-        messages.sort_by_key(|message| message.id);
+        let messages = parse_messages(&found);
         let guild = known.guild_id;
         let roles_of = if known.to_chat().kind == ChatKind::Dm { self.role_guild() } else { guild };
         let mut missed = Vec::with_capacity(messages.len());

@@ -349,35 +349,27 @@ fn backoff_delay(failures: u32, chance: f64) -> Duration {
 
 /// How a connection ends that Discord closed.
 pub(super) fn closed_end(code: u16, reason: &str) -> ConnectionEnd {
-    fatal_close(code).map_or_else(
-        || {
-            let details = format!("{code} {reason}");
-            ConnectionEnd::Lost(format!("Discord closed the connection ({})", details.trim_end()))
-        },
-        ConnectionEnd::Fatal,
-    )
-}
-
-/// The error of a close code after which retrying cannot help.
-fn fatal_close(code: u16) -> Option<FatalError> {
-    let (reason, remedy) = match CloseCode::try_from(code).ok()? {
-        CloseCode::AuthenticationFailed => (
+    let (reason, remedy) = match CloseCode::try_from(code) {
+        Ok(CloseCode::AuthenticationFailed) => (
             "Discord rejected the bot token",
             "copy the token from the Bot page of the developer portal and run `hermes config set discord.bot_token -`",
         ),
-        CloseCode::DisallowedIntents => (
+        Ok(CloseCode::DisallowedIntents) => (
             "the Message Content Intent is not enabled",
             "enable the Message Content Intent on the Bot page of the developer portal",
         ),
-        CloseCode::ShardingRequired => {
+        Ok(CloseCode::ShardingRequired) => {
             ("the bot is in too many servers for one connection", "remove it from some servers")
         }
-        CloseCode::InvalidShard | CloseCode::InvalidApiVersion | CloseCode::InvalidIntents => {
+        Ok(CloseCode::InvalidShard | CloseCode::InvalidApiVersion | CloseCode::InvalidIntents) => {
             ("Discord no longer supports this version of Hermes", "update hermes")
         }
-        _ => return None,
+        _ => {
+            let details = format!("{code} {reason}");
+            return ConnectionEnd::Lost(format!("Discord closed the connection ({})", details.trim_end()));
+        }
     };
-    Some(FatalError { reason: reason.to_owned(), hint: remedy.to_owned() })
+    ConnectionEnd::Fatal(FatalError { reason: reason.to_owned(), hint: remedy.to_owned() })
 }
 
 #[cfg(test)]
@@ -401,10 +393,11 @@ mod tests {
     #[test]
     fn only_permanent_close_codes_are_fatal() {
         for code in [1000, 1006, 4000, 4001, 4007, 4008, 4009, 4999] {
-            assert_eq!(fatal_close(code), None, "{code}");
+            assert!(matches!(closed_end(code, ""), ConnectionEnd::Lost(_)), "{code}");
         }
         for code in [4004, 4010, 4011, 4012, 4013, 4014] {
-            assert!(fatal_close(code).is_some_and(|error| !error.hint.is_empty()), "{code}");
+            let ConnectionEnd::Fatal(error) = closed_end(code, "") else { panic!("{code}") };
+            assert!(!error.hint.is_empty(), "{code}");
         }
     }
 }

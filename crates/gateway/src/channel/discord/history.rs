@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 use twilight_model::channel::message::MessageType;
 
 use super::DiscordAccount;
-use super::inbound::parse_payload;
+use super::inbound::parse_messages;
 use super::payload::MessagePayload;
 use super::rest::ApiRequest;
 use super::rules::requires_mention;
@@ -36,11 +36,10 @@ impl DiscordAccount {
                 return Vec::new();
             }
         };
-        let mut messages: Vec<MessagePayload> =
-            found.iter().filter_map(|json| parse_payload("a message", json.get())).collect();
-        messages.sort_by_key(|message| std::cmp::Reverse(message.id));
+        let messages = parse_messages(&found);
         let mut context: Vec<ContextMessage> = messages
             .iter()
+            .rev()
             .filter(|message| is_user_message(message.kind))
             .take_while(|message| !message.is_by(&me.user))
             .filter_map(|message| self.context_message(message))

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use twilight_model::channel::message::MessageFlags;
 use twilight_model::http::interaction::InteractionResponseType::{
@@ -46,9 +47,7 @@ pub(super) enum DispatchEvent {
     MessageCreated(Box<MessagePayload>),
 }
 
-/// The gateway no longer accepts events.
-#[derive(Debug)]
-struct SinkClosed;
+type SinkClosed = mpsc::error::SendError<Inbound>;
 
 /// Processes gateway events and missed messages, one after the other.
 pub(super) async fn run_dispatcher(
@@ -130,7 +129,7 @@ async fn submit(sink: &mpsc::Sender<Inbound>, what: InboundEvent) -> Result<(), 
     loop {
         let (ack, acknowledged) = oneshot::channel();
         let arrival = Inbound { event: what.clone(), ack };
-        sink.send(arrival).await.map_err(|_| SinkClosed)?;
+        sink.send(arrival).await?;
         match acknowledged.await {
             Ok(()) => return Ok(()),
             Err(_) => tokio::time::sleep(RESUBMIT_INTERVAL).await,
@@ -323,6 +322,14 @@ impl DiscordAccount {
 pub(super) fn parse_payload<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Option<T> {
     let parsed = serde_json::from_str(json);
     parsed.inspect_err(|error| tracing::error!(%error, "cannot parse {what}")).ok()
+}
+
+/// Parses listed messages, oldest first.
+pub(super) fn parse_messages(found: &[Box<RawValue>]) -> Vec<MessagePayload> {
+    let parsed = found.iter().filter_map(|json| parse_payload("a message", json.get()));
+    let mut messages: Vec<MessagePayload> = parsed.collect();
+    messages.sort_by_key(|message| message.id);
+    messages
 }
 
 /// Converts an interaction to an inbound event.

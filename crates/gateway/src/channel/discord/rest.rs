@@ -244,9 +244,8 @@ impl RestClient {
     }
 
     async fn request(&self, call: &ApiRequest) -> Result<reqwest::RequestBuilder, ApiError> {
-        let wrong = |error: String| ApiError::Invalid(error);
         let url = Url::parse(&format!("{}/{}", self.base, call.path))
-            .map_err(|error| wrong(format!("invalid API URL: {error}")))?;
+            .map_err(|error| ApiError::Invalid(format!("invalid API URL: {error}")))?;
         let mut request = self.client()?.request(call.method.clone(), url);
         if call.signed {
             request =
@@ -264,16 +263,19 @@ impl RestClient {
         let mut form = Form::new();
         if let Some(json) = json {
             let part = Part::text(json).mime_str("application/json");
-            form = form.part("payload_json", part.map_err(|error| wrong(error.to_string()))?);
+            form = form.part("payload_json", part.map_err(|error| ApiError::Invalid(error.to_string()))?);
         }
         for (number, AttachmentFile { name, path }) in call.files.iter().enumerate() {
-            let unread = |error: std::io::Error| wrong(format!("cannot read {name}: {error}"));
+            let unread = |error: std::io::Error| ApiError::Invalid(format!("cannot read {name}: {error}"));
             let file = File::open(path).await.map_err(unread)?;
             let length = file.metadata().await.map_err(unread)?.len();
             // The JSON body has the real name; here clients and servers disagree on non-ASCII.
             let plain: String = name.chars().map(|char| if char.is_ascii() { char } else { '_' }).collect();
             let part = Part::stream_with_length(file, length).file_name(plain).mime_str(UPLOAD_MEDIA_TYPE);
-            form = form.part(format!("files[{number}]"), part.map_err(|error| wrong(error.to_string()))?);
+            form = form.part(
+                format!("files[{number}]"),
+                part.map_err(|error| ApiError::Invalid(error.to_string()))?,
+            );
         }
         Ok(request.timeout(UPLOAD_TIMEOUT).multipart(form))
     }

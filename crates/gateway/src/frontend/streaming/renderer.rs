@@ -53,14 +53,13 @@ struct RenderedMessage {
 
 enum RenderStep {
     Text {
-        turn: TurnId,
-        step: u32,
+        part_key: String,
         number: usize,
         text: String,
         is_full: bool,
     },
     Status {
-        turn: TurnId,
+        part_key: String,
         text: String,
         status_text: String,
     },
@@ -118,23 +117,17 @@ impl Renderer {
             }
             match self.next_step() {
                 RenderStep::Idle(again) => return again,
-                RenderStep::Text { turn, step, number, text, is_full } => {
+                RenderStep::Text { part_key, number, text, is_full } => {
                     let mut rendered = self.messages.get_mut(number).map(std::mem::take)?;
-                    self.render(
-                        &mut rendered,
-                        &message_key(turn, step, number),
-                        &text,
-                        self.live.new_message(),
-                    )
-                    .await;
+                    self.render(&mut rendered, &part_key, &text, self.live.new_message()).await;
                     rendered.is_full = is_full && rendered.text == text;
                     if let Some(place) = self.messages.get_mut(number) {
                         *place = rendered;
                     }
                 }
-                RenderStep::Status { turn, text, status_text } => {
+                RenderStep::Status { part_key, text, status_text } => {
                     let mut line = std::mem::take(&mut self.status);
-                    self.render(&mut line, &status_key(turn), &text, OutboundMessage::default()).await;
+                    self.render(&mut line, &part_key, &text, OutboundMessage::default()).await;
                     self.status = line;
                     (self.status_text, self.status_at) = (status_text, Instant::now());
                 }
@@ -179,7 +172,7 @@ impl Renderer {
             return RenderStep::Idle(Some(later.map_or(due, |later| later.min(due))));
         }
         let text = format!("working for {}: {status_text}", format_duration(live.elapsed_seconds()));
-        RenderStep::Status { turn, text, status_text }
+        RenderStep::Status { part_key: status_key(turn), text, status_text }
     }
 
     /// The first message whose text is outdated. A full one is left alone until the whole text is
@@ -207,7 +200,8 @@ impl Renderer {
             }
             let is_full = number + 1 < count;
             if rendered.id.is_none() || rendered.text != text && !(rendered.is_full && is_full) {
-                return Some(RenderStep::Text { turn, step: answer.step, number, text, is_full });
+                let part_key = message_key(turn, answer.step, number);
+                return Some(RenderStep::Text { part_key, number, text, is_full });
             }
         }
         None
