@@ -220,7 +220,7 @@ impl Gateway {
 
 /// The error for a channel task that panicked.
 pub(crate) fn panicked_channel(error: &tokio::task::JoinError) -> FatalError {
-    let hint = "restart the gateway; see `logs/agent.log`".to_owned();
+    let hint = "Restart the gateway; see `logs/agent.log`.".to_owned();
     FatalError { reason: format!("channel task panicked: {error}"), hint }
 }
 

@@ -68,7 +68,7 @@ pub(super) async fn run(
     sink: ChannelSink,
     stop: CancellationToken,
 ) -> Result<(), FatalError> {
-    let hint = "install the ca-certificates package, or set SSL_CERT_FILE";
+    let hint = "Install the ca-certificates package, or set SSL_CERT_FILE.";
     account
         .rest
         .connector
@@ -352,17 +352,17 @@ pub(super) fn closed_end(code: u16, reason: &str) -> ConnectionEnd {
     let (reason, remedy) = match CloseCode::try_from(code) {
         Ok(CloseCode::AuthenticationFailed) => (
             "Discord rejected the bot token",
-            "copy the token from the Bot page of the developer portal and run `hermes config set discord.bot_token -`",
+            "Copy the token from the Bot page of the developer portal and run `hermes config set discord.bot_token -`.",
         ),
         Ok(CloseCode::DisallowedIntents) => (
             "the Message Content Intent is not enabled",
-            "enable the Message Content Intent on the Bot page of the developer portal",
+            "Enable the Message Content Intent on the Bot page of the developer portal.",
         ),
         Ok(CloseCode::ShardingRequired) => {
-            ("the bot is in too many servers for one connection", "remove it from some servers")
+            ("the bot is in too many servers for one connection", "Remove it from some servers.")
         }
         Ok(CloseCode::InvalidShard | CloseCode::InvalidApiVersion | CloseCode::InvalidIntents) => {
-            ("Discord no longer supports this version of Hermes", "update hermes")
+            ("Discord no longer supports this version of Hermes", "Update hermes.")
         }
         _ => {
             let details = format!("{code} {reason}");
