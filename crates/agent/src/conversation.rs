@@ -17,7 +17,7 @@ use crate::{Error, LoopGuardConfig, SessionConfig, ToolContext, TurnJournal, loc
 const MAX_TITLE_CHARS: usize = 60;
 
 /// The model of a conversation and its limits.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ModelConfig {
     pub client: Client,
     /// The model, and the ones to fall back to when it fails.

@@ -549,7 +549,7 @@ impl<'a> TurnRunner<'a> {
         let entry = NewMessage {
             message: message.clone(),
             at: Timestamp::now(),
-            finish: reply.map(|reply| finish_as_str(&reply.finish).to_owned()),
+            finish: reply.map(|reply| reply.finish.as_str().to_owned()),
             usage: reply.map(|reply| reply.usage),
         };
         let step = TurnStep {
@@ -614,16 +614,6 @@ fn has_side_effects(effects: &Effects) -> bool {
     match effects {
         Effects::Writes(_) | Effects::Everything => true,
         Effects::None | Effects::Reads(_) | Effects::Exclusive => false,
-    }
-}
-
-fn finish_as_str(finish: &Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "stop",
-        Finish::Calls => "tool_calls",
-        Finish::Length => "length",
-        Finish::Dropped(_) => "dropped",
-        Finish::Filtered(_) => "content_filter",
     }
 }
 

@@ -5,15 +5,15 @@
 //! | JSON text of an object; an object; either inside a string or a list of one | that object |
 //! | nothing, whitespace, `null`, `[]`, `""` | no arguments |
 //! | `{}{…}`, the same object twice | the object, once |
-//! | JSON with trailing commas, raw control characters, missing closing brackets, code fences | repaired, if the reply is complete |
+//! | trailing commas, control characters, missing closing brackets, code fences | repaired, if complete |
 //! | everything else, and everything truncated | broken; such a call never runs |
 
 mod coerce;
 mod repair;
 
 use hermes_types::CallArguments;
-use serde_json::{Map, Value};
-use thiserror::Error;
+use serde::de::Error as _;
+use serde_json::{Error, Map, Value};
 
 pub use coerce::coerce;
 
@@ -22,24 +22,9 @@ use crate::json;
 /// How deep strings may be nested around the object.
 const MAX_NESTING: u8 = 3;
 
-/// Why arguments are not an object.
-#[derive(Debug, Error)]
-pub(crate) enum ArgumentsError {
-    #[error("the arguments are truncated")]
-    Truncated,
-    #[error("the same argument has two different values")]
-    Contradiction,
-    #[error("the arguments came twice with different values")]
-    DifferentCopies,
-    #[error("there are several different objects")]
-    SeveralObjects,
-    #[error("{0}, not an object")]
-    NotAnObject(&'static str),
-    #[error("not JSON: {0}")]
-    NotJson(serde_json::Error),
-}
+const TRUNCATED: &str = "the arguments are truncated";
 
-type ArgumentsResult = Result<Map<String, Value>, ArgumentsError>;
+type ArgumentsResult = serde_json::Result<Map<String, Value>>;
 
 /// Decodes arguments from their text. If the token limit or a lost connection truncated the call,
 /// missing brackets are not added: the rest is unknown.
@@ -94,16 +79,16 @@ impl ArgumentsBuilder {
 
     fn decode(self, is_truncated: bool) -> ArgumentsResult {
         if self.has_contradiction {
-            return Err(ArgumentsError::Contradiction);
+            return Err(Error::custom("the same argument has two different values"));
         }
         let object = decode(&self.text, is_truncated)?;
         match (object.is_empty(), self.object.is_empty()) {
             // Some servers send an empty object before the arguments.
-            (true, true) if is_truncated => Err(ArgumentsError::Truncated),
+            (true, true) if is_truncated => Err(Error::custom(TRUNCATED)),
             (_, true) => Ok(object),
             (true, false) => Ok(self.object),
             (false, false) if object == self.object => Ok(object),
-            (false, false) => Err(ArgumentsError::DifferentCopies),
+            (false, false) => Err(Error::custom("the arguments came twice with different values")),
         }
     }
 
@@ -123,10 +108,10 @@ fn parse_text(text: &str, is_truncated: bool, depth: u8) -> ArgumentsResult {
     let trimmed = text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}' || c == '\0');
     let values = parse_values(trimmed).or_else(|error| {
         if is_truncated {
-            return Err(ArgumentsError::Truncated);
+            return Err(Error::custom(TRUNCATED));
         }
         let repaired = repair::repair(trimmed).and_then(|repaired| parse_values(&repaired).ok());
-        repaired.ok_or(ArgumentsError::NotJson(error))
+        repaired.ok_or_else(|| Error::custom(format!("not JSON: {error}")))
     })?;
     merge_values(values, is_truncated, depth)
 }
@@ -145,7 +130,7 @@ fn merge_values(values: Vec<Value>, is_truncated: bool, depth: u8) -> ArgumentsR
         if found.is_empty() {
             found = object;
         } else if !object.is_empty() && found != object {
-            return Err(ArgumentsError::SeveralObjects);
+            return Err(Error::custom("there are several different objects"));
         }
     }
     Ok(found)
@@ -164,7 +149,7 @@ fn into_object(value: Value, is_truncated: bool, depth: u8) -> ArgumentsResult {
         Value::Number(_) => "a number",
         Value::Bool(_) => "a boolean",
     };
-    Err(ArgumentsError::NotAnObject(kind))
+    Err(Error::custom(format!("{kind}, not an object")))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Retries, recoveries and fallbacks around single attempts.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,12 +30,6 @@ pub struct Client {
     pub(crate) state: Arc<ClientState>,
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
-
 pub(crate) struct ClientState {
     pub(crate) transport: Transport,
     load_image: ImageLoader,
@@ -48,18 +41,13 @@ pub(crate) struct ClientState {
 
 /// The facts learned about a model at a server.
 #[derive(Default)]
-pub(crate) struct EndpointFacts {
-    pub(crate) quirks: ServerQuirks,
-    pub(crate) window: Option<u64>,
+struct EndpointFacts {
+    quirks: ServerQuirks,
     vision: VisionState,
 }
 
 impl ClientState {
-    pub(crate) fn with_facts<T>(
-        &self,
-        endpoint: &Endpoint,
-        access: impl FnOnce(&mut EndpointFacts) -> T,
-    ) -> T {
+    fn with_facts<T>(&self, endpoint: &Endpoint, access: impl FnOnce(&mut EndpointFacts) -> T) -> T {
         let key = (endpoint.api, endpoint.base_url.clone(), endpoint.model.clone());
         let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REMEMBERED && !known.contains_key(&key) {

@@ -6,7 +6,7 @@
 //! | vLLM and similar | `/models`: `max_model_len`, `context_length`, `context_window` |
 //! | llama.cpp | `/props`: `default_generation_settings.n_ctx` |
 //! | LM Studio | `/api/v1/models`: the context of the loaded model |
-//! | Ollama | `/api/ps` for a loaded model, else `/api/show`; each request asks for this window |
+//! | Ollama | `/api/ps` for a loaded model, else the configuration and `/api/show` |
 //! | OpenRouter | `/models`: `context_length` |
 //! | Anthropic | `/v1/models/MODEL`: `max_input_tokens` |
 
@@ -26,17 +26,13 @@ const MAX_PROBE_BYTES: usize = 32 << 20;
 const MIN_WINDOW_TOKENS: u64 = 256;
 
 impl Client {
-    /// The window of a model in tokens, if it is known. Asks its server once, for at most a few
-    /// seconds.
+    /// The window of a model in tokens, if it is known. Asks its server, for at most a few seconds.
     pub async fn context_window(&self, endpoint: &Endpoint) -> Option<u64> {
-        if let Some(known) = self.state.with_facts(endpoint, |facts| facts.window) {
-            return Some(known);
+        if endpoint.context_window.is_some() {
+            return endpoint.context_window;
         }
         let probed = timeout(PROBE_TIMEOUT, self.probe_window(endpoint)).await.unwrap_or_default();
-        let window = endpoint.context_window.or(probed);
-        // A server that did not respond may do so later.
-        self.state.with_facts(endpoint, |facts| facts.window = window);
-        window.or_else(|| window_by_name(&endpoint.model))
+        probed.or_else(|| window_by_name(&endpoint.model))
     }
 
     /// Asks the server. A local server may be of any kind, so all questions are asked at once.
@@ -61,36 +57,14 @@ impl Client {
             get(endpoint.root_url("/api/ps")),
         );
         if show.get("model_info").is_some() {
-            return self.window_from_ollama(endpoint, &show, &loaded);
+            return window_from_ollama(endpoint, &show, &loaded);
         }
         let props = [&props["default_generation_settings"]["n_ctx"], &props["n_ctx"]];
         let from_props = props.into_iter().find_map(Value::as_u64);
-        let from_studio = window_from_lm_studio(&studio, &endpoint.model);
-        let from_lists = from_studio.or_else(|| window_from_list(&list, &endpoint.model));
+        let from_lists =
+            [&studio, &list].into_iter().find_map(|list| window_from_list(list, &endpoint.model));
         let tokens = from_props.or(from_lists).or(one["max_input_tokens"].as_u64());
         tokens.filter(|tokens| *tokens > MIN_WINDOW_TOKENS)
-    }
-
-    /// Ollama loads a model with a window of a few thousand tokens unless a request asks for more,
-    /// and silently truncates longer prompts. So each request asks for it, and the window of a
-    /// loaded model counts for more than the possible one.
-    fn window_from_ollama(&self, endpoint: &Endpoint, show: &Value, loaded: &Value) -> Option<u64> {
-        let parameters = show["parameters"].as_str().unwrap_or_default();
-        let mut values = parameters.lines().filter_map(|line| line.trim().strip_prefix("num_ctx"));
-        let from_modelfile = values.find_map(|rest| rest.trim().parse::<u64>().ok());
-        let mut info = show["model_info"].as_object().into_iter().flatten();
-        let trained = info.find(|(key, _)| key.ends_with(".context_length"));
-        let options = endpoint.extra_fields.get("options");
-        let asked = options.and_then(|options| options["num_ctx"].as_u64());
-        let chosen = asked.or(from_modelfile).or_else(|| trained?.1.as_u64());
-        let chosen = chosen.map(|tokens| tokens.min(endpoint.context_window.unwrap_or(tokens)));
-        if asked.is_none() {
-            self.state.with_facts(endpoint, |facts| facts.quirks.num_ctx = chosen);
-        }
-        let mut models = loaded["models"].as_array().into_iter().flatten();
-        let running = models.find(|one| one["name"] == endpoint.model || one["model"] == endpoint.model);
-        let running = running.and_then(|running| running["context_length"].as_u64());
-        running.or(chosen).filter(|tokens| *tokens > MIN_WINDOW_TOKENS)
     }
 
     /// Requests a document; every failure gives null.
@@ -109,22 +83,39 @@ impl Client {
     }
 }
 
-/// Reads the list of models that OpenAI-compatible servers have.
+/// Reads a list of models: that of OpenAI-compatible servers, or LM Studio's own.
 fn window_from_list(list: &Value, model: &str) -> Option<u64> {
-    let models = list["data"].as_array()?;
-    let own = models.iter().find(|one| one["id"] == model);
+    let models = list.get("data").or_else(|| list.get("models"))?.as_array()?;
+    let own = models.iter().find(|one| one["id"] == model || one["key"] == model);
     // A server with only one model serves it under any name.
     let own = own.or_else(|| models.first().filter(|_| models.len() == 1))?;
-    let keys = ["/max_model_len", "/context_length", "/context_window", "/max_context_length", "/meta/n_ctx"];
+    let keys = [
+        "/loaded_instances/0/config/context_length",
+        "/loaded_context_length",
+        "/max_model_len",
+        "/context_length",
+        "/context_window",
+        "/max_context_length",
+        "/meta/n_ctx",
+    ];
     keys.iter().find_map(|path| own.pointer(path)?.as_u64()).filter(|tokens| *tokens > MIN_WINDOW_TOKENS)
 }
 
-/// Reads LM Studio's own list of models.
-fn window_from_lm_studio(list: &Value, model: &str) -> Option<u64> {
-    let models = list.get("models").or_else(|| list.get("data"))?.as_array()?;
-    let own = models.iter().find(|one| one["key"] == model || one["id"] == model)?;
-    let keys = ["/loaded_instances/0/config/context_length", "/loaded_context_length", "/max_context_length"];
-    keys.iter().find_map(|path| own.pointer(path)?.as_u64())
+/// Ollama loads a model with a window of a few thousand tokens unless a request asks for more, and
+/// silently truncates longer prompts. So the window of a loaded model counts for more than the
+/// possible one.
+fn window_from_ollama(endpoint: &Endpoint, show: &Value, loaded: &Value) -> Option<u64> {
+    let mut models = loaded["models"].as_array().into_iter().flatten();
+    let running = models.find(|one| one["name"] == endpoint.model || one["model"] == endpoint.model);
+    let running = running.and_then(|running| running["context_length"].as_u64());
+    let asked = || endpoint.extra_fields.get("options")?["num_ctx"].as_u64();
+    let parameters = show["parameters"].as_str().unwrap_or_default();
+    let mut values = parameters.lines().filter_map(|line| line.trim().strip_prefix("num_ctx"));
+    let from_modelfile = || values.find_map(|rest| rest.trim().parse::<u64>().ok());
+    let mut info = show["model_info"].as_object().into_iter().flatten();
+    let trained = || info.find(|(key, _)| key.ends_with(".context_length"))?.1.as_u64();
+    let window = running.or_else(asked).or_else(from_modelfile).or_else(trained);
+    window.filter(|tokens| *tokens > MIN_WINDOW_TOKENS)
 }
 
 fn window_by_name(model: &str) -> Option<u64> {
@@ -173,7 +164,7 @@ mod tests {
             assert_eq!(window_from_list(&list, "m"), expected, "{list}");
         }
         let studio = json!({"models": [{"key": "m", "loaded_instances": [{"config": {"context_length": 4096}}], "max_context_length": 131072}]});
-        assert_eq!(window_from_lm_studio(&studio, "m"), Some(4096));
+        assert_eq!(window_from_list(&studio, "m"), Some(4096));
     }
 
     #[test]

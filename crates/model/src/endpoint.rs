@@ -8,6 +8,7 @@ use hermes_net::Url;
 use hermes_types::Secret;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use strum::{EnumString, IntoStaticStr};
 
 /// A model at a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,31 +112,21 @@ impl Endpoint {
 }
 
 /// The protocol of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Api {
     /// OpenAI's Chat Completions, which most servers speak.
     ChatCompletions,
     /// Anthropic's Messages.
     AnthropicMessages,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses. The longer keyword is its name.
+    #[strum(serialize = "codex_responses", serialize = "responses")]
     Responses,
 }
 
 impl Api {
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ChatCompletions => "chat_completions",
-            Self::AnthropicMessages => "anthropic_messages",
-            Self::Responses => "codex_responses",
-        }
-    }
-
-    /// Parses the configuration keyword.
-    pub fn parse(text: &str) -> Option<Self> {
-        let text = if text == "responses" { "codex_responses" } else { text };
-        [Self::ChatCompletions, Self::AnthropicMessages, Self::Responses]
-            .into_iter()
-            .find(|api| api.as_str() == text)
+        self.into_str()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hermes_types::{Message, Part, ToolSpec, Usage};
+use strum::IntoStaticStr;
 
 use crate::endpoint::Effort;
 use crate::vision::{self, ImageMode};
@@ -75,15 +76,24 @@ impl Reply {
 }
 
 /// Why a reply ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Finish {
     Stop,
     /// The model calls tools.
+    #[strum(serialize = "tool_calls")]
     Calls,
     /// The output limit or the context window was reached. A truncated call is broken.
     Length,
     /// The connection was lost after text had been shown. A truncated call is broken.
     Dropped(String),
     /// The provider or the model refused, for this reason.
+    #[strum(serialize = "content_filter")]
     Filtered(String),
+}
+
+impl Finish {
+    pub const fn as_str(&self) -> &'static str {
+        self.into_str()
+    }
 }

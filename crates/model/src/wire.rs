@@ -32,8 +32,6 @@ pub(crate) struct ServerQuirks {
     /// The server cannot convert every schema to a grammar.
     pub(crate) simplify_schemas: bool,
     pub(crate) rejected_fields: BTreeSet<String>,
-    /// The context window with which Ollama loads the model.
-    pub(crate) num_ctx: Option<u64>,
     /// For this call: do not send reasoning back.
     pub(crate) drop_reasoning: bool,
     /// For this call: a smaller output limit.

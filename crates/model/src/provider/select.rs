@@ -189,7 +189,7 @@ impl SelectionTarget<'_> {
     fn api(&self, url: &Url, model: &str) -> Result<Api, Error> {
         let transport = self.server.and_then(|server| server.transport.as_deref());
         match (transport, self.provider) {
-            (Some(transport), _) => Api::parse(transport).ok_or_else(|| Error::UnknownTransport {
+            (Some(transport), _) => transport.parse().map_err(|_unknown| Error::UnknownTransport {
                 server: self.name.clone(),
                 transport: transport.to_owned(),
             }),

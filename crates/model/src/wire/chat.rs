@@ -5,7 +5,7 @@
 //! | OpenAI | `max_completion_tokens`; `developer` instead of `system` |
 //! | OpenRouter | `reasoning`; `reasoning_details`, sent back unchanged; `usage.cost`; cache markers for Claude |
 //! | DeepSeek, Kimi, MiMo | `reasoning_content`, which every later request must repeat |
-//! | Ollama | all calls have index 0; the request sets the context window |
+//! | Ollama | all calls have index 0 |
 //! | llama.cpp | content as objects; grammars |
 
 use hermes_types::{Call, Part, Usage};
@@ -40,9 +40,6 @@ pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
     if let Some(max_output) = request.max_output() {
         let newer = (is_openai || !request.accepts("max_tokens")) && request.accepts("max_completion_tokens");
         body[if newer { "max_completion_tokens" } else { "max_tokens" }] = max_output.into();
-    }
-    if let Some(num_ctx) = request.quirks.num_ctx {
-        body["options"] = json!({"num_ctx": num_ctx});
     }
     if is_openrouter {
         body["usage"] = json!({"include": true});

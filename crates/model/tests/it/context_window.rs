@@ -5,7 +5,7 @@ use hermes_testkit::model::ModelScript;
 use hermes_testkit::{ScriptStep, ScriptedModel};
 use serde_json::{Value, json};
 
-use crate::support::{ask, client, endpoint, user};
+use crate::support::{client, endpoint};
 
 fn server(routes: &[(&str, Value)]) -> ScriptedModel {
     let routes = routes.iter().map(|(line, answer)| ((*line).to_owned(), answer.clone())).collect();
@@ -82,26 +82,10 @@ async fn anthropic_reports_the_window_of_each_model() {
 }
 
 #[tokio::test]
-async fn the_configured_window_counts_first_and_servers_are_probed_once() {
+async fn the_configured_window_counts_first() {
     let model = server(&[("GET /v1/models", json!({"data": [{"id": "scripted", "max_model_len": 16384}]}))]);
-    let first = client();
     let mut endpoint = endpoint(&model, Api::ChatCompletions);
-    assert_eq!(first.context_window(&endpoint).await, Some(16384));
-    let asked = model.received().len();
-    assert_eq!(first.context_window(&endpoint).await, Some(16384));
-    assert_eq!(model.received().len(), asked);
+    assert_eq!(client().context_window(&endpoint).await, Some(16384));
     endpoint.context_window = Some(1000);
     assert_eq!(client().context_window(&endpoint).await, Some(1000));
-}
-
-#[tokio::test]
-async fn every_request_to_ollama_sets_the_window() {
-    let model = server(&[("POST /api/show", json!({"model_info": {"llama.context_length": 8192}}))]);
-    let client = client();
-    let chain = [endpoint(&model, Api::ChatCompletions)];
-    client.context_window(&chain[0]).await;
-    ask(&client, &chain, &[user("hi")]).await.0.unwrap();
-    let last = model.received().pop().unwrap();
-    assert_eq!(last.json["options"], json!({"num_ctx": 8192}));
-    assert_eq!(model.failures(), [""; 0]);
 }
