@@ -1,8 +1,8 @@
 //! Measures scripts, in seconds, and prints a line of JSON for each backend: one side of
 //! `cargo xtask bench agent`. Arguments: the socket of an engine and an image.
 //!
-//! Compares a script that prints with a bare `python3 -c` in the same environment, and a call inside a
-//! script with the same call made directly.
+//! Compares a script that prints with a bare `python3 -c` in the same environment, and a call
+//! inside a script with the same call made directly.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step has no result")]
 #![expect(clippy::print_stdout, reason = "prints the figures")]

@@ -130,14 +130,12 @@ impl Approvals {
             DenialCheck::Repeated(refusal) => return Err(Denied::Refused(refusal)),
             DenialCheck::EndTurn(refusal) => return Err(Denied::EndOfTurn(refusal)),
         };
-        match asked {
-            Some((_, Some(answer))) => self.redeem_answer(question, Some(answer)).await,
-            Some((_, None)) => {
-                let answer = self.wait_for_answer(&question, call).await?;
-                self.redeem_answer(question, answer).await
-            }
-            None => self.ask(question, call).await,
-        }
+        let answer = match asked {
+            Some((_, Some(answer))) => Some(answer),
+            Some((_, None)) => self.wait_for_answer(&question, call).await?,
+            None => return self.ask(question, call).await,
+        };
+        self.redeem_answer(question, answer).await
     }
 
     /// Stores a question of [`Approvals::judge`] and waits for its answer.

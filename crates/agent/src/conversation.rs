@@ -6,6 +6,7 @@ use std::time::Duration;
 use hermes_model::{Client, Effort, Endpoint, ImageMode};
 use hermes_store::{InboxId, NewSession, SessionId, SessionPrompt, Store, TurnId};
 use hermes_types::{CallId, EntryPoint, Image, Message, Timestamp, Usage};
+use serde_json::json;
 use strum::IntoStaticStr;
 use tokio_util::sync::CancellationToken;
 
@@ -297,7 +298,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Removes the last user message and everything after it, and returns it; none if there is none.
+    /// Removes the last user message and everything after it, and returns it; none if there is
+    /// none.
     pub async fn undo(&mut self) -> Result<Option<UserInput>, Error> {
         let Some(at) = self.history.iter().rposition(|message| matches!(message, Message::User { .. }))
         else {
@@ -318,10 +320,7 @@ impl Conversation {
 fn session_source(config: &SessionConfig) -> String {
     match (config.entry_point, config.person.as_str().split_once(':')) {
         (EntryPoint::Chat, Some((platform, _))) => platform.to_owned(),
-        (entry_point, _) => serde_json::to_value(entry_point)
-            .ok()
-            .and_then(|name| name.as_str().map(str::to_owned))
-            .unwrap_or_default(),
+        (entry_point, _) => json!(entry_point).as_str().unwrap_or_default().to_owned(),
     }
 }
 

@@ -20,7 +20,7 @@ use futures_util::TryStreamExt;
 use hermes_exec::proxy::{self, HostError};
 use hermes_net::TlsSettings;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
-use reqwest::{Client, Response, Url};
+use reqwest::{Response, Url};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::io::StreamReader;
 
@@ -57,14 +57,8 @@ pub struct FetchedPage {
     pub status: u16,
     pub content_type: String,
     pub body: Vec<u8>,
-    pub extent: PageExtent,
-}
-
-/// Whether the body is complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PageExtent {
-    Whole,
-    Partial,
+    /// Whether the body ends at the limit.
+    pub is_partial: bool,
 }
 
 impl Default for WebClient {
@@ -106,21 +100,17 @@ impl WebClient {
         let found = found.map_err(|reason| Error::Host { host: host.clone(), reason })?;
         let port = url.port_or_known_default().unwrap_or(80);
         let addresses: Vec<_> = found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
-        let request = self
-            .client(url, &host, &addresses)?
-            .get(url.clone())
-            .header(ACCEPT, "text/html, text/markdown, text/plain, application/json, */*;q=0.5")
-            .header(ACCEPT_ENCODING, "gzip");
-        request.send().await.map_err(|error| connection_error(&host, error))
-    }
-
-    /// A client that knows only the checked addresses of the host.
-    fn client(&self, url: &Url, host: &str, addresses: &[SocketAddr]) -> Result<Client, Error> {
         let tls = match url.scheme() {
             "https" => (*self.tls.config()?).clone(),
             _ => hermes_net::config_without_roots()?,
         };
-        Ok(hermes_net::build(hermes_net::client_builder(tls).resolve_to_addrs(host, addresses))?)
+        // The client knows only the checked addresses of the host.
+        let client = hermes_net::client_builder(tls).resolve_to_addrs(&host, &addresses);
+        let request = hermes_net::build(client)?
+            .get(url.clone())
+            .header(ACCEPT, "text/html, text/markdown, text/plain, application/json, */*;q=0.5")
+            .header(ACCEPT_ENCODING, "gzip");
+        request.send().await.map_err(|error| connection_error(&host, error))
     }
 
     async fn read_body(&self, url: Url, response: Response) -> Result<FetchedPage, Error> {
@@ -146,9 +136,9 @@ impl WebClient {
             Ok(error) => connection_error(&host, error),
             Err(error) => Error::Decompression(error),
         })?;
-        let extent = if body.len() > max_bytes { PageExtent::Partial } else { PageExtent::Whole };
+        let is_partial = body.len() > max_bytes;
         body.truncate(max_bytes);
-        Ok(FetchedPage { url, status, content_type, body, extent })
+        Ok(FetchedPage { url, status, content_type, body, is_partial })
     }
 }
 

@@ -6,8 +6,8 @@ use hermes_store::{InboxId, NewOutboxRow};
 
 use crate::{BoxFuture, StopReason};
 
-/// Rows that the store writes in the transactions that open and close a turn: a message of a chat is
-/// answered exactly when its turn has ended.
+/// Rows that the store writes in the transactions that open and close a turn: a message of a chat
+/// is answered exactly when its turn has ended.
 pub trait TurnJournal: Send + Sync + fmt::Debug {
     /// The messages that the turn answers. Empty for a resumed turn: the store knows its messages.
     fn inbox_ids(&self) -> Vec<InboxId>;

@@ -7,9 +7,9 @@
 //! *Invariant.* A tool acts on the environment only with a permit, and a permit comes only from
 //! [`Approvals`], so no tool can skip the gate.
 //!
-//! *Where to start reading.* [`turn`] for the loop, [`approvals`] for the way from a job to a permit,
-//! [`tool`] for the list of tools with one file each, [`tool_support`] for the parts they share,
-//! [`http`] for the only way to the web.
+//! *Where to start reading.* [`turn`] for the loop, [`approvals`] for the way from a job to a
+//! permit, [`tool`] for the list of tools with one file each, [`tool_support`] for the parts they
+//! share, [`http`] for the only way to the web.
 
 pub mod approvals;
 pub mod approver;

@@ -1,8 +1,8 @@
 //! Notices about background processes of a session, each delivered once.
 //!
 //! An environment keeps notices of all its processes; a session subscribes to those that it started
-//! itself. During a turn they come with the next tool result; otherwise the front end waits for them,
-//! see [`ToolContext::next_process_event`].
+//! itself. During a turn they come with the next tool result; otherwise the front end waits for
+//! them, see [`ToolContext::next_process_event`].
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

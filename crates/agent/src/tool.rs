@@ -1,7 +1,7 @@
 //! The tools a model can call, one file each.
 //!
-//! Names, parameters and results are those of the Python program, so that prompts, skills and habits
-//! carry over.
+//! Names, parameters and results are those of the Python program, so that prompts, skills and
+//! habits carry over.
 
 mod clarify;
 pub mod execute_code;
@@ -110,10 +110,8 @@ impl Tool {
     /// The description and schema that the model sees.
     pub fn spec(self) -> ToolSpec {
         let mut schema = (self.entry().schema)();
-        let description = match schema.remove("description") {
-            Some(Value::String(description)) => description,
-            _ => String::new(),
-        };
+        let description = schema.remove("description").unwrap_or_default();
+        let description = description.as_str().unwrap_or_default().to_owned();
         ToolSpec { name: self.name().to_owned(), description, parameters: schema.to_value() }
     }
 

@@ -12,7 +12,7 @@ use hermes_store::Store;
 use hermes_types::{Attendance, EntryPoint, Job, Origin, Person, SessionKey};
 use tokio::sync::OnceCell;
 
-use crate::approvals::{Approvals, Denied};
+use crate::approvals::{Approval, Approvals, Denied};
 use crate::approver::Approver;
 use crate::conversation::{TurnEvent, TurnObserver};
 use crate::http::WebClient;
@@ -21,6 +21,9 @@ use crate::tool::execute_code::CodeExecutionConfig;
 use crate::tool::todo::TodoList;
 use crate::tool::{CallContext, Tool};
 use crate::tool_support::file_state::FileStateTracker;
+
+/// How often the session may change its directory while a command waits for its permit.
+const MAX_START_ATTEMPTS: u32 = 5;
 
 /// Limits of tool input and output.
 #[derive(Debug, Clone)]
@@ -136,6 +139,30 @@ impl ToolContext {
             })
         };
         self.place.get_or_try_init(open).await
+    }
+
+    /// Starts a job with a permit for it, and returns the person who approved it. While the job
+    /// waits for its permit, another command may change the directory of the session; then the gate
+    /// judges the job in the new one.
+    pub(crate) async fn start_with_permit<T, J, S>(
+        &self,
+        job: impl Fn() -> J,
+        start: impl Fn(Permit) -> S,
+        call: CallContext<'_>,
+    ) -> Result<(T, Option<Person>), crate::Error>
+    where
+        J: Future<Output = Result<Job, Error>>,
+        S: Future<Output = Result<T, Error>>,
+    {
+        let mut attempts = 0;
+        loop {
+            let Approval { permit, approved_by } = self.approvals.request(job().await?, call).await?;
+            attempts += 1;
+            match start(permit).await {
+                Err(Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
+                started => return Ok((started?, approved_by)),
+            }
+        }
     }
 
     /// Gets a permit for a job, see [`Approvals::request`].

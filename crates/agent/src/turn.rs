@@ -1,8 +1,9 @@
 //! One turn: ask the model, run its tool calls, repeat until there is a reply.
 //!
-//! Every reply and every tool result is stored before anything happens because of it, so that a turn
-//! whose process was killed continues after its last step, see [`Conversation::resume_turn`].
+//! Every reply and every tool result is stored before anything happens because of it, so that a
+//! turn whose process was killed continues after its last step, see [`Conversation::resume_turn`].
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -72,18 +73,11 @@ struct ReplyRetries {
     invalid_rounds: u32,
 }
 
-/// The outcome of a request to the model.
-enum ModelOutcome {
-    Reply(Reply),
-    /// A person stopped it after this text.
-    Interrupted(String),
-    Failed(hermes_model::Error),
-}
+/// The reason for the end of a turn, and the text of the reply.
+type TurnEnd = (StopReason, String);
 
-enum NextStep {
-    Continue,
-    End(StopReason, String),
-}
+/// Whether the model is asked again.
+type NextStep = ControlFlow<TurnEnd>;
 
 impl Conversation {
     /// Runs a turn for a message of the user.
@@ -115,8 +109,8 @@ impl Conversation {
         let turn = TurnRef { session: self.id.clone(), id, is_resumed: true };
         let mut runner = TurnRunner::new(self, turn, steps, control, observer);
         Ok(Some(match runner.resume().await? {
-            NextStep::Continue => runner.run().await?,
-            NextStep::End(reason, text) => runner.finish(reason, text).await?,
+            NextStep::Continue(()) => runner.run().await?,
+            NextStep::Break((reason, text)) => runner.finish(reason, text).await?,
         }))
     }
 }
@@ -157,16 +151,15 @@ impl<'a> TurnRunner<'a> {
             }
             let tools = Arc::clone(&self.conversation.prompt.tools);
             let next = match self.ask_model(&tools).await {
-                ModelOutcome::Reply(reply) => self.handle_reply(reply).await?,
-                ModelOutcome::Failed(error) => NextStep::End(StopReason::Failed(error), String::new()),
-                ModelOutcome::Interrupted(text) => {
+                Ok(reply) => self.handle_reply(reply).await?,
+                Err((reason, text)) => {
                     if !text.is_empty() {
                         self.persist(assistant_message(text.clone()), None).await?;
                     }
-                    NextStep::End(StopReason::Interrupted, text)
+                    NextStep::Break((reason, text))
                 }
             };
-            if let NextStep::End(reason, text) = next {
+            if let NextStep::Break((reason, text)) = next {
                 return self.finish(reason, text).await;
             }
         }
@@ -185,7 +178,7 @@ impl<'a> TurnRunner<'a> {
             if !text.is_empty() {
                 self.persist(assistant_message(text.clone()), Some(&reply)).await?;
             }
-            return Ok(NextStep::End(StopReason::Refused(reason.clone()), text));
+            return Ok(NextStep::Break((StopReason::Refused(reason.clone()), text)));
         }
         if !calls.is_empty() {
             return self.handle_calls(&reply, &calls, text).await;
@@ -194,35 +187,35 @@ impl<'a> TurnRunner<'a> {
             self.retries.continuations += 1;
             self.partial.push_str(&text);
             self.ephemeral = vec![assistant_message(self.partial.clone()), Message::user(CONTINUE_PROMPT)];
-            return Ok(NextStep::Continue);
+            return Ok(NextStep::Continue(()));
         }
         if text.trim().is_empty() && self.partial.is_empty() {
             self.retries.nudges += 1;
             if self.retries.nudges > MAX_NUDGES {
-                return Ok(NextStep::End(StopReason::EmptyReply, String::new()));
+                return Ok(NextStep::Break((StopReason::EmptyReply, String::new())));
             }
             self.ephemeral = vec![Message::user(NUDGE_PROMPT)];
-            return Ok(NextStep::Continue);
+            return Ok(NextStep::Continue(()));
         }
         let message = joined_message(&self.partial, &reply);
         let text = message.text();
         self.persist(message, Some(&reply)).await?;
         let reason = if is_cut_off { StopReason::Truncated } else { StopReason::Answered };
-        Ok(NextStep::End(reason, text))
+        Ok(NextStep::Break((reason, text)))
     }
 
     /// Runs none of the calls of a reply that was cut off, and asks once for smaller steps.
     fn retry_cut_off_calls(&mut self, text: String) -> NextStep {
         self.retries.cut_off_calls += 1;
         if self.retries.cut_off_calls > 1 {
-            return NextStep::End(StopReason::Truncated, text);
+            return NextStep::Break((StopReason::Truncated, text));
         }
         self.ephemeral.clear();
         if !text.is_empty() {
             self.ephemeral.push(assistant_message(text));
         }
         self.ephemeral.push(Message::user(SMALLER_STEPS_PROMPT));
-        NextStep::Continue
+        NextStep::Continue(())
     }
 
     async fn handle_calls(&mut self, reply: &Reply, calls: &[Call], text: String) -> Result<NextStep, Error> {
@@ -240,16 +233,16 @@ impl<'a> TurnRunner<'a> {
             self.refunded_calls += 1;
         }
         Ok(match self.run_groups(group_calls(planned), &[]).await? {
-            Some(reason) => NextStep::End(reason, text),
+            Some(reason) => NextStep::Break((reason, text)),
             None if self.retries.invalid_rounds >= MAX_INVALID_ROUNDS => {
-                NextStep::End(StopReason::InvalidCalls, text)
+                NextStep::Break((StopReason::InvalidCalls, text))
             }
-            None => NextStep::Continue,
+            None => NextStep::Continue(()),
         })
     }
 
-    /// Sends one request to the model and reports what arrives.
-    async fn ask_model(&mut self, tools: &[ToolSpec]) -> ModelOutcome {
+    /// Sends one request to the model and reports what arrives. Fails with the text up to the failure.
+    async fn ask_model(&mut self, tools: &[ToolSpec]) -> Result<Reply, TurnEnd> {
         self.announce_reply(0, self.partial.clone());
         let history_len = self.conversation.history.len();
         self.conversation.history.append(&mut self.ephemeral);
@@ -283,11 +276,11 @@ impl<'a> TurnRunner<'a> {
         };
         self.conversation.history.truncate(history_len);
         match reply {
-            None => ModelOutcome::Interrupted(std::mem::take(&mut lock(&shown))),
-            Some(Err(error)) => ModelOutcome::Failed(error),
+            None => Err((StopReason::Interrupted, std::mem::take(&mut lock(&shown)))),
+            Some(Err(error)) => Err((StopReason::Failed(error), String::new())),
             Some(Ok(reply)) => {
                 self.record_spending(&reply);
-                ModelOutcome::Reply(reply)
+                Ok(reply)
             }
         }
     }
@@ -438,10 +431,10 @@ impl<'a> TurnRunner<'a> {
             // The reply may be stored and the turn not closed.
             let text = match self.conversation.history.last() {
                 Some(reply @ Message::Assistant { .. }) => reply.text(),
-                _ => return Ok(NextStep::Continue),
+                _ => return Ok(NextStep::Continue(())),
             };
             self.announce_reply(1, text.clone());
-            return Ok(NextStep::End(StopReason::Answered, text));
+            return Ok(NextStep::Break((StopReason::Answered, text)));
         }
         let is_reply = |message: &&Message| matches!(message, Message::Assistant { .. });
         let reply = self.conversation.history.iter().rev().find(is_reply);
@@ -477,7 +470,7 @@ impl<'a> TurnRunner<'a> {
             }
         }
         let stop_reason = self.run_groups(groups, &answered).await?;
-        Ok(stop_reason.map_or(NextStep::Continue, |reason| NextStep::End(reason, String::new())))
+        Ok(stop_reason.map_or(NextStep::Continue(()), |reason| NextStep::Break((reason, String::new()))))
     }
 
     /// Whether a call asked a question and has not gone on since.
@@ -494,15 +487,15 @@ impl<'a> TurnRunner<'a> {
     async fn summarize(mut self) -> Result<TurnResult, Error> {
         self.ephemeral = vec![Message::user(SUMMARY_PROMPT)];
         let text = match self.ask_model(&[]).await {
-            ModelOutcome::Reply(reply) => {
+            Ok(reply) => {
                 let text = reply.message().text();
                 if !text.is_empty() {
                     self.persist(assistant_message(text.clone()), Some(&reply)).await?;
                 }
                 text
             }
-            ModelOutcome::Interrupted(text) => return self.finish(StopReason::Interrupted, text).await,
-            ModelOutcome::Failed(_) => String::new(),
+            Err((StopReason::Interrupted, text)) => return self.finish(StopReason::Interrupted, text).await,
+            Err(_failed) => String::new(),
         };
         self.finish(StopReason::BudgetExhausted, text).await
     }

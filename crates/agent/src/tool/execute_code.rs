@@ -1,8 +1,8 @@
 //! `execute_code`: runs a Python program that can call the session's tools.
 //!
-//! The gate judges the program as a whole before it runs, and each call that it makes as if the model
-//! had made it. Calls come through the guest: there is no port on a network and no file on a shared
-//! disk. When the tool returns, everything that the program started has ended.
+//! The gate judges the program as a whole before it runs, and each call that it makes as if the
+//! model had made it. Calls come through the guest: there is no port on a network and no file on a
+//! shared disk. When the tool returns, everything that the program started has ended.
 
 mod python_module;
 mod rpc;
@@ -14,15 +14,14 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hermes_exec::place::script::PRIVATE_DIR;
 use hermes_exec::{
-    EndReason, Error as ExecError, Outcome, PythonConnections, RunningCommand, ScriptDirectory,
-    ScriptOptions, StateLoss,
+    EndReason, Error as ExecError, Outcome, PythonConnections, RunningCommand, ScriptDirectory, ScriptOptions,
 };
 use hermes_types::{Job, Work};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::terminal::visible_output;
+use super::terminal::{add_reset_note, visible_output};
 use super::{CallContext, CallResult, ToolArguments, ToolResult};
 use crate::tool_support::ansi;
 use crate::{Denied, Error, ToolContext};
@@ -31,8 +30,6 @@ use rpc::RpcServer;
 const MAX_CODE_BYTES: usize = 1 << 20;
 const MAX_OUTPUT_BYTES: u32 = 50_000;
 const MAX_STDERR_BYTES: u32 = 10_000;
-/// How often the session may change its directory while a program waits for its permit.
-const MAX_START_ATTEMPTS: u32 = 5;
 /// How long calls may take to stop after the program has ended.
 const CALL_STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -92,7 +89,9 @@ impl ToolArguments for ExecuteCodeArguments {
         let (script, calls) = start_script(context, &code, &module, &server, call).await?;
         match serve_script(script, calls, &server, call).await {
             Ok(outcome) => Ok(script_result(context, &server, &outcome)),
-            Err(error) => Err(ToolResult { ends_turn: server.ends_turn(), ..ToolResult::error(error) }),
+            Err(error) => {
+                Err(ToolResult { ends_turn: server.turn_ended.is_cancelled(), ..ToolResult::error(error) })
+            }
         }
     }
 }
@@ -106,30 +105,28 @@ async fn start_script(
 ) -> Result<(RunningCommand, PythonConnections), Error> {
     let place = context.open_place(call.observer).await?;
     let limits = context.config().limits.code_execution;
-    let mut attempts = 0;
-    loop {
-        let (directory, cwd) = match limits.mode {
-            CodeMode::Project => (ScriptDirectory::Session, place.cwd().await?),
-            CodeMode::Strict => (ScriptDirectory::Private, PRIVATE_DIR.to_owned()),
+    let options = ScriptOptions {
+        timeout: limits.timeout,
+        keep_bytes: MAX_OUTPUT_BYTES,
+        keep_stderr_bytes: MAX_STDERR_BYTES,
+        env: vec![("HERMES_RPC_TOKEN".to_owned(), server.token.clone())],
+        module_name: python_module::MODULE_NAME.to_owned(),
+        module_text: module.to_owned(),
+        directory: match limits.mode {
+            CodeMode::Project => ScriptDirectory::Session,
+            CodeMode::Strict => ScriptDirectory::Private,
+        },
+    };
+    let job = || async move {
+        let cwd = match limits.mode {
+            CodeMode::Project => place.cwd().await?,
+            CodeMode::Strict => PRIVATE_DIR.to_owned(),
         };
-        let job = Job { work: Work::Python(code.to_owned()), cwd };
-        let permit = context.request_permit(job, call).await?;
-        let options = ScriptOptions {
-            timeout: limits.timeout,
-            keep_bytes: MAX_OUTPUT_BYTES,
-            keep_stderr_bytes: MAX_STDERR_BYTES,
-            env: vec![("HERMES_RPC_TOKEN".to_owned(), server.token.clone())],
-            module_name: python_module::MODULE_NAME.to_owned(),
-            module_text: module.to_owned(),
-            directory,
-        };
-        attempts += 1;
-        match place.start_python(permit, options).await {
-            // Another command changed the directory; the gate must judge the new one.
-            Err(ExecError::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
-            started => return Ok(started?),
-        }
-    }
+        Ok(Job { work: Work::Python(code.to_owned()), cwd })
+    };
+    let start = |permit| place.start_python(permit, options.clone());
+    let (started, _approver) = context.start_with_permit(job, start, call).await?;
+    Ok(started)
 }
 
 /// Serves the calls of a program until it has ended. When this returns, no call is running.
@@ -146,14 +143,15 @@ async fn serve_script(
             biased;
             outcome = script.wait() => break outcome,
             () = async {
-                tokio::select! { () = call.stop.cancelled() => {}, () = server.turn_ended.notified() => {} }
+                tokio::select! { () = call.stop.cancelled() => {}, () = server.turn_ended.cancelled() => {} }
             }, if !is_interrupted => {
                 is_interrupted = true;
                 if let Err(error) = script.interrupt().await {
                     break Err(error);
                 }
             }
-            Some(()) = connections.next() => {}
+            // The reason for the end of a connection makes no difference.
+            Some(_ended) = connections.next() => {}
             Some(connection) = calls.recv(), if connections.len() < rpc::MAX_CONNECTIONS => {
                 connections.push(server.serve_connection(connection));
             }
@@ -185,7 +183,7 @@ fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &Outcom
         EndReason::TimedOut => {
             ("timeout", Some(format!("stopped after {timeout} seconds; everything it started was ended")))
         }
-        EndReason::Interrupted if server.ends_turn() => {
+        EndReason::Interrupted if server.turn_ended.is_cancelled() => {
             ("error", Some("stopped, because it kept trying a denied action".to_owned()))
         }
         EndReason::Interrupted => {
@@ -212,11 +210,8 @@ fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &Outcom
     if outcome.omitted_bytes > 0 {
         content["full_output"] = json!(outcome.spool_path);
     }
-    if outcome.state_loss == StateLoss::Yes {
-        content["note"] =
-            json!("the environment was recreated: working directory, variables and processes are reset");
-    }
-    ToolResult { content, succeeded: status == "success", ends_turn: server.ends_turn() }
+    add_reset_note(outcome, &mut content);
+    ToolResult { content, succeeded: status == "success", ends_turn: server.turn_ended.is_cancelled() }
 }
 
 /// A secret of one run.

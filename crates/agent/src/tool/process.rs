@@ -163,8 +163,8 @@ fn process_json(context: &ToolContext, view: &ProcessView, max_chars: usize) -> 
     json
 }
 
-/// The last characters of an output of `total` bytes. Secrets are removed before the cut: half a secret
-/// would not be recognized.
+/// The last characters of an output of `total` bytes. Secrets are removed before the cut: half a
+/// secret would not be recognized.
 pub(crate) fn tail_text(context: &ToolContext, last: &[u8], total: u64, max_chars: usize) -> String {
     let is_cut = total > last.len() as u64;
     let text = String::from_utf8_lossy(last);
@@ -330,7 +330,8 @@ impl LineWindow {
         self.total += 1;
         let line = std::mem::take(&mut self.open);
         if self.first.is_none_or(|first| (first..first.saturating_add(self.limit)).contains(&self.total)) {
-            self.lines.push_back(lossy(&line));
+            let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(&line));
+            self.lines.push_back(line.into_owned());
         }
         if self.lines.len() as u64 > self.limit {
             self.lines.pop_front();
@@ -345,10 +346,6 @@ impl LineWindow {
         let first = self.first.unwrap_or_else(|| self.total.saturating_sub(self.lines.len() as u64) + 1);
         (Vec::from(self.lines).join("\n"), first, self.total)
     }
-}
-
-fn lossy(line: &[u8]) -> String {
-    String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
 }
 
 #[cfg(test)]

@@ -139,8 +139,8 @@ fn name_glob(pattern: &str) -> String {
     if pattern.contains(['*', '?', '[', '{']) { pattern.to_owned() } else { format!("*{pattern}*") }
 }
 
-/// Drops hits in files that cannot be read without a question: the permit is for the directory, not for
-/// secrets in it.
+/// Drops hits in files that cannot be read without a question: the permit is for the directory, not
+/// for secrets in it.
 async fn drop_unreadable(
     files: &PlaceFiles<'_>,
     root: &str,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use hermes_exec::files::resolve_lexically;
 use hermes_exec::{
-    EndReason, Error as ExecError, ExitNotice, OpenPlace, Outcome, OutputMode, ProcessHandle, RunOptions,
-    RunningCommand, StateLoss, Stdin, TerminalSize, WorkingDirectory,
+    EndReason, ExitNotice, Outcome, OutputMode, ProcessHandle, RunOptions, StateLoss, Stdin, TerminalSize,
+    WorkingDirectory,
 };
 use hermes_policy::shell::{Surroundings, understand};
 use hermes_types::{Job, Person};
@@ -13,12 +14,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{CallContext, CallResult, ToolArguments, ToolResult};
+use crate::ToolContext;
 use crate::process_events::NotifyOn;
 use crate::tool_support::ansi;
-use crate::{Approval, Error, ToolContext};
 
-/// How often the session may change its directory while a command waits for its permit.
-const MAX_START_ATTEMPTS: u32 = 5;
 const PTY_SIZE: TerminalSize = TerminalSize { rows: 30, columns: 120 };
 /// Longest partial line that is dropped where the middle of an output is missing.
 const MAX_PARTIAL_LINE_BYTES: usize = 2_000;
@@ -67,28 +66,38 @@ impl ToolArguments for TerminalArguments {
             }
             requested => requested.unwrap_or(limits.timeout),
         };
+        let (stdin, output) = if self.background {
+            let at_end = if notification(&self).is_some() { ExitNotice::Notify } else { ExitNotice::Quiet };
+            let watch = if self.notify_on_complete { Vec::new() } else { self.watch_patterns.clone() };
+            let label = call.call_id.as_str().to_owned();
+            (Stdin::Stream, OutputMode::Background { label, watch, at_end })
+        } else {
+            (Stdin::Null, OutputMode::AtEnd)
+        };
         let options = RunOptions {
             timeout: (!self.background).then_some(timeout),
             keep_bytes: limits.output_bytes,
-            stdin: if self.background { Stdin::Stream } else { Stdin::Null },
+            stdin,
             env: Vec::new(),
-            output: if self.background {
-                let at_end =
-                    if notification(&self).is_some() { ExitNotice::Notify } else { ExitNotice::Quiet };
-                let watch = if self.notify_on_complete { Vec::new() } else { self.watch_patterns.clone() };
-                OutputMode::Background { label: call.call_id.as_str().to_owned(), watch, at_end }
-            } else {
-                OutputMode::AtEnd
-            },
-            directory: if self.workdir.is_some() {
-                WorkingDirectory::Override
-            } else {
-                WorkingDirectory::Session
+            output,
+            directory: match self.workdir {
+                Some(_) => WorkingDirectory::Override,
+                None => WorkingDirectory::Session,
             },
             terminal_size: (self.pty && self.background).then_some(PTY_SIZE),
         };
         let place = context.open_place(call.observer).await?;
-        let (mut command, approved_by) = start_command(context, place, &self, &options, call).await?;
+        let given = &self;
+        let job = || async move {
+            let cwd = place.cwd().await?;
+            let cwd = match &given.workdir {
+                Some(directory) => resolve_lexically(directory, &cwd, &context.config().place.place().home),
+                None => cwd,
+            };
+            Ok(Job::shell(given.command.as_str(), cwd))
+        };
+        let start = |permit| place.start_command(permit, options.clone());
+        let (mut command, approved_by) = context.start_with_permit(job, start, call).await?;
         let outcome = tokio::select! {
             outcome = command.wait() => outcome,
             () = call.stop.cancelled() => match command.interrupt().await {
@@ -97,34 +106,6 @@ impl ToolArguments for TerminalArguments {
             },
         };
         Ok(command_result(context, &self, &outcome?, approved_by, timeout))
-    }
-}
-
-async fn start_command(
-    context: &ToolContext,
-    place: &OpenPlace,
-    given: &TerminalArguments,
-    options: &RunOptions,
-    call: CallContext<'_>,
-) -> Result<(RunningCommand, Option<Person>), Error> {
-    let mut attempts = 0;
-    loop {
-        let cwd = match &given.workdir {
-            Some(directory) => {
-                let home = context.config().place.place().home;
-                let here = place.cwd().await?;
-                hermes_exec::files::resolve_lexically(directory, &here, &home)
-            }
-            None => place.cwd().await?,
-        };
-        let job = Job::shell(given.command.as_str(), cwd);
-        let Approval { permit, approved_by } = context.approvals().request(job, call).await?;
-        attempts += 1;
-        match place.start_command(permit, options.clone()).await {
-            // Another command changed the directory; the gate must judge the new one.
-            Err(ExecError::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
-            started => return Ok((started?, approved_by)),
-        }
     }
 }
 
@@ -211,7 +192,7 @@ fn notification(given: &TerminalArguments) -> Option<NotifyOn> {
     }
 }
 
-fn add_reset_note(outcome: &Outcome, result: &mut Value) {
+pub(super) fn add_reset_note(outcome: &Outcome, result: &mut Value) {
     if outcome.state_loss == StateLoss::Yes {
         result["note"] =
             json!("the environment was recreated: working directory, variables and processes are reset");

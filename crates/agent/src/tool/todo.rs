@@ -1,7 +1,5 @@
 //! `todo`: the task list of the model.
 
-use std::collections::BTreeMap;
-
 use hermes_types::Message;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +25,7 @@ struct TodoItem {
     status: TodoStatus,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TodoStatus {
     Pending,
@@ -109,11 +107,7 @@ impl TodoList {
     }
 
     fn to_json(&self) -> Value {
-        let mut counts = BTreeMap::new();
-        for item in &self.items {
-            *counts.entry(item.status).or_insert(0_usize) += 1;
-        }
-        let count = |status| counts.get(&status).copied().unwrap_or(0);
+        let count = |status| self.items.iter().filter(|item| item.status == status).count();
         json!({
             "todos": self.items,
             "summary": {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{CallContext, CallResult, ToolArguments, ToolResult};
 use crate::ToolContext;
-use crate::http::{FetchedPage, PageExtent};
+use crate::http::FetchedPage;
 use crate::tool_support::text::{is_binary, truncate_chars};
 
 const DEFAULT_CHARS: u64 = 20_000;
@@ -83,7 +83,7 @@ fn page_result(page: &FetchedPage, given: &WebFetchArguments) -> ToolResult {
     } else if offset > 0 && shown.is_empty() {
         result["hint"] = json!(format!("the text has only {total} characters"));
     }
-    if page.extent == PageExtent::Partial {
+    if page.is_partial {
         result["note"] = json!("the page is larger than the fetch limit; this is its beginning");
     }
     if page.status >= 400 {
@@ -156,7 +156,7 @@ mod tests {
             status: 200,
             content_type: content_type.to_owned(),
             body: body.to_vec(),
-            extent: PageExtent::Whole,
+            is_partial: false,
         }
     }
 

@@ -34,7 +34,8 @@ impl ToolArguments for WriteFileArguments {
         let files = PlaceFiles::open(context, call).await?;
         let part = FileRange::Lines { first: 1, count: SAMPLE_LINES };
         let read = |permit| files.read(permit, part, MAX_SAMPLE_BYTES);
-        // A file that needs a question to be read is replaced unread, so that there is only one question.
+        // A file that needs a question to be read is replaced unread, so that there is only one
+        // question.
         let before = files.if_unasked(path, read).await;
         let before = before.and_then(|FileOutcome { result, real_path }| Some((result.ok()?, real_path)));
         let mut warning = None;

@@ -43,25 +43,13 @@ impl TextStyle {
 
     /// Encodes text in this style without doubling a mark or CR that the text already has.
     pub(crate) fn encode(self, text: &str) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(text.len());
-        if self.bom && !text.starts_with('\u{feff}') {
-            bytes.extend_from_slice(BOM);
-        }
-        bytes.extend(encode(&self.with_line_ends(text)));
-        bytes
+        let mark = if self.bom && !text.starts_with('\u{feff}') { BOM } else { &[] };
+        [mark, &self.encode_part(text)].concat()
     }
 
     /// Encodes a part of a file, without a byte order mark.
     pub(crate) fn encode_part(self, text: &str) -> Vec<u8> {
-        encode(&self.with_line_ends(text))
-    }
-
-    fn with_line_ends(self, text: &str) -> Cow<'_, str> {
-        if self.crlf {
-            Cow::Owned(text.replace("\r\n", "\n").replace('\n', "\r\n"))
-        } else {
-            Cow::Borrowed(text)
-        }
+        if self.crlf { encode(&text.replace("\r\n", "\n").replace('\n', "\r\n")) } else { encode(text) }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tools, scripts and turns in real execution environments. Each behavior is tested on every backend.
+//! Tools, scripts and turns in real execution environments. Each behavior is tested on every
+//! backend.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
 
 mod approvals;

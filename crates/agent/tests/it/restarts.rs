@@ -1,5 +1,5 @@
-//! Turns whose process was killed. Dropping the conversation loses the same state as a kill, and another
-//! conversation resumes from the store.
+//! Turns whose process was killed. Dropping the conversation loses the same state as a kill, and
+//! another conversation resumes from the store.
 
 use hermes_agent::{Conversation, StopReason, TurnControl, TurnEvent, TurnResult};
 use hermes_store::SessionId;

@@ -1,5 +1,5 @@
-//! `web_fetch`, against servers on this machine. A resolver lets the client reach them although they are not
-//! public.
+//! `web_fetch`, against servers on this machine. A resolver lets the client reach them although
+//! they are not public.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hermes_agent::http::{FetchLimits, PageExtent, ResolveHost, WebClient};
+use hermes_agent::http::{FetchLimits, ResolveHost, WebClient};
 use hermes_agent::{Error, Tool};
 use hermes_exec::proxy::{self, HostError};
 use hermes_types::Secret;
@@ -128,7 +128,7 @@ async fn a_page_is_fetched_only_from_the_checked_address() {
     let web = WebClient::new(resolver(resolved.clone()), LIMITS);
     // DNS does not know this name, so only the resolver of the client was used, once per request.
     let got = web.fetch(&server.url("/go")).await.unwrap();
-    assert_eq!((got.status, got.body.as_slice(), got.extent), (200, b"/there".as_slice(), PageExtent::Whole));
+    assert_eq!((got.status, got.body.as_slice(), got.is_partial), (200, b"/there".as_slice(), false));
     assert_eq!((got.url.path(), got.url.fragment()), ("/there", None));
     assert_eq!((resolved.load(Ordering::SeqCst), server.requests()), (2, 2));
 }
@@ -211,10 +211,10 @@ async fn a_page_is_limited_in_size_and_time() {
     let web = web(LIMITS);
     for path in ["/endless", "/bomb"] {
         let got = web.fetch(&server.url(path)).await.unwrap();
-        assert_eq!((got.body.len(), got.extent), (100_000, PageExtent::Partial), "{path}");
+        assert_eq!((got.body.len(), got.is_partial), (100_000, true), "{path}");
     }
     let got = web.fetch(&server.url("/just")).await.unwrap();
-    assert_eq!((got.body.len(), got.extent), (100_000, PageExtent::Whole));
+    assert_eq!((got.body.len(), got.is_partial), (100_000, false));
     assert!(matches!(web.fetch(&server.url("/broken")).await.unwrap_err(), Error::Decompression(_)));
     assert!(matches!(web.fetch(&server.url("/other")).await.unwrap_err(), Error::ContentEncoding(_)));
     let impatient = self::web(FetchLimits { timeout: Duration::from_millis(200), ..LIMITS });

@@ -1,5 +1,5 @@
-//! The helper program of the tests. It creates sandboxes, which the test harness cannot do because it
-//! has several threads, and it is the other hermes that runs a script until a test kills it.
+//! The helper program of the tests. It creates sandboxes, which the test harness cannot do because
+//! it has several threads, and it is the other hermes that runs a script until a test kills it.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
 
 #[path = "../it/env.rs"]

@@ -9,8 +9,8 @@ pub(super) const MODULE_NAME: &str = "hermes_tools";
 /// The part that is the same in every session.
 const MODULE_HEADER: &str = include_str!("hermes_tools.py");
 
-/// Tools that a script can call, and the order of their first parameters. `execute_code` is not among
-/// them.
+/// Tools that a script can call, and the order of their first parameters. `execute_code` is not
+/// among them.
 const FUNCTIONS: [(Tool, &[&str]); 6] = [
     (Tool::Terminal, &["command", "timeout", "workdir"]),
     (Tool::ReadFile, &["path", "offset", "limit"]),

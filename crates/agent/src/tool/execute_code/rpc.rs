@@ -14,7 +14,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hermes_exec::Tunnel;
@@ -22,7 +22,7 @@ use hermes_types::CallId;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::python_module::ScriptFunction;
@@ -51,9 +51,8 @@ pub(super) struct RpcServer<'a> {
     /// Bytes that requests may still use.
     read_budget: Semaphore,
     requested_calls: AtomicU32,
-    ends_turn: AtomicBool,
-    /// Notified when a call ends the turn.
-    pub(super) turn_ended: Notify,
+    /// Cancelled when a call ends the turn, because a denied action was tried too often.
+    pub(super) turn_ended: CancellationToken,
 }
 
 #[derive(Deserialize)]
@@ -86,8 +85,7 @@ impl<'a> RpcServer<'a> {
             sequencer: Sequencer::default(),
             read_budget: Semaphore::new(MAX_BUFFERED_BYTES),
             requested_calls: AtomicU32::new(0),
-            ends_turn: AtomicBool::new(false),
-            turn_ended: Notify::new(),
+            turn_ended: CancellationToken::new(),
         }
     }
 
@@ -96,22 +94,10 @@ impl<'a> RpcServer<'a> {
         self.requested_calls.load(Ordering::Relaxed).min(self.max_calls)
     }
 
-    /// Whether a denied action was tried too often.
-    pub(super) fn ends_turn(&self) -> bool {
-        self.ends_turn.load(Ordering::Relaxed)
-    }
-
-    /// Serves one connection until it or the run ends. At the end of the run a running call is stopped
-    /// and awaited.
-    pub(super) async fn serve_connection(&self, mut connection: Tunnel) {
-        // The reason for the end makes no difference.
-        drop(self.handle_connection(&mut connection).await);
-    }
-
-    async fn handle_connection(
-        &self,
-        connection: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    ) -> io::Result<Infallible> {
+    /// Serves one connection until it or the run ends. At the end of the run a running call is
+    /// stopped and awaited.
+    pub(super) async fn serve_connection(&self, mut connection: Tunnel) -> io::Result<Infallible> {
+        let connection = &mut connection;
         let hello = self.receive_message(connection, MAX_HELLO_BYTES);
         let hello: RpcHello = serde_json::from_slice(&tokio::time::timeout(HELLO_TIMEOUT, hello).await??)?;
         if !constant_time_eq(hello.token.as_bytes(), self.token.as_bytes()) {
@@ -142,8 +128,8 @@ impl<'a> RpcServer<'a> {
         }
         let tool = function.tool;
         let arguments = hermes_model::coerce(arguments, &function.schema);
-        // Not the id of the run: after a restart, an open question of this call must not make the run
-        // look as if it had not begun.
+        // Not the id of the run: after a restart, an open question of this call must not make the
+        // run look as if it had not begun.
         let call = CallId::new(format!("{}.{number}", self.run.call_id.as_str()));
         let call = CallContext { call_id: &call, stop: &self.stop, ..self.run };
         let result = tokio::select! {
@@ -154,8 +140,7 @@ impl<'a> RpcServer<'a> {
             }
         };
         if result.ends_turn {
-            self.ends_turn.store(true, Ordering::Relaxed);
-            self.turn_ended.notify_one();
+            self.turn_ended.cancel();
         }
         result.content
     }

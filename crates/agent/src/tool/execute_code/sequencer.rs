@@ -1,64 +1,53 @@
 //! Runs calls in the order in which they came, and in parallel where their effects allow it.
 
 use std::pin::pin;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
 use crate::{Effects, lock};
 
-/// The calls that run or wait, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Sequencer {
-    calls: Mutex<QueuedCalls>,
+    /// The effects of the calls that run or wait, oldest first.
+    calls: Mutex<Vec<Arc<Effects>>>,
     changed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct QueuedCalls {
-    next: u64,
-    waiting: Vec<(u64, Effects)>,
 }
 
 /// A place in the sequence, released when dropped.
 #[derive(Debug)]
 pub(super) struct SequencerSlot<'a> {
     sequencer: &'a Sequencer,
-    number: u64,
+    effects: Arc<Effects>,
 }
 
 impl Sequencer {
     /// Waits until every earlier call that cannot run in parallel with this one has ended.
     pub(super) async fn acquire_slot(&self, effects: Effects) -> SequencerSlot<'_> {
-        let number = {
-            let mut calls = lock(&self.calls);
-            let number = calls.next;
-            calls.next += 1;
-            calls.waiting.push((number, effects));
-            number
-        };
-        let slot = SequencerSlot { sequencer: self, number };
+        let slot = SequencerSlot { sequencer: self, effects: Arc::new(effects) };
+        lock(&self.calls).push(Arc::clone(&slot.effects));
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.can_start(number) {
+            if slot.can_start() {
                 return slot;
             }
             changed.await;
         }
     }
+}
 
-    fn can_start(&self, number: u64) -> bool {
-        let calls = lock(&self.calls);
-        let before = calls.waiting.iter().take_while(|(other, _)| *other != number);
-        let own = calls.waiting.iter().find(|(other, _)| *other == number);
-        own.is_none_or(|(_, own)| before.clone().all(|(_, other)| own.is_parallel_with(other)))
+impl SequencerSlot<'_> {
+    fn can_start(&self) -> bool {
+        let calls = lock(&self.sequencer.calls);
+        let mut before = calls.iter().take_while(|other| !Arc::ptr_eq(other, &self.effects));
+        before.all(|other| self.effects.is_parallel_with(other))
     }
 }
 
 impl Drop for SequencerSlot<'_> {
     fn drop(&mut self) {
-        lock(&self.sequencer.calls).waiting.retain(|(number, _)| *number != self.number);
+        lock(&self.sequencer.calls).retain(|other| !Arc::ptr_eq(other, &self.effects));
         self.sequencer.changed.notify_waiters();
     }
 }

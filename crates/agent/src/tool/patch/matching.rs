@@ -34,41 +34,24 @@ pub(super) struct Replacement {
 /// The strategy that needs no caution.
 pub(super) const EXACT: &str = "exact";
 
-struct MatchStrategy {
-    name: &'static str,
-    find: fn(content: &str, old: &str) -> Vec<Range<usize>>,
-    /// Makes the new text for one match.
-    fit: fn(matched: &str, old: &str, new: &str) -> String,
-    /// Whether a match may be another text altogether.
-    is_approximate: bool,
-}
+/// The strategies whose match may be another text altogether.
+const APPROXIMATE: [&str; 2] = ["block_anchor", "context_aware"];
 
-const fn strategy(
-    name: &'static str,
-    find: fn(&str, &str) -> Vec<Range<usize>>,
-    fit: fn(&str, &str, &str) -> String,
-) -> MatchStrategy {
-    MatchStrategy { name, find, fit, is_approximate: false }
-}
+/// Finds the old text in the content.
+type FindMatches = fn(content: &str, old: &str) -> Vec<Range<usize>>;
+/// Makes the new text for one match.
+type FitNewText = fn(matched: &str, old: &str, new: &str) -> String;
 
-const STRATEGIES: [MatchStrategy; 9] = [
-    strategy(EXACT, find_exact, keep_new),
-    strategy("line_trimmed", find_trimmed_lines, reindent),
-    strategy("whitespace_normalized", |content, old| find_mapped(content, old, collapse_blanks), keep_new),
-    strategy("indentation_flexible", find_collapsed_lines, reindent),
-    strategy("escape_normalized", find_unescaped, |_, _, new| unescape(new)),
-    strategy(
-        "trimmed_boundary",
-        |content, old| find_exact(content, old.trim()),
-        |_, _, new| new.trim().to_owned(),
-    ),
-    strategy(
-        "unicode_normalized",
-        |content, old| find_mapped(content, old, push_ascii_punctuation),
-        keep_new,
-    ),
-    MatchStrategy { is_approximate: true, ..strategy("block_anchor", find_anchored_blocks, reindent) },
-    MatchStrategy { is_approximate: true, ..strategy("context_aware", find_similar_blocks, reindent) },
+const STRATEGIES: [(&str, FindMatches, FitNewText); 9] = [
+    (EXACT, find_exact, keep_new),
+    ("line_trimmed", find_trimmed_lines, reindent),
+    ("whitespace_normalized", |content, old| find_mapped(content, old, collapse_blanks), keep_new),
+    ("indentation_flexible", find_collapsed_lines, reindent),
+    ("escape_normalized", find_unescaped, |_, _, new| unescape(new)),
+    ("trimmed_boundary", |content, old| find_exact(content, old.trim()), |_, _, new| new.trim().to_owned()),
+    ("unicode_normalized", |content, old| find_mapped(content, old, push_ascii_punctuation), keep_new),
+    ("block_anchor", find_anchored_blocks, reindent),
+    ("context_aware", find_similar_blocks, reindent),
 ];
 
 /// Replaces a text.
@@ -88,8 +71,8 @@ pub(super) fn replace(
         return failure("`old_string` and `new_string` are the same; nothing to do".to_owned());
     }
     let tried = if content.len() > MAX_FUZZY_BYTES { 1 } else { STRATEGIES.len() };
-    for strategy in STRATEGIES.iter().take(tried) {
-        let matches = (strategy.find)(content, old);
+    for (strategy, find, fit) in STRATEGIES.into_iter().take(tried) {
+        let matches = find(content, old);
         let count = matches.len();
         if count == 0 {
             continue;
@@ -100,17 +83,17 @@ pub(super) fn replace(
                 "`old_string` occurs {count} times; give more of the text around it, or replace_all=true:\n{locations}"
             ));
         }
-        if count > 1 && strategy.is_approximate {
+        if count > 1 && APPROXIMATE.contains(&strategy) {
             let locations = list_locations(content, &matches);
             return failure(format!(
                 "{count} texts are only similar to `old_string`, which is not enough for replace_all:\n{locations}"
             ));
         }
-        if strategy.name != EXACT {
+        if strategy != EXACT {
             check_escape_drift(content, &matches, old, new)?;
         }
-        let content = splice(content, &matches, |matched| (strategy.fit)(matched, old, new));
-        return Ok(Replacement { content, strategy: strategy.name, count });
+        let content = splice(content, &matches, |matched| fit(matched, old, new));
+        return Ok(Replacement { content, strategy, count });
     }
     failure(not_found_message(content, old, new))
 }

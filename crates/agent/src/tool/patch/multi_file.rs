@@ -21,22 +21,11 @@ use crate::{Error, ToolContext, lock};
 struct FileStep {
     path: String,
     real_path: String,
-    change: FileChange,
+    /// The new bytes and the state that the file must be in; none to remove the file.
+    write: Option<(Vec<u8>, Precondition)>,
     /// Content for the diff and the syntax check.
     before: String,
     after: String,
-}
-
-enum FileChange {
-    Write { bytes: Vec<u8>, expect: Precondition },
-    Remove,
-}
-
-/// A path that a patch names.
-enum TargetFile {
-    Existing(OriginalFile),
-    /// There is no file with this real path.
-    Absent(String),
 }
 
 pub(super) async fn apply_patch(context: &ToolContext, text: &str, call: CallContext<'_>) -> CallResult {
@@ -48,10 +37,7 @@ pub(super) async fn apply_patch(context: &ToolContext, text: &str, call: CallCon
     let (steps, notes) = plan_steps(&files, &operations).await?;
     let mut permits = Vec::new();
     for step in &steps {
-        let access = match step.change {
-            FileChange::Write { .. } => FileAccess::Write,
-            FileChange::Remove => FileAccess::Delete,
-        };
+        let access = if step.write.is_some() { FileAccess::Write } else { FileAccess::Delete };
         permits.push(files.request_permit(access, &step.path, &step.real_path).await?);
     }
     let mut finished: Vec<&str> = Vec::new();
@@ -64,7 +50,7 @@ pub(super) async fn apply_patch(context: &ToolContext, text: &str, call: CallCon
                 "files_modified": finished,
             })));
         }
-        if let FileChange::Write { bytes, .. } = &step.change {
+        if let Some((bytes, _)) = &step.write {
             lock(&context.file_state).record_digest(&step.real_path, sha256(bytes));
         }
         finished.push(&step.path);
@@ -105,12 +91,12 @@ fn success_json(steps: &[FileStep], notes: &[String]) -> Value {
     let (mut diffs, mut lints) = (String::new(), serde_json::Map::new());
     for step in steps {
         diffs.push_str(&unified_diff(&step.path, &step.before, &step.after));
-        match &step.change {
-            FileChange::Remove => deleted.push(&step.real_path),
-            FileChange::Write { expect: Precondition::Absent, .. } => created.push(&step.real_path),
-            FileChange::Write { .. } => modified.push(&step.real_path),
+        match &step.write {
+            None => deleted.push(&step.real_path),
+            Some((_, Precondition::Absent)) => created.push(&step.real_path),
+            Some(_) => modified.push(&step.real_path),
         }
-        if let (FileChange::Write { .. }, Some(lint)) = (&step.change, lint(&step.path, &step.after)) {
+        if let (Some(_), Some(lint)) = (&step.write, lint(&step.path, &step.after)) {
             lints.insert(step.path.clone(), lint);
         }
     }
@@ -152,9 +138,9 @@ async fn plan_operation(
             })?;
             let bytes = decoded.style.encode(&after);
             let Some(to) = to else {
-                let change = FileChange::Write { bytes, expect: Precondition::Content(digest) };
+                let write = Some((bytes, Precondition::Content(digest)));
                 let (path, before) = (path.clone(), decoded.text);
-                return Ok(vec![FileStep { path, real_path, change, before, after }]);
+                return Ok(vec![FileStep { path, real_path, write, before, after }]);
             };
             let target = require_absent(files, to).await?;
             if mode & 0o111 != 0 {
@@ -169,8 +155,8 @@ async fn plan_operation(
 }
 
 fn creation_step(path: &str, real_path: String, after: String, bytes: Vec<u8>) -> FileStep {
-    let change = FileChange::Write { bytes, expect: Precondition::Absent };
-    FileStep { path: path.to_owned(), real_path, change, before: String::new(), after }
+    let write = Some((bytes, Precondition::Absent));
+    FileStep { path: path.to_owned(), real_path, write, before: String::new(), after }
 }
 
 /// Removing a link removes the link itself, so the path of the link counts.
@@ -181,43 +167,41 @@ async fn removal_step(files: &PlaceFiles<'_>, path: &str, before: String) -> Res
         return Err(Error::File(format!("{path} is a directory")));
     }
     let path = path.to_owned();
-    Ok(FileStep { path, real_path, change: FileChange::Remove, before, after: String::new() })
+    Ok(FileStep { path, real_path, write: None, before, after: String::new() })
 }
 
 /// The real path of a file that must not exist yet.
 async fn require_absent(files: &PlaceFiles<'_>, path: &str) -> Result<String, ToolResult> {
     match read_target(files, path).await? {
-        TargetFile::Absent(real_path) => Ok(real_path),
-        TargetFile::Existing(_) => {
-            Err(ToolResult::error(format!("{path} exists already; update or delete it")))
-        }
+        (None, real_path) => Ok(real_path),
+        (Some(_), _) => Err(ToolResult::error(format!("{path} exists already; update or delete it"))),
     }
 }
 
 async fn require_existing(files: &PlaceFiles<'_>, path: &str) -> Result<OriginalFile, ToolResult> {
     match read_target(files, path).await? {
-        TargetFile::Existing(original) => Ok(original),
-        TargetFile::Absent(_) => Err(missing_file_result(files, path).await),
+        (Some(original), _) => Ok(original),
+        (None, _) => Err(missing_file_result(files, path).await),
     }
 }
 
-async fn read_target(files: &PlaceFiles<'_>, path: &str) -> Result<TargetFile, ToolResult> {
+/// A file that a patch names, none if it does not exist, and its real path.
+async fn read_target(
+    files: &PlaceFiles<'_>,
+    path: &str,
+) -> Result<(Option<OriginalFile>, String), ToolResult> {
     let path = check_path(path)?;
     let read = |permit| files.read(permit, FileRange::Whole, MAX_FILE_BYTES);
     let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, read).await?;
     match result {
-        Ok(read) => Ok(TargetFile::Existing(OriginalFile::new(path, read, real_path)?)),
-        Err(error) if is_missing(&error) => Ok(TargetFile::Absent(real_path)),
+        Ok(read) => Ok((Some(OriginalFile::new(path, read, real_path.clone())?), real_path)),
+        Err(error) if is_missing(&error) => Ok((None, real_path)),
         Err(error) => Err(file_error(path, &error).into()),
     }
 }
 
 async fn apply_step(files: &PlaceFiles<'_>, step: &FileStep, permit: Permit) -> Result<(), ExecError> {
-    match &step.change {
-        FileChange::Remove => files.guest.remove(permit).await,
-        FileChange::Write { bytes, expect } => {
-            let options = WriteOptions { precondition: *expect, parents: ParentDirs::Create };
-            files.write(permit, bytes, options).await.map(drop)
-        }
-    }
+    let Some((bytes, precondition)) = &step.write else { return files.guest.remove(permit).await };
+    let options = WriteOptions { precondition: *precondition, parents: ParentDirs::Create };
+    files.write(permit, bytes, options).await.map(drop)
 }

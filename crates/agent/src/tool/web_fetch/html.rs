@@ -5,8 +5,10 @@
 //! `html5ever`, and with it `html2text` and `htmd`, take time that grows with the square of the
 //! nesting depth: a second for 10,000 open `<div>`, of which 5 MiB hold a million.
 
-use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
-use html5gum::{Span, Tokenizer};
+use std::borrow::Cow;
+
+use html5gum::Tokenizer;
+use html5gum::emitters::default::{DefaultEmitter, StartTag, Token};
 use reqwest::Url;
 
 /// Indentation levels of nested lists.
@@ -25,85 +27,51 @@ pub(super) fn to_markdown(html: &str, base: &Url) -> String {
     let mut converter = Converter {
         out: MarkdownWriter::default(),
         base,
-        tag: StartTag::default(),
         skipped: None,
         link: None,
         lists: Vec::new(),
         title: String::new(),
     };
-    let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| {
-        converter.handle_event(event);
-        None
-    });
+    let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let Ok(()) = Tokenizer::new_with_emitter(html, emitter).finish();
+    for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
+        converter.handle_token(token);
+    }
     converter.finish()
 }
 
 struct Converter<'a> {
     out: MarkdownWriter,
     base: &'a Url,
-    /// The start tag that is being read.
-    tag: StartTag,
     /// The open element whose content is skipped.
     skipped: Option<String>,
     /// The target of the open link, and where its text begins.
     link: Option<(String, usize)>,
-    lists: Vec<OpenList>,
+    /// The open lists, each with the number of its next item if its items are numbered.
+    lists: Vec<Option<u32>>,
     title: String,
 }
 
-#[derive(Default)]
-struct StartTag {
-    name: String,
-    attribute: String,
-    href: Option<String>,
-    alt: Option<String>,
-}
-
-struct OpenList {
-    /// The number of the next item of a numbered list.
-    next: Option<u32>,
-}
-
 impl Converter<'_> {
-    fn handle_event(&mut self, event: CallbackEvent<'_>) {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match (event, self.skipped.as_deref()) {
-            (CallbackEvent::EndTag { name }, Some(skipped)) if name == skipped.as_bytes() => {
-                self.skipped = None;
-            }
-            (CallbackEvent::String { value }, Some("title")) if self.title.is_empty() => {
-                self.title = text(value).split_whitespace().collect::<Vec<_>>().join(" ");
+    fn handle_token(&mut self, token: Token) {
+        match (token, self.skipped.as_deref()) {
+            (Token::EndTag(tag), Some(skipped)) if *tag.name == skipped.as_bytes() => self.skipped = None,
+            (Token::String(text), Some("title")) if self.title.is_empty() => {
+                self.title = lossy(&text).split_whitespace().collect::<Vec<_>>().join(" ");
             }
             (_, Some(_)) => {}
-            (CallbackEvent::String { value }, None) => self.out.text(&text(value)),
-            (CallbackEvent::OpenStartTag { name }, None) => {
-                self.tag = StartTag { name: text(name), ..StartTag::default() };
-            }
-            (CallbackEvent::AttributeName { name }, None) => self.tag.attribute = text(name),
-            // The first attribute of a name counts.
-            (CallbackEvent::AttributeValue { value }, None) => match self.tag.attribute.as_str() {
-                "href" => drop(self.tag.href.get_or_insert_with(|| text(value))),
-                "alt" => drop(self.tag.alt.get_or_insert_with(|| text(value))),
-                _ => {}
-            },
-            (CallbackEvent::CloseStartTag { .. }, None) => {
-                let tag = std::mem::take(&mut self.tag);
-                if SKIPPED_ELEMENTS.contains(&tag.name.as_str()) {
-                    self.skipped = Some(tag.name);
-                } else {
-                    self.open(tag);
-                }
-            }
-            (CallbackEvent::EndTag { name }, None) => self.close(&text(name)),
+            (Token::String(text), None) => self.out.text(&lossy(&text)),
+            (Token::StartTag(tag), None) => self.open(&tag),
+            (Token::EndTag(tag), None) => self.close(&lossy(&tag.name)),
             _ => {}
         }
     }
 
-    fn open(&mut self, StartTag { name, href, alt, .. }: StartTag) {
-        match name.as_str() {
-            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+    fn open(&mut self, tag: &StartTag<()>) {
+        let attribute = |name: &[u8]| tag.attributes.get(name).map(|value| lossy(value).into_owned());
+        match lossy(&tag.name).as_ref() {
+            skipped if SKIPPED_ELEMENTS.contains(&skipped) => self.skipped = Some(skipped.to_owned()),
+            name @ ("h1" | "h2" | "h3" | "h4" | "h5" | "h6") => {
                 let level = name.bytes().last().map_or(1, |digit| usize::from(digit.saturating_sub(b'0')));
                 self.out.paragraph();
                 self.out.raw(&format!("{} ", "#".repeat(level.clamp(1, 6))));
@@ -121,8 +89,8 @@ impl Converter<'_> {
             }
             "code" | "kbd" | "samp" if self.out.pre == 0 => self.out.raw("`"),
             "b" | "strong" if self.out.pre == 0 => self.out.raw("**"),
-            "ul" => self.lists.push(OpenList { next: None }),
-            "ol" => self.lists.push(OpenList { next: Some(1) }),
+            "ul" => self.lists.push(None),
+            "ol" => self.lists.push(Some(1)),
             "li" => self.item(),
             "blockquote" => {
                 self.out.paragraph();
@@ -131,14 +99,14 @@ impl Converter<'_> {
             "td" | "th" => self.out.cell(),
             "tr" => self.out.line(),
             "img" => {
-                let alt = alt.unwrap_or_default();
+                let alt = attribute(b"alt").unwrap_or_default();
                 if !alt.trim().is_empty() {
                     self.out.text(&format!("[{}]", alt.trim()));
                 }
             }
             "a" => {
                 self.end_link();
-                self.link = href.map(|href| (href, self.out.text.len()));
+                self.link = attribute(b"href").map(|href| (href, self.out.text.len()));
             }
             "p" | "div" | "section" | "article" | "header" | "footer" | "main" | "nav" | "aside"
             | "table" | "form" | "dl" | "figure" | "address" | "body" => self.out.paragraph(),
@@ -174,7 +142,7 @@ impl Converter<'_> {
     fn item(&mut self) {
         self.out.line();
         let depth = self.lists.len().clamp(1, MAX_LIST_DEPTH) - 1;
-        let mark = match self.lists.last_mut().and_then(|list| list.next.as_mut()) {
+        let mark = match self.lists.last_mut().and_then(Option::as_mut) {
             Some(next) => {
                 *next = next.saturating_add(1);
                 format!("{}. ", next.saturating_sub(1))
@@ -214,6 +182,10 @@ impl Converter<'_> {
             (false, false) => format!("# {}\n\n{text}", self.title).trim_end().to_owned(),
         }
     }
+}
+
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 /// Writes white space only when text follows it.
