@@ -254,7 +254,6 @@ impl<'a> TurnRunner<'a> {
                 observer(TurnEvent::Text(text));
             }
             ReplyEvent::Reasoning(text) => observer(TurnEvent::Reasoning(text)),
-            ReplyEvent::Call { .. } => {}
             ReplyEvent::Retrying { reason, delay, .. } => observer(TurnEvent::Retrying { reason, delay }),
             ReplyEvent::Fallback { from, to } => observer(TurnEvent::Fallback { from, to }),
         };

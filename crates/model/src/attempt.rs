@@ -94,14 +94,13 @@ pub(crate) async fn request_reply(
         let bytes = response.bytes_stream().map(|chunk| chunk.map_err(transport::failure));
         read_stream(Box::pin(bytes), timeouts, &mut *decoder, &mut builder).await
     };
-    conclude(read, decoder, builder, endpoint)
+    conclude(read, decoder, builder)
 }
 
 fn conclude(
     read: Result<(), RequestFailure>,
     mut decoder: Box<dyn Decoder>,
     mut builder: ReplyBuilder<'_>,
-    endpoint: &Endpoint,
 ) -> Result<Reply, FailedAttempt> {
     decoder.finish(&mut builder);
     let failure = match (read, builder.finish.clone()) {
@@ -110,7 +109,7 @@ fn conclude(
         (
             Ok(()) | Err(RequestFailure { class: FailureClass::Dropped | FailureClass::Timeout, .. }),
             Some(finish),
-        ) => return Ok(builder.finish(endpoint, finish)),
+        ) => return Ok(builder.finish(finish)),
         (Ok(()), None) if builder.is_empty() => {
             RequestFailure::malformed("the reply is empty and has no finish reason")
         }
@@ -123,7 +122,7 @@ fn conclude(
         return Err(failure.into());
     }
     let has_open_call = builder.has_open_call();
-    let partial = builder.finish(endpoint, Finish::Dropped(failure.message.clone()));
+    let partial = builder.finish(Finish::Dropped(failure.message.clone()));
     // Text that was shown is kept, and the caller asks the model to continue. Asking for the whole
     // reply again, without showing the text twice, is worth it only if a call is incomplete.
     if has_open_call {
@@ -146,7 +145,7 @@ pub async fn decode_recording(
     let timeouts = ReadTimeouts { deadline: Instant::now() + total, idle: total };
     let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok));
     let read = read_stream(bytes, timeouts, &mut *decoder, &mut builder).await;
-    conclude(read, decoder, builder, endpoint)
+    conclude(read, decoder, builder)
         .or_else(|failed| failed.partial.map(|reply| *reply).ok_or(failed.failure))
 }
 

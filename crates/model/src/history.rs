@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use hermes_types::{Call, CallArguments, Image, Message, Part, Reasoning};
+use hermes_types::{Call, CallArguments, Image, Message, Part};
 
 /// Stands for the result of a call that has none.
 const MISSING_RESULT: &str = "[no result was recorded for this call]";
@@ -20,7 +20,8 @@ pub(crate) enum HistoryEntry<'a> {
     Results(Vec<(&'a Call, Cow<'a, str>)>),
 }
 
-pub(crate) fn normalize(messages: &[Message]) -> Vec<HistoryEntry<'_>> {
+/// Omits reasoning that another issuer issued: no other issuer may see it.
+pub(crate) fn normalize<'a>(messages: &'a [Message], issuer: &str) -> Vec<HistoryEntry<'a>> {
     let mut entries: Vec<HistoryEntry<'_>> = Vec::with_capacity(messages.len());
     let mut rest = messages;
     while let Some((first, after)) = rest.split_first() {
@@ -40,7 +41,7 @@ pub(crate) fn normalize(messages: &[Message]) -> Vec<HistoryEntry<'_>> {
                 if !parts.iter().any(has_content) {
                     continue;
                 }
-                let parts = parts.iter().filter(|part| !is_blank(part));
+                let parts = parts.iter().filter(|part| !is_blank(part) && !is_foreign(part, issuer));
                 match entries.last_mut() {
                     Some(HistoryEntry::Assistant(last)) => last.extend(parts),
                     _ => entries.push(HistoryEntry::Assistant(parts.collect())),
@@ -57,9 +58,8 @@ pub(crate) fn normalize(messages: &[Message]) -> Vec<HistoryEntry<'_>> {
     entries
 }
 
-/// The reasoning, if this issuer issued it: no other issuer may see it.
-pub(crate) fn issued_by<'a>(reasoning: &'a Reasoning, issuer: &str) -> Option<&'a Reasoning> {
-    (reasoning.issuer.as_deref() == Some(issuer)).then_some(reasoning)
+fn is_foreign(part: &Part, issuer: &str) -> bool {
+    matches!(part, Part::Reasoning(reasoning) if reasoning.issuer.as_deref() != Some(issuer))
 }
 
 fn is_blank(part: &Part) -> bool {
@@ -80,7 +80,7 @@ fn result_text<'a>(call: &Call, until: &'a [Message]) -> Cow<'a, str> {
 
 #[cfg(test)]
 mod tests {
-    use hermes_types::CallId;
+    use hermes_types::{CallId, Reasoning};
     use serde_json::Map;
 
     use super::*;
@@ -112,7 +112,7 @@ mod tests {
             Part::Reasoning(_) => "thought".to_owned(),
             Part::Call(call) => call.id.as_str().to_owned(),
         };
-        let shapes = normalize(messages).into_iter().map(|entry| match entry {
+        let shapes = normalize(messages, "own").into_iter().map(|entry| match entry {
             HistoryEntry::User(text, _) => format!("U {text}"),
             HistoryEntry::Assistant(parts) => {
                 format!("A {}", parts.iter().map(content).collect::<Vec<_>>().join(" "))
@@ -129,6 +129,7 @@ mod tests {
     fn calls_and_results_are_paired() {
         let assistant = |parts: Vec<Part>| Message::Assistant { parts };
         let thought = || Part::Reasoning(Reasoning::default());
+        let own = Reasoning { issuer: Some("own".to_owned()), ..Reasoning::default() };
         let stub = format!("R c1={MISSING_RESULT}");
         let cases: Vec<(Vec<Message>, Vec<&str>)> = vec![
             (vec![user("a"), user("b")], vec!["U a\n\nb"]),
@@ -172,6 +173,10 @@ mod tests {
                 vec!["U a", "A x y"],
             ),
             (vec![user("a"), assistant(vec![says(" \n")]), user("b")], vec!["U a\n\nb"]),
+            (
+                vec![user("a"), assistant(vec![thought(), Part::Reasoning(own), says("x")])],
+                vec!["U a", "A thought x"],
+            ),
         ];
         for (messages, expected) in cases {
             assert_eq!(shape(&messages), expected);

@@ -23,33 +23,23 @@ fn replace_lone_surrogates(text: &str) -> Option<String> {
         return None;
     }
     let mut clean = String::with_capacity(text.len());
-    let mut changed = false;
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         clean.push_str(before);
-        let length = match escaped_unit(escape) {
-            Some(0xD800..=0xDBFF)
-                if matches!(escape.get(6..).and_then(escaped_unit), Some(0xDC00..=0xDFFF)) =>
-            {
-                12
-            }
-            Some(0xD800..=0xDFFF) => {
-                clean.push_str("\\ufffd");
-                changed = true;
-                rest = escape.get(6..).unwrap_or_default();
-                continue;
-            }
-            Some(_) => 6,
+        let units = (escaped_unit(escape), escape.get(6..).and_then(escaped_unit));
+        let (length, is_lone) = match units {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, false),
+            (Some(unit), _) => (6, (0xD800..=0xDFFF).contains(&unit)),
             // Skips the escaped character too, so that `\\u` is not read as an escape.
-            None => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
+            (None, _) => (1 + escape.chars().nth(1).map_or(0, char::len_utf8), false),
         };
         let (whole, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
-        clean.push_str(whole);
+        clean.push_str(if is_lone { "\\ufffd" } else { whole });
         rest = after;
     }
     clean.push_str(rest);
-    changed.then_some(clean)
+    (clean != text).then_some(clean)
 }
 
 /// The code unit of a `\u` escape at the start of the text.

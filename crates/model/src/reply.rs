@@ -38,10 +38,6 @@ impl Prompt<'_> {
 pub enum ReplyEvent {
     Text(String),
     Reasoning(String),
-    /// A tool call starts.
-    Call {
-        name: String,
-    },
     /// An attempt failed, and another follows after the delay. Attempts are counted from 1.
     Retrying {
         reason: String,

@@ -28,18 +28,16 @@ pub(crate) enum TextEvents {
 }
 
 pub(crate) struct ReplyBuilder<'a> {
+    endpoint: &'a Endpoint,
+    prompt: &'a Prompt<'a>,
     parts: Vec<PendingPart>,
     events: EventSink<'a>,
     text_events: TextEvents,
     pub(crate) has_shown_text: bool,
     splitter: ReasoningSplitter,
     detector: CallDetector,
-    issuer: String,
     /// The text with which the model refuses.
     pub(crate) refusal: String,
-    /// Makes the ids of calls that came without one unique in the conversation.
-    id_seed: usize,
-    max_output: Option<u32>,
     /// The finish reason, once it was read.
     pub(crate) finish: Option<Finish>,
     /// Nothing follows what was read. A reply that is not streamed has ended from the start.
@@ -76,24 +74,23 @@ pub(crate) struct CallDelta<'a> {
 
 impl<'a> ReplyBuilder<'a> {
     pub(crate) fn new(
-        endpoint: &Endpoint,
-        prompt: &Prompt<'_>,
+        endpoint: &'a Endpoint,
+        prompt: &'a Prompt<'a>,
         text_events: TextEvents,
         events: EventSink<'a>,
     ) -> Self {
         // Only servers of this protocol may not know the template of their model.
         let offered = prompt.tools.iter().filter(|_| endpoint.api == Api::ChatCompletions);
         Self {
+            endpoint,
+            prompt,
             parts: Vec::new(),
             events,
             text_events,
             has_shown_text: false,
             splitter: ReasoningSplitter::default(),
             detector: CallDetector::new(offered.map(|tool| tool.name.clone()).collect()),
-            issuer: endpoint.issuer(),
             refusal: String::new(),
-            id_seed: prompt.messages.len(),
-            max_output: prompt.max_output,
             finish: None,
             has_ended: false,
             usage: Usage::default(),
@@ -151,7 +148,7 @@ impl<'a> ReplyBuilder<'a> {
     }
 
     fn insert_reasoning(&mut self, at: usize, text: &str, replay: Option<Value>) {
-        let reasoning = Reasoning { text: text.to_owned(), issuer: Some(self.issuer.clone()), replay };
+        let reasoning = Reasoning { text: text.to_owned(), issuer: Some(self.endpoint.issuer()), replay };
         self.parts.insert(at, PendingPart::Reasoning(reasoning));
     }
 
@@ -203,9 +200,6 @@ impl<'a> ReplyBuilder<'a> {
             call.arguments.push(arguments);
         }
         if !delta.name.is_empty() {
-            if call.name.is_empty() {
-                (self.events)(ReplyEvent::Call { name: delta.name.to_owned() });
-            }
             delta.name.clone_into(&mut call.name);
         }
         Ok(())
@@ -260,7 +254,7 @@ impl<'a> ReplyBuilder<'a> {
     }
 
     /// Completes the reply. Text that was held back is shown now, unless it was a call.
-    pub(crate) fn finish(mut self, endpoint: &Endpoint, finish: Finish) -> Reply {
+    pub(crate) fn finish(mut self, finish: Finish) -> Reply {
         let is_truncated = matches!(finish, Finish::Length | Finish::Dropped(_));
         self.flush_held_text(is_truncated);
         self.split_unopened_reasoning();
@@ -281,7 +275,8 @@ impl<'a> ReplyBuilder<'a> {
                     let mut id = call.id;
                     let mut number = 0;
                     while id.is_empty() || ids.contains(&id) {
-                        id = format!("call_{}_{number}", self.id_seed);
+                        // The number of messages makes the id unique in the conversation.
+                        id = format!("call_{}_{number}", self.prompt.messages.len());
                         number += 1;
                     }
                     ids.insert(id.clone());
@@ -290,7 +285,7 @@ impl<'a> ReplyBuilder<'a> {
             }
         }
         let has_calls = !seen.is_empty();
-        let is_full = self.max_output.is_some_and(|max| self.usage.output >= u64::from(max));
+        let is_full = self.prompt.max_output.is_some_and(|max| self.usage.output >= u64::from(max));
         let finish = match finish {
             Finish::Stop if has_calls => Finish::Calls,
             // Some servers report a normal end when the output limit was reached.
@@ -305,8 +300,8 @@ impl<'a> ReplyBuilder<'a> {
             finish,
             usage: self.usage,
             cost: self.cost,
-            provider: endpoint.provider.clone(),
-            model: endpoint.model.clone(),
+            provider: self.endpoint.provider.clone(),
+            model: self.endpoint.model.clone(),
         }
     }
 
@@ -321,7 +316,6 @@ impl<'a> ReplyBuilder<'a> {
         for (name, value) in calls {
             let mut arguments = ArgumentsBuilder::default();
             arguments.push(&value);
-            (self.events)(ReplyEvent::Call { name: name.clone() });
             let call = PendingCall { name, arguments, is_closed: true, ..PendingCall::default() };
             self.parts.push(PendingPart::Call(call));
         }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::endpoint::{Api, Endpoint};
 use crate::error::{self, FailureClass, RequestFailure};
+use crate::history::{self, HistoryEntry};
 use crate::json;
 use crate::reply::Prompt;
 use crate::reply_builder::ReplyBuilder;
@@ -64,6 +65,10 @@ impl ModelRequest<'_> {
     fn max_output(&self) -> Option<u64> {
         let asked = self.prompt.max_output.map(u64::from);
         asked.into_iter().chain(self.quirks.max_output).min()
+    }
+
+    fn history(&self) -> Vec<HistoryEntry<'_>> {
+        history::normalize(self.prompt.messages, &self.endpoint.issuer())
     }
 
     fn accepts(&self, field: &str) -> bool {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{DecodeResult, Decoder, ModelRequest, count, encode_arguments, reply_items, text};
 use crate::endpoint::Effort;
 use crate::error;
-use crate::history::{self, HistoryEntry};
+use crate::history::HistoryEntry;
 use crate::reply::Finish;
 use crate::reply_builder::{CallDelta, ReplyBuilder};
 
@@ -78,13 +78,12 @@ fn is_reasoning(block: &Value) -> bool {
 }
 
 fn messages(request: &ModelRequest<'_>) -> Vec<Value> {
-    let issuer = request.endpoint.issuer();
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut add = |role: &'static str, blocks: Vec<Value>| match messages.last_mut() {
         Some((last, known)) if *last == role => known.extend(blocks),
         _ => messages.push((role, blocks)),
     };
-    for (at, entry) in history::normalize(request.prompt.messages).into_iter().enumerate() {
+    for (at, entry) in request.history().into_iter().enumerate() {
         match entry {
             // Images work best before the text about them.
             HistoryEntry::User(text, images) => {
@@ -97,8 +96,7 @@ fn messages(request: &ModelRequest<'_>) -> Vec<Value> {
                 if at == 0 {
                     add("user", vec![text_block(EMPTY_TEXT)]);
                 }
-                let blocks =
-                    parts.iter().filter_map(|part| encode_part(part, &issuer, request.quirks.drop_reasoning));
+                let blocks = parts.iter().filter_map(|part| encode_part(part, request.quirks.drop_reasoning));
                 add("assistant", blocks.collect());
             }
             HistoryEntry::Results(results) => {
@@ -117,12 +115,12 @@ fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-fn encode_part(part: &Part, issuer: &str, drop_reasoning: bool) -> Option<Value> {
+fn encode_part(part: &Part, drop_reasoning: bool) -> Option<Value> {
     Some(match part {
         // Text of the assistant must not end with whitespace.
         Part::Text { text } => json!({"type": "text", "text": text.trim_end()}),
         Part::Reasoning(_) if drop_reasoning => return None,
-        Part::Reasoning(reasoning) => history::issued_by(reasoning, issuer)?.replay.clone()?,
+        Part::Reasoning(reasoning) => reasoning.replay.clone()?,
         Part::Call(call) => json!({
             "type": "tool_use", "id": sanitize_id(&call.id), "name": call.name,
             "input": encode_arguments(&call.arguments),

@@ -3,7 +3,7 @@
 //! | server | difference |
 //! |---|---|
 //! | OpenAI | `max_completion_tokens`; `developer` instead of `system` |
-//! | OpenRouter | `reasoning`; `reasoning_details`, sent back unchanged; `usage.cost`; cache markers for Claude |
+//! | OpenRouter | `reasoning`; `reasoning_details`, sent back unchanged; `usage.cost`; cache markers |
 //! | DeepSeek, Kimi, MiMo | `reasoning_content`, which every later request must repeat |
 //! | Ollama | all calls have index 0 |
 //! | llama.cpp | content as objects; grammars |
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::endpoint::Effort;
 use crate::error;
-use crate::history::{self, HistoryEntry};
+use crate::history::HistoryEntry;
 use crate::reply::Finish;
 use crate::reply_builder::{CallDelta, ReplyBuilder};
 
@@ -81,18 +81,17 @@ fn reasoning_replay(request: &ModelRequest<'_>) -> ReasoningReplay {
 
 fn messages(request: &ModelRequest<'_>, system: &str) -> Vec<Value> {
     let replay = reasoning_replay(request);
-    let issuer = request.endpoint.issuer();
     let mut messages = Vec::new();
     if !request.prompt.system.is_empty() {
         messages.push(json!({"role": system, "content": request.prompt.system}));
     }
-    for entry in history::normalize(request.prompt.messages) {
+    for entry in request.history() {
         match entry {
             HistoryEntry::User(text, images) => {
                 let content = user_content(&text, request.images.select(&images));
                 messages.push(json!({"role": "user", "content": content}));
             }
-            HistoryEntry::Assistant(parts) => messages.push(assistant_message(&parts, replay, &issuer)),
+            HistoryEntry::Assistant(parts) => messages.push(assistant_message(&parts, replay)),
             HistoryEntry::Results(results) => messages.extend(results.iter().map(
                 |(call, text)| json!({"role": "tool", "tool_call_id": call.id.as_str(), "content": text}),
             )),
@@ -114,15 +113,15 @@ fn user_content(text: &str, images: Vec<(&str, &str)>) -> Value {
     text.into_iter().chain(images).collect()
 }
 
-fn assistant_message(parts: &[&Part], replay: ReasoningReplay, issuer: &str) -> Value {
+fn assistant_message(parts: &[&Part], replay: ReasoningReplay) -> Value {
     let mut texts = Vec::new();
     let mut calls = Vec::new();
-    let mut own = Vec::new();
+    let mut reasoning = Vec::new();
     for part in parts {
         match part {
             Part::Text { text } => texts.push(text.as_str()),
             Part::Call(call) => calls.push(encode_call(call)),
-            Part::Reasoning(reasoning) => own.extend(history::issued_by(reasoning, issuer)),
+            Part::Reasoning(one) => reasoning.push(one),
         }
     }
     let content = (!texts.is_empty()).then(|| texts.join("\n\n"));
@@ -131,14 +130,14 @@ fn assistant_message(parts: &[&Part], replay: ReasoningReplay, issuer: &str) -> 
         ReasoningReplay::Omit => {}
         ReasoningReplay::Details => {
             let details =
-                own.iter().filter_map(|one| one.replay.as_ref()?.get("reasoning_details")?.as_array());
+                reasoning.iter().filter_map(|one| one.replay.as_ref()?.get("reasoning_details")?.as_array());
             let details: Vec<&Value> = details.flatten().collect();
             if !details.is_empty() {
                 message["reasoning_details"] = json!(details);
             }
         }
         ReasoningReplay::Content => {
-            let text: String = own.iter().map(|one| one.text.as_str()).collect();
+            let text: String = reasoning.iter().map(|one| one.text.as_str()).collect();
             message["reasoning_content"] = if text.trim().is_empty() { " ".into() } else { text.into() };
         }
     }

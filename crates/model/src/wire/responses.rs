@@ -11,7 +11,7 @@ use super::{
 };
 use crate::endpoint::Effort;
 use crate::error;
-use crate::history::{self, HistoryEntry};
+use crate::history::HistoryEntry;
 use crate::reply::Finish;
 use crate::reply_builder::{CallDelta, ReplyBuilder};
 
@@ -47,16 +47,15 @@ pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
 }
 
 fn input(request: &ModelRequest<'_>) -> Vec<Value> {
-    let issuer = request.endpoint.issuer();
     let mut items = Vec::new();
-    for entry in history::normalize(request.prompt.messages) {
+    for entry in request.history() {
         match entry {
             HistoryEntry::User(text, images) => {
                 let content = user_content(&text, request.images.select(&images));
                 items.push(json!({"role": "user", "content": content}));
             }
             HistoryEntry::Assistant(parts) => {
-                items.extend(parts.iter().filter_map(|part| encode_item(part, &issuer, request.quirks.drop_reasoning)));
+                items.extend(parts.iter().filter_map(|part| encode_item(part, request.quirks.drop_reasoning)));
             }
             HistoryEntry::Results(results) => items.extend(results.iter().map(|(call, text)| {
                 json!({"type": "function_call_output", "call_id": truncate_id(call.id.as_str()), "output": text})
@@ -77,11 +76,11 @@ fn user_content(text: &str, images: Vec<(&str, &str)>) -> Value {
     [text].into_iter().chain(images).collect()
 }
 
-fn encode_item(part: &Part, issuer: &str, drop_reasoning: bool) -> Option<Value> {
+fn encode_item(part: &Part, drop_reasoning: bool) -> Option<Value> {
     Some(match part {
         Part::Text { text } => json!({"role": "assistant", "content": text}),
         Part::Reasoning(_) if drop_reasoning => return None,
-        Part::Reasoning(reasoning) => history::issued_by(reasoning, issuer)?.replay.clone()?,
+        Part::Reasoning(reasoning) => reasoning.replay.clone()?,
         Part::Call(call) => {
             let arguments = encode_arguments(&call.arguments).to_string();
             json!({"type": "function_call", "call_id": truncate_id(call.id.as_str()), "name": call.name, "arguments": arguments})

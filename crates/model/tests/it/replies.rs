@@ -1,6 +1,6 @@
 //! Replies by every protocol, streamed and not, in chunks of every size.
 
-use hermes_model::{Api, Effort, Finish, ReplyEvent};
+use hermes_model::{Api, Effort, Finish};
 use hermes_testkit::model::BodyDelivery;
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
 use hermes_types::{Call, CallArguments, CallId, Message, Part, Usage};
@@ -58,8 +58,6 @@ async fn replies_are_complete_whatever_the_chunk_size() {
                 Usage { input: 40, cache_read: 60, cache_write: 0, output: 20, reasoning }
             );
             assert_eq!(shown_text(&events), "Let me look. 😀");
-            let begun = events.iter().filter(|event| matches!(event, ReplyEvent::Call { .. })).count();
-            assert_eq!(begun, 2);
         }
     }
 }
