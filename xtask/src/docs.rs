@@ -14,6 +14,9 @@ const FILES: [(&str, &[&str]); 2] = [
 ];
 
 pub(crate) fn main() -> Result<ExitCode> {
+    for path in messages::write(&root())? {
+        eprintln!("wrote {path}");
+    }
     for (file, arguments) in FILES {
         let output = Command::new(env!("CARGO"))
             .args(["run", "--quiet", "--package", "hermes-cli"])
@@ -25,9 +28,6 @@ pub(crate) fn main() -> Result<ExitCode> {
         let path = root().join(file);
         fs::write(&path, output.stdout).with_context(|| path.display().to_string())?;
         eprintln!("wrote {}", path.display());
-    }
-    for path in messages::write(&root())? {
-        eprintln!("wrote {path}");
     }
     Ok(ExitCode::SUCCESS)
 }
