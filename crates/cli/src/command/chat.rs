@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_session::{
-    Approver, BusyPolicy, SessionActor, SessionCommand, SessionHost, SessionMessage, SessionPool, StopReason,
-    Surface, ToolContext, UserInput,
+    Approver, SessionActor, SessionCommand, SessionHost, SessionMessage, SessionPool, StopReason, Surface,
+    ToolContext, UserInput,
 };
 use hermes_store::{ImageStore, SessionRow, Viewer};
 use hermes_types::{Attendance, EntryPoint};
@@ -119,7 +119,8 @@ async fn chat(args: &ChatArgs, context: &Arc<Context>, config: &Config) -> Resul
     });
     let tasks = TaskTracker::new();
     let session_host = Arc::clone(&host) as Arc<dyn SessionHost<TerminalMessage>>;
-    let pool = Arc::new(SessionPool::new(store.clone(), session_host, BusyPolicy::Queue, tasks.clone()));
+    let busy = config.display.busy_input_mode;
+    let pool = Arc::new(SessionPool::new(store.clone(), session_host, busy, tasks.clone()));
     if let Some(model) = &args.model {
         pool.set_model(host.key(), model.clone());
     }

@@ -424,7 +424,27 @@ fn input_typed_during_a_turn_is_a_command_or_the_next_message() {
     env.assert_no_violations();
 }
 
-/// Starts a command whose end is message; it ends with the pipe.
+#[test]
+fn a_message_interrupts_the_turn_if_that_is_configured() {
+    let env = ChatEnv::new([runs("c1", "cat pipe"), ScriptStep::text("Second.")]);
+    let pipe = env.pipe("pipe");
+    let mode = ("HERMES_GATEWAY_BUSY_INPUT_MODE", "interrupt");
+    let mut terminal = env.open_terminal_with("xterm", &["chat"], mode);
+    terminal.wait("> ");
+    terminal.keys("begin\r");
+    let mut held = open_pipe(&pipe);
+    terminal.keys("this instead\n");
+    terminal.wait("interrupted");
+    terminal.wait("Second.");
+    terminal.wait("> ");
+    assert_eq!(held.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().code(), Some(0));
+    assert_eq!(env.last_message(), "this instead");
+    env.assert_no_violations();
+}
+
+/// Starts a command whose end is reported; it ends with the pipe.
 fn begins_background() -> ScriptStep {
     let command = json!({"command": "cat pipe; echo over", "background": true, "notify_on_complete": true});
     ScriptStep::call("c1", "terminal", command)
