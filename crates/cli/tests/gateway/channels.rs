@@ -16,7 +16,7 @@ async fn a_mention_missed_while_offline_is_answered_in_a_new_channel() {
     env.server.forget_sessions();
     let guild = env.server.read(|world| world.channels[&env.channel].guild.unwrap());
     let forum = env.server.add_forum(guild, "questions");
-    let call = env.mention(env.bob, env.channel, "anybody?");
+    let call = env.mention(env.bob, env.channel, "hello?");
     let post = env.server.start_forum_post(
         env.ann,
         forum,
@@ -25,9 +25,9 @@ async fn a_mention_missed_while_offline_is_answered_in_a_new_channel() {
     );
     env.start().await;
     let thread = env.reply_chat(call).await;
-    assert_eq!(env.wait_for_replies(thread, 1).await, ["echo: [bob] anybody?"]);
+    assert_eq!(env.wait_for_replies(thread, 1).await, ["echo: [bob] hello?"]);
     assert_eq!(env.wait_for_replies(post, 1).await, ["echo: [ann] how does it work?"]);
-    // It has joined the post, and nothing was answered twice.
+    // The bot has joined the post, and no message was answered twice.
     env.server.send_text(env.bob, post, "good question");
     assert_eq!(env.wait_for_replies(post, 2).await[1], "echo: [bob] good question");
     assert_eq!((env.replies(thread).len(), env.replies(dm).len()), (1, 1));

@@ -12,78 +12,78 @@ use crate::env::{GatewayEnv, eventually};
 
 /// Number of kills.
 const KILLS: u32 = 200;
-const PEOPLE: usize = 50;
+const USERS: usize = 50;
 const CHATS: usize = 20;
 
 /// A deterministic pseudo-random generator.
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl TestRng {
+    fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % sides as u64).unwrap()
+        usize::try_from(self.0 % bound as u64).unwrap()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_message_is_answered_once_however_often_the_gateway_is_killed() {
     let mut env = GatewayEnv::echo().await;
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    let people: Vec<Snowflake> =
-        (0..PEOPLE).map(|number| env.server.add_user(&format!("p{number}"))).collect();
-    let guild = env.server.add_guild("crowd", &people);
+    let mut rng = TestRng(0x9e37_79b9_7f4a_7c15);
+    let users: Vec<Snowflake> = (0..USERS).map(|number| env.server.add_user(&format!("p{number}"))).collect();
+    let guild = env.server.add_guild("crowd", &users);
     // Half of the chats are direct messages, half are channels with mentions and threads.
     let dms: Vec<(Snowflake, Snowflake)> =
-        people.iter().take(CHATS / 2).map(|person| (*person, env.server.dm_channel(*person))).collect();
+        users.iter().take(CHATS / 2).map(|person| (*person, env.server.dm_channel(*person))).collect();
     let channels: Vec<Snowflake> =
         (0..CHATS / 2).map(|number| env.server.add_channel(guild, &format!("c{number}"))).collect();
-    let mut said: BTreeMap<Snowflake, (Snowflake, String)> = BTreeMap::new();
+    let mut sent: BTreeMap<Snowflake, (Snowflake, String)> = BTreeMap::new();
     for _ in 0..KILLS {
         // A gateway killed between opening a thread and recording it opens it again and gets
         // "already exists".
         env.server.expect_violation(160_004);
     }
     env.start().await;
-    // A first start fetches nothing, so it gets a message first.
+    // A first start does not fetch missed messages, so the bot gets a message before the kills.
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "hello");
     env.wait_for_replies(dm, 1).await;
     for kill in 0..KILLS {
-        for word in 0..1 + dice.roll(3) {
+        for word in 0..1 + rng.below(3) {
             let text = format!("word {kill}.{word}");
-            if dice.roll(2) == 0 {
-                let (person, dm) = dms[dice.roll(dms.len())];
-                said.insert(env.server.send_text(person, dm, &text), (dm, text));
+            if rng.below(2) == 0 {
+                let (person, dm) = dms[rng.below(dms.len())];
+                sent.insert(env.server.send_text(person, dm, &text), (dm, text));
             } else {
-                let (person, channel) = (people[dice.roll(PEOPLE)], channels[dice.roll(channels.len())]);
-                said.insert(env.mention(person, channel, &text), (channel, text));
+                let (person, channel) = (users[rng.below(USERS)], channels[rng.below(channels.len())]);
+                sent.insert(env.mention(person, channel, &text), (channel, text));
             }
         }
-        tokio::time::sleep(Duration::from_millis(dice.roll(250) as u64)).await;
+        tokio::time::sleep(Duration::from_millis(rng.below(250) as u64)).await;
         env.kill();
         // Half of the gateways are killed after connecting, however slow the machine is.
-        match dice.roll(2) {
+        match rng.below(2) {
             0 => env.launch(),
             _ => env.start().await,
         }
     }
-    // The last one is left alone.
-    let (called, written): (Vec<_>, Vec<_>) = said.iter().partition(|(_, (room, _))| channels.contains(room));
-    for (message, (_, text)) in called {
+    // The last gateway is not killed.
+    let (mentions, direct): (Vec<_>, Vec<_>) =
+        sent.iter().partition(|(_, (chat, _))| channels.contains(chat));
+    for (message, (_, text)) in mentions {
         let thread = env.reply_chat(*message).await;
         let answers = env.wait_for_replies(thread, 1).await;
         assert_eq!(answers.len(), 1, "{answers:?}");
         assert!(answers[0].ends_with(&format!("] {text}")), "{answers:?} to {text}");
     }
     let all_answered =
-        || written.iter().all(|(_, (room, text))| env.replies(*room).contains(&format!("echo: {text}")));
+        || direct.iter().all(|(_, (chat, text))| env.replies(*chat).contains(&format!("echo: {text}")));
     eventually("everything is answered", all_answered);
     assert_eq!(env.stop(), Some(0), "{}", env.log());
-    for (_, (room, text)) in written {
-        let answers = env.replies(*room).iter().filter(|answer| **answer == format!("echo: {text}")).count();
-        assert_eq!(answers, 1, "{:?}", env.replies(*room));
+    for (_, (chat, text)) in direct {
+        let answers = env.replies(*chat).iter().filter(|answer| **answer == format!("echo: {text}")).count();
+        assert_eq!(answers, 1, "{:?}", env.replies(*chat));
     }
     let listed = env.run(&["sandbox", "ls", "--json"]);
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
@@ -119,7 +119,7 @@ async fn a_command_is_stored_before_it_is_acknowledged_and_dropped_if_the_user_s
     env.server.recover();
     env.server.expect_violation(10_062);
     env.start().await;
-    eventually("it is not waited for any more", || unanswered(&env) == 0);
+    eventually("the command is dropped", || unanswered(&env) == 0);
     assert!(env.model_requests().is_empty() && env.replies(dm).is_empty());
 
     env.server.invoke_command(env.ann, dm, "queue", text).await.unwrap();

@@ -11,13 +11,12 @@ use crate::env::{GatewayEnv, eventually};
 const LOCAL: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
 const STORE_FAILURE: &str = "cannot store ";
 
-/// Fills the disk of the home.
-fn fill(env: &GatewayEnv) {
+fn fill_disk(env: &GatewayEnv) {
     let mut file = File::create(env.gateway_path("filler")).unwrap();
     while file.write_all(&[0; 4096]).is_ok() {}
 }
 
-fn make_room(env: &GatewayEnv) {
+fn free_disk(env: &GatewayEnv) {
     fs::remove_file(env.gateway_path("filler")).unwrap();
 }
 
@@ -32,20 +31,20 @@ async fn messages_sent_while_the_disk_is_full_are_answered_later() {
     let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
     env.send(env.ann, ann, "one");
     assert_eq!(env.wait_for_replies(ann, 1).await, ["echo: one"]);
-    fill(&env);
+    fill_disk(&env);
     env.send(env.ann, ann, "two");
     env.send(env.bob, bob, "three");
-    // Longer than any timeout.
-    eventually("it is tried again and again", || env.log().matches(STORE_FAILURE).count() > 8);
+    // This takes longer than any timeout.
+    eventually("storing is retried", || env.log().matches(STORE_FAILURE).count() > 8);
     assert_eq!((env.replies(ann).len(), env.replies(bob).len()), (1, 0));
-    make_room(&env);
+    free_disk(&env);
     assert_eq!(env.wait_for_replies(ann, 2).await, ["echo: one", "echo: two"]);
     assert_eq!(env.wait_for_replies(bob, 1).await, ["echo: three"]);
     env.close().await;
 }
 
 #[tokio::test]
-async fn a_failure_because_of_a_full_disk_is_reported_later() {
+async fn a_full_disk_failure_is_reported_later() {
     let slow = ScriptStep::Reply(ScriptedReply {
         items: vec![ReplyItem::Text("first".to_owned())],
         delivery: BodyDelivery { pause_ms: 1_000, ..Default::default() },
@@ -60,10 +59,10 @@ async fn a_failure_because_of_a_full_disk_is_reported_later() {
     let ann = env.server.dm_channel(env.ann);
     env.send(env.ann, ann, "one");
     eventually("the model is asked", || env.model_requests().len() == 1);
-    fill(&env);
-    eventually("nothing can be kept", || env.log().contains(STORE_FAILURE));
+    fill_disk(&env);
+    eventually("storing fails", || env.log().contains(STORE_FAILURE));
     assert_eq!(env.replies(ann), Vec::<String>::new());
-    make_room(&env);
+    free_disk(&env);
     let prompt = env.wait_for_replies(ann, 1).await;
     assert!(prompt[0].contains("no space left on device"), "{prompt:?}");
     // The interrupted turn is resumed first.
@@ -82,6 +81,6 @@ async fn an_unwritable_state_file_stops_nothing() {
     env.send(env.ann, ann, "one");
     assert_eq!(env.wait_for_replies(ann, 1).await, ["echo: one"]);
     fs::remove_dir_all(env.path("home/gateway_state.json")).unwrap();
-    eventually("it is written down later", || env.state() == "up");
+    eventually("the state is written later", || env.state() == "up");
     env.close().await;
 }

@@ -11,25 +11,25 @@ use crate::env::{GatewayEnv, eventually, terminal_call};
 
 /// A command that needs approval on the local backend.
 const DANGER: &str = "chmod -R 777 ~/private && echo ran >>~/log";
-/// Open to everyone, with the local backend.
-const AT_HOME: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
+/// Everyone has access, and commands run with the local backend.
+const OPEN_LOCAL: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
 
 /// An open gateway whose model runs the same dangerous command several times.
-async fn at_home(times: usize) -> GatewayEnv {
+async fn local_env(times: usize) -> GatewayEnv {
     let steps = (0..times)
         .flat_map(|number| [terminal_call(&format!("c{number}"), DANGER), ScriptStep::text("done")]);
-    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await;
+    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), OPEN_LOCAL).await;
     fs::create_dir(env.path("owner/private")).unwrap();
     env
 }
 
 /// How often the command ran.
-fn done(env: &GatewayEnv) -> usize {
+fn run_count(env: &GatewayEnv) -> usize {
     fs::read_to_string(env.path("owner/log")).unwrap_or_default().lines().count()
 }
 
 /// The number of questions in a chat.
-fn questions(env: &GatewayEnv, chat: Snowflake) -> usize {
+fn question_count(env: &GatewayEnv, chat: Snowflake) -> usize {
     env.replies(chat).iter().filter(|said| said.contains("Allow this?")).count()
 }
 
@@ -40,61 +40,60 @@ fn last_prompt(env: &GatewayEnv) -> String {
 
 #[tokio::test]
 async fn only_admins_and_approvers_can_grant_always() {
-    let env = at_home(3).await.with_admin().open().await;
+    let env = local_env(3).await.with_admin().open().await;
     let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
     env.send(env.bob, bob, "do it");
     let question = env.wait_for_message(bob, "a question", |seen| !seen.buttons.is_empty()).await;
     let (_, always) = question.buttons.iter().find(|(label, _)| label == "Always").unwrap();
     env.server.click_button(env.bob, question.id, always).await.unwrap();
-    env.wait("bob is prompt no", |server| {
+    env.wait("bob is refused", |server| {
         server
             .private_notices(env.bob)
             .iter()
-            .any(|prompt| prompt.contains("applies to everyone"))
+            .any(|notice| notice.contains("applies to everyone"))
             .then_some(())
     })
     .await;
     env.send(env.bob, bob, "/approve always");
-    env.wait_for_message(bob, "bob is prompt no again", |seen| seen.text.contains("applies to everyone"))
-        .await;
-    assert_eq!(done(&env), 0);
+    env.wait_for_message(bob, "bob is refused again", |seen| seen.text.contains("applies to everyone")).await;
+    assert_eq!(run_count(&env), 0);
     env.send(env.bob, bob, "/approve session");
     env.wait_for_message(bob, "the answer", |seen| seen.text == "done").await;
-    assert_eq!(done(&env), 1);
+    assert_eq!(run_count(&env), 1);
 
-    // His answer grants nothing to others; an admin can grant it.
+    // The answer of bob grants nothing to others; an admin can grant it.
     env.send(env.ann, ann, "do it");
     env.wait_for_message(ann, "a question", |seen| seen.text.contains("Allow this?")).await;
-    assert_eq!(done(&env), 1);
+    assert_eq!(run_count(&env), 1);
     env.send(env.ann, ann, "/approve always");
     env.wait_for_message(ann, "the answer", |seen| seen.text == "done").await;
     env.send(env.ann, ann, "do it again");
     eventually("the answer", || env.replies(ann).iter().filter(|said| *said == "done").count() == 2);
-    assert_eq!((done(&env), questions(&env, ann)), (3, 1));
+    assert_eq!((run_count(&env), question_count(&env, ann)), (3, 1));
     env.close().await;
 }
 
 #[tokio::test]
 async fn a_session_grant_ends_with_the_conversation() {
-    let env = at_home(3).await.open().await;
+    let env = local_env(3).await.open().await;
     let dm = env.server.dm_channel(env.ann);
-    let answers = |count: usize| {
+    let wait_for_answers = |count: usize| {
         eventually("the answer", || env.replies(dm).iter().filter(|said| *said == "done").count() == count);
     };
     env.send(env.ann, dm, "do it");
-    eventually("a question", || questions(&env, dm) == 1);
+    eventually("a question", || question_count(&env, dm) == 1);
     env.send(env.ann, dm, "/approve session");
-    answers(1);
+    wait_for_answers(1);
     env.send(env.ann, dm, "do it again");
-    answers(2);
-    assert_eq!((done(&env), questions(&env, dm)), (2, 1));
+    wait_for_answers(2);
+    assert_eq!((run_count(&env), question_count(&env, dm)), (2, 1));
     env.send(env.ann, dm, "/new");
     env.wait_for_message(dm, "a new conversation", |seen| seen.text.contains("a new conversation")).await;
     env.send(env.ann, dm, "do it");
-    eventually("another question", || questions(&env, dm) == 2);
+    eventually("another question", || question_count(&env, dm) == 2);
     env.send(env.ann, dm, "/deny");
-    answers(3);
-    assert_eq!(done(&env), 2);
+    wait_for_answers(3);
+    assert_eq!(run_count(&env), 2);
     env.close().await;
 }
 
@@ -121,14 +120,14 @@ async fn command_rights_also_hold_during_a_turn() {
 #[tokio::test]
 async fn a_message_during_a_turn_keeps_its_author() {
     let steps = [terminal_call("c1", "until [ -e ~/go ]; do sleep 0.05; done"), ScriptStep::text("done")];
-    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await.open().await;
+    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), OPEN_LOCAL).await.open().await;
     let call = env.mention(env.ann, env.channel, "wait for it");
     let thread = env.reply_chat(call).await;
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.send(env.bob, thread, "/steer delete everything");
     env.send(env.bob, thread, "/status");
-    // Messages before this one are processed.
-    env.wait_for_message(thread, "how things are", |seen| seen.text.contains("session")).await;
+    // A reply to the second command means that the first has been processed.
+    env.wait_for_message(thread, "the status", |seen| seen.text.contains("session")).await;
     fs::write(env.path("owner/go"), "").unwrap();
     env.wait_for_message(thread, "the answer", |seen| seen.text == "done").await;
     let prompt = last_prompt(&env);
@@ -140,7 +139,7 @@ async fn a_message_during_a_turn_keeps_its_author() {
 async fn a_long_question_is_shown_in_full_and_answered_once() {
     let command = format!("echo {} && {DANGER}", "word ".repeat(1_000));
     let steps = [terminal_call("c1", &command), ScriptStep::text("done")];
-    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await.open().await;
+    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), OPEN_LOCAL).await.open().await;
     fs::create_dir(env.path("owner/private")).unwrap();
     let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "do it");
@@ -148,7 +147,7 @@ async fn a_long_question_is_shown_in_full_and_answered_once() {
     let shown = env.replies(dm).concat();
     assert_eq!(shown.matches("word").count(), 1_000, "{shown}");
     assert!(question.text.contains("chmod -R 777") && question.text.contains("/approve q_"), "{question:?}");
-    assert_eq!(done(&env), 0);
+    assert_eq!(run_count(&env), 0);
     let (_, once) = &question.buttons[0];
     env.server.click_button(env.ann, question.id, once).await.unwrap();
     env.wait_for_message(dm, "the answer", |seen| seen.text == "done").await;
@@ -156,14 +155,14 @@ async fn a_long_question_is_shown_in_full_and_answered_once() {
         seen.id == question.id && seen.text.contains("allowed once by")
     })
     .await;
-    assert_eq!(done(&env), 1);
+    assert_eq!(run_count(&env), 1);
     env.close().await;
 }
 
 #[tokio::test]
 async fn backticks_in_a_command_are_visible_in_the_question() {
     let steps = [terminal_call("c1", "echo ```chmod -R 777 ~/private```"), ScriptStep::text("as you wish")];
-    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await.open().await;
+    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), OPEN_LOCAL).await.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "do it");
     let question = env.wait_for_message(dm, "a question", |seen| !seen.buttons.is_empty()).await;
@@ -178,19 +177,19 @@ async fn backticks_in_a_command_are_visible_in_the_question() {
 async fn a_users_environment_is_not_open_to_others_in_a_thread() {
     let steps = [
         terminal_call("c1", "echo ann\\'s >~/secret; ls ~"),
-        ScriptStep::text("kept"),
+        ScriptStep::text("saved"),
         ScriptStep::text("hello"),
         terminal_call("c2", "ls ~; cat ~/secret"),
         ScriptStep::text("looked"),
     ];
     let env = GatewayEnv::new(steps).await.set_env("GATEWAY_SANDBOX_SCOPE", "user").open().await;
     let dm = env.server.dm_channel(env.ann);
-    env.send(env.ann, dm, "keep this");
-    assert_eq!(env.wait_for_replies(dm, 1).await, ["kept"]);
+    env.send(env.ann, dm, "save this");
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["saved"]);
     let call = env.mention(env.ann, env.channel, "hello");
     let thread = env.reply_chat(call).await;
     assert_eq!(env.wait_for_replies(thread, 1).await, ["hello"]);
-    env.send(env.bob, thread, "what does she keep?");
+    env.send(env.bob, thread, "what did ann save?");
     assert_eq!(env.wait_for_replies(thread, 2).await[1], "looked");
     let seen = last_prompt(&env);
     assert!(seen.contains("No such file") && !seen.contains("ann's"), "{seen}");
@@ -201,7 +200,7 @@ async fn a_users_environment_is_not_open_to_others_in_a_thread() {
 async fn a_users_environment_is_the_same_in_all_their_chats_and_private() {
     let steps = [
         terminal_call("c1", "echo ann\\'s >~/secret; ls ~"),
-        ScriptStep::text("kept"),
+        ScriptStep::text("saved"),
         terminal_call("c2", "cat ~/secret"),
         ScriptStep::text("found"),
         terminal_call("c3", "ls ~; cat ~/secret"),
@@ -214,19 +213,19 @@ async fn a_users_environment_is_the_same_in_all_their_chats_and_private() {
         .open()
         .await;
     let dm = env.server.dm_channel(env.ann);
-    env.send(env.ann, dm, "keep this");
-    assert_eq!(env.wait_for_replies(dm, 1).await, ["kept"]);
-    env.mention(env.ann, env.channel, "what did I keep?");
+    env.send(env.ann, dm, "save this");
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["saved"]);
+    env.mention(env.ann, env.channel, "what did I save?");
     assert_eq!(env.wait_for_replies(env.channel, 1).await, ["found"]);
     assert!(last_prompt(&env).contains("ann's"), "{}", last_prompt(&env));
-    env.mention(env.bob, env.channel, "what does she keep?");
+    env.mention(env.bob, env.channel, "what did ann save?");
     assert_eq!(env.wait_for_replies(env.channel, 2).await[1], "looked");
     assert!(last_prompt(&env).contains("No such file"), "{}", last_prompt(&env));
     env.close().await;
 }
 
 #[tokio::test]
-async fn the_owners_home_is_not_visible_to_a_chat() {
+async fn the_owners_home_is_not_visible_in_a_chat() {
     // /tmp is not visible in an environment anyway.
     let owner = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let diary = owner.path().join("diary");
@@ -247,22 +246,22 @@ async fn the_owners_home_is_not_visible_to_a_chat() {
 
 #[tokio::test]
 async fn files_and_guests_of_other_chats_are_not_reachable() {
-    let kept = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (files, run) = (kept.path().join("files"), kept.path().join("run"));
+    let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (files, run) = (base.path().join("files"), base.path().join("run"));
     fs::create_dir(&run).unwrap();
     let steps = [
         terminal_call("c1", "echo ann\\'s >secret; ls"),
-        ScriptStep::text("kept"),
-        terminal_call("c2", &format!("find {0}; grep -rs ann {0}; true", kept.path().display())),
+        ScriptStep::text("saved"),
+        terminal_call("c2", &format!("find {0}; grep -rs ann {0}; true", base.path().display())),
         ScriptStep::text("looked"),
     ];
     let env = GatewayEnv::new(steps).await;
     let env = env.set_env("TERMINAL_SANDBOX_DIR", files.display()).set_env("XDG_RUNTIME_DIR", run.display());
     let env = env.open().await;
     let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
-    env.send(env.ann, ann, "keep this");
-    assert_eq!(env.wait_for_replies(ann, 1).await, ["kept"]);
-    env.send(env.bob, bob, "what does she keep?");
+    env.send(env.ann, ann, "save this");
+    assert_eq!(env.wait_for_replies(ann, 1).await, ["saved"]);
+    env.send(env.bob, bob, "what did ann save?");
     assert_eq!(env.wait_for_replies(bob, 1).await, ["looked"]);
     let seen = last_prompt(&env);
     assert!(seen.contains("files") && !seen.contains("secret") && !seen.contains("sock"), "{seen}");
@@ -271,17 +270,17 @@ async fn files_and_guests_of_other_chats_are_not_reachable() {
 
 #[tokio::test]
 async fn process_notices_of_a_user_without_access_are_dropped() {
-    let left = json!({
+    let arguments = json!({
         "command": "until [ -e ~/go ]; do sleep 0.05; done", "background": true, "notify_on_complete": true,
     });
-    let left = ReplyItem::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments: left };
-    let steps = [ScriptStep::reply([left]), ScriptStep::text("begun")];
+    let call = ReplyItem::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments };
+    let steps = [ScriptStep::reply([call]), ScriptStep::text("started")];
     let env = GatewayEnv::with(GatewayEnv::echo_script(steps), "gateway:\n  terminal_backend: local\n")
         .await
         .open()
         .await;
     let dm = env.server.dm_channel(env.bob);
-    env.send(env.bob, dm, "let me in");
+    env.send(env.bob, dm, "hello");
     let code = env
         .wait_for_replies(dm, 1)
         .await
@@ -293,15 +292,15 @@ async fn process_notices_of_a_user_without_access_are_dropped() {
         .to_owned();
     assert!(env.run(&["pairing", "approve", "discord", &code]).status.success());
     env.send(env.bob, dm, "begin");
-    env.wait_for_message(dm, "it has begun", |seen| seen.text == "begun").await;
-    let asked = env.model_requests().len();
+    env.wait_for_message(dm, "it has started", |seen| seen.text == "started").await;
+    let requests = env.model_requests().len();
     assert!(env.run(&["pairing", "revoke", "discord", &env.bob.to_string()]).status.success());
     fs::write(env.path("owner/go"), "").unwrap();
     let log = env.path("home/logs/agent.log");
-    eventually("it is not told", || {
+    eventually("the notice is dropped", || {
         fs::read_to_string(&log).unwrap_or_default().contains("process notice dropped")
     });
-    assert_eq!((env.model_requests().len(), env.replies(dm).len()), (asked, 2), "{:?}", env.replies(dm));
+    assert_eq!((env.model_requests().len(), env.replies(dm).len()), (requests, 2), "{:?}", env.replies(dm));
     env.close().await;
 }
 
@@ -325,7 +324,7 @@ async fn a_stranger_cannot_fill_the_disk() {
     let env = env.set_env("DISCORD_ALLOWED_USERS", ann).open().await;
     let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
     for number in 0..30 {
-        env.send(env.bob, bob, &format!("let me in {number}"));
+        env.send(env.bob, bob, &format!("hello {number}"));
     }
     env.send(env.ann, ann, "hello");
     env.wait_for_replies(ann, 1).await;

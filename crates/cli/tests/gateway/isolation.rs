@@ -1,12 +1,12 @@
-//! Chats are isolated from each other.
+//! Isolation of chats from each other.
 
 use hermes_testkit::ScriptStep;
 use serde_json::Value;
 
 use crate::env::{GatewayEnv, terminal_call};
 
-/// The output of a command in another chat than the first.
-async fn seen(first: &str, second: &str) -> String {
+/// Runs one command in each of two chats and returns the output of the second.
+async fn output_in_second_chat(first: &str, second: &str) -> String {
     let steps = [
         terminal_call("c1", first),
         ScriptStep::text("one"),
@@ -20,16 +20,16 @@ async fn seen(first: &str, second: &str) -> String {
     env.server.send_text(env.bob, bob, "do it");
     assert_eq!(env.wait_for_replies(bob, 1).await, ["two"]);
     let last = env.model_requests().pop().unwrap();
-    let prompt = last["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    let result = last["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
     assert!(!last.to_string().contains("ann's"), "{last}");
     env.close().await;
-    let prompt: Value = serde_json::from_str(&prompt).unwrap();
-    prompt["output"].as_str().unwrap().to_owned()
+    let result: Value = serde_json::from_str(&result).unwrap();
+    result["output"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
 async fn files_of_one_chat_are_not_in_another() {
-    let shown = seen(
+    let shown = output_in_second_chat(
         "echo ann\\'s >secret; echo ann\\'s >~/secret; echo ann\\'s >/tmp/secret; ls ~ /tmp .",
         "ls -a ~ /tmp .",
     )
@@ -39,13 +39,13 @@ async fn files_of_one_chat_are_not_in_another() {
 
 #[tokio::test]
 async fn variables_of_one_chat_are_not_in_another() {
-    let shown = seen("export SECRET=42; declare -p SECRET", "declare -p SECRET; env").await;
+    let shown = output_in_second_chat("export SECRET=42; declare -p SECRET", "declare -p SECRET; env").await;
     assert!(!shown.contains("42"), "{shown}");
 }
 
 #[tokio::test]
 async fn processes_of_one_chat_are_not_in_another() {
-    let shown = seen(
+    let shown = output_in_second_chat(
         "(exec -a ann-at-work sleep 600) >/dev/null 2>&1 & echo started",
         "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
     )
@@ -94,7 +94,7 @@ async fn an_environment_that_cannot_mount_the_shared_directory_is_refused_at_sta
 
 #[tokio::test]
 async fn memory_of_one_chat_is_not_in_another() {
-    let shown = seen(
+    let shown = output_in_second_chat(
         "echo ann\\'s >/dev/shm/secret; ipcmk -M 4096",
         "ls /dev/shm; tail -n +2 /proc/sysvipc/shm | wc -l",
     )

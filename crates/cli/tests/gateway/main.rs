@@ -1,7 +1,7 @@
 //! The whole program as a gateway, between a strict platform and a scripted model.
 //!
-//! `suite` contains what every platform must pass; the rest is specific to Discord or independent
-//! of the platform.
+//! `suite` contains the checks that every platform must pass; the rest is specific to Discord or
+//! independent of the platform.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod channels;

@@ -22,12 +22,12 @@ fn file(name: &str, bytes: impl Into<Vec<u8>>) -> UserFile {
     }
 }
 
-fn post(env: &GatewayEnv, dm: Snowflake, text: &str, files: Vec<UserFile>) -> Snowflake {
+fn send_files(env: &GatewayEnv, dm: Snowflake, text: &str, files: Vec<UserFile>) -> Snowflake {
     env.server.send_post(env.ann, dm, UserPost { text: text.to_owned(), files, ..UserPost::default() })
 }
 
 /// The last user message of the last model request.
-fn prompt(env: &GatewayEnv) -> String {
+fn last_prompt(env: &GatewayEnv) -> String {
     let last = env.model_requests().pop().unwrap();
     let messages = last["messages"].as_array().unwrap();
     let said = messages.iter().rfind(|message| message["role"] == "user").unwrap();
@@ -35,7 +35,7 @@ fn prompt(env: &GatewayEnv) -> String {
 }
 
 /// The result of the last tool call.
-fn result(env: &GatewayEnv) -> Value {
+fn last_tool_result(env: &GatewayEnv) -> Value {
     let last = env.model_requests().pop().unwrap();
     let messages = last["messages"].as_array().unwrap();
     let said = messages.iter().rfind(|message| message["role"] == "tool").unwrap();
@@ -43,11 +43,11 @@ fn result(env: &GatewayEnv) -> Value {
 }
 
 /// All files below a directory.
-fn below(folder: &Path) -> Vec<PathBuf> {
+fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.path() {
-            path if path.is_dir() => found.extend(below(&path)),
+            path if path.is_dir() => found.extend(files_below(&path)),
             path => found.push(path),
         }
     }
@@ -55,12 +55,12 @@ fn below(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// File copies in the cache.
-fn copies(env: &GatewayEnv) -> Vec<PathBuf> {
-    [below(&env.path("home/cache/incoming")), below(&env.path("home/cache/outgoing"))].concat()
+fn cached_copies(env: &GatewayEnv) -> Vec<PathBuf> {
+    [files_below(&env.path("home/cache/incoming")), files_below(&env.path("home/cache/outgoing"))].concat()
 }
 
 /// The files that the bot uploaded.
-async fn sent(env: &GatewayEnv, dm: Snowflake, count: usize) -> Vec<(String, Vec<u8>)> {
+async fn wait_for_uploads(env: &GatewayEnv, dm: Snowflake, count: usize) -> Vec<(String, Vec<u8>)> {
     let found = env
         .server
         .wait_for(|world| {
@@ -87,16 +87,16 @@ async fn an_attachment_is_in_the_environment_before_the_model_is_asked() {
     .await;
     let dm = env.server.dm_channel(env.ann);
     let bytes = b"line one\n".repeat(200_000);
-    let message = post(&env, dm, "look at this", vec![file("notes.txt", bytes.clone())]);
+    let message = send_files(&env, dm, "look at this", vec![file("notes.txt", bytes.clone())]);
     assert_eq!(env.wait_for_replies(dm, 1).await, ["read"]);
     let place = format!("/workspace/.hermes/cache/{dm}/{message}/notes.txt");
     assert_eq!(
-        prompt(&env),
+        last_prompt(&env),
         format!("look at this\n\n[file notes.txt: {} bytes, text/plain, at {place}]", bytes.len())
     );
-    let output = result(&env)["output"].as_str().unwrap().to_owned();
+    let output = last_tool_result(&env)["output"].as_str().unwrap().to_owned();
     assert!(output.contains("line one") && output.contains(&place), "{output}");
-    assert_eq!(copies(&env), Vec::<PathBuf>::new());
+    assert_eq!(cached_copies(&env), Vec::<PathBuf>::new());
     env.close().await;
 }
 
@@ -120,9 +120,9 @@ async fn hostile_file_names_are_made_safe() {
         ".bashrc",
         "$(reboot)",
     ];
-    let message = post(&env, dm, "", names.iter().map(|name| file(name, "1")).collect());
+    let message = send_files(&env, dm, "", names.iter().map(|name| file(name, "1")).collect());
     assert_eq!(env.wait_for_replies(dm, 1).await, ["done"]);
-    let prompt = prompt(&env);
+    let prompt = last_prompt(&env);
     let lines: Vec<&str> = prompt.lines().collect();
     assert_eq!(lines.len(), names.len(), "{prompt}");
     assert!(lines.iter().all(|line| line.starts_with("[file ") && line.ends_with(']')), "{prompt}");
@@ -130,7 +130,7 @@ async fn hostile_file_names_are_made_safe() {
         !prompt.contains("at /etc/passwd") && !prompt.contains('\u{202e}') && !prompt.contains('$'),
         "{prompt}"
     );
-    let output = result(&env)["output"].as_str().unwrap().to_owned();
+    let output = last_tool_result(&env)["output"].as_str().unwrap().to_owned();
     let mut found: Vec<&str> = output.lines().collect();
     found.sort_unstable();
     let folder = format!("./.hermes/cache/{dm}/{message}/");
@@ -164,7 +164,7 @@ async fn a_message_is_answered_even_if_its_attachments_fail() {
         UserFile { download: DownloadBehavior::Truncated(10), ..file("broken", bytes.clone()) },
         file("fine", bytes),
     ];
-    let message = post(&env, dm, "all of them", files);
+    let message = send_files(&env, dm, "all of them", files);
     let said = env.wait_for_replies(dm, 1).await.remove(0);
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "echo: all of them");
@@ -177,7 +177,7 @@ async fn a_message_is_answered_even_if_its_attachments_fail() {
         format!("[file fine: 100 bytes, text/plain, at /workspace/.hermes/cache/{dm}/{message}/fine]")
     );
     assert_eq!(lines.len(), 7, "{said}");
-    assert_eq!(copies(&env), Vec::<PathBuf>::new());
+    assert_eq!(cached_copies(&env), Vec::<PathBuf>::new());
     env.close().await;
 }
 
@@ -185,7 +185,7 @@ async fn a_message_is_answered_even_if_its_attachments_fail() {
 async fn attachments_beyond_the_limit_are_not_downloaded() {
     let env = GatewayEnv::echo().await.open().await;
     let dm = env.server.dm_channel(env.ann);
-    post(&env, dm, "many", (0..12).map(|number| file(&format!("f{number}"), "x")).collect());
+    send_files(&env, dm, "many", (0..12).map(|number| file(&format!("f{number}"), "x")).collect());
     let said = env.wait_for_replies(dm, 1).await.remove(0);
     assert!(said.ends_with("[2 more files were not downloaded: the limit is 10 per message]"), "{said}");
     assert_eq!(env.server.read(|world| world.downloads.len()), 10);
@@ -197,7 +197,7 @@ async fn nothing_is_downloaded_for_strangers() {
     let script = GatewayEnv::echo_script([]);
     let env = GatewayEnv::with(script, "").await.open().await;
     let dm = env.server.dm_channel(env.ann);
-    post(&env, dm, "let me in", vec![file("a", "x")]);
+    send_files(&env, dm, "let me in", vec![file("a", "x")]);
     let said = env.wait_for_replies(dm, 1).await;
     assert!(said[0].contains("hermes pairing approve"), "{said:?}");
     assert_eq!(env.server.read(|world| world.downloads.len()), 0);
@@ -210,12 +210,17 @@ async fn a_stalled_download_can_be_stopped() {
     let script = GatewayEnv::echo_script([]);
     let env = GatewayEnv::with(script, "discord:\n  allow_all_users: true\n").await.open().await;
     let dm = env.server.dm_channel(env.ann);
-    post(&env, dm, "wait", vec![UserFile { download: DownloadBehavior::Stalled, ..file("never", "x") }]);
-    eventually("it is asked for", || env.server.read(|world| world.downloads.len() == 1));
+    send_files(
+        &env,
+        dm,
+        "wait",
+        vec![UserFile { download: DownloadBehavior::Stalled, ..file("never", "x") }],
+    );
+    eventually("the download starts", || env.server.read(|world| world.downloads.len() == 1));
     env.server.send_text(env.ann, dm, "/stop");
     let said = env.wait_for_replies(dm, 2).await;
     assert!(said.contains(&"Stopped.".to_owned()) && said.contains(&"interrupted".to_owned()), "{said:?}");
-    assert_eq!(copies(&env), Vec::<PathBuf>::new());
+    assert_eq!(cached_copies(&env), Vec::<PathBuf>::new());
     env.close().await;
 }
 
@@ -224,10 +229,10 @@ async fn a_crash_during_a_download_loses_and_leaves_nothing() {
     let mut env = GatewayEnv::echo().await.open().await;
     let dm = env.server.dm_channel(env.ann);
     let slow = UserFile { download: DownloadBehavior::Slow(1_000, 50), ..file("slow", vec![b'x'; 40_000]) };
-    let message = post(&env, dm, "take it", vec![slow]);
-    eventually("it is coming", || !copies(&env).is_empty());
+    let message = send_files(&env, dm, "take it", vec![slow]);
+    eventually("a copy is being written", || !cached_copies(&env).is_empty());
     env.kill();
-    assert!(!copies(&env).is_empty());
+    assert!(!cached_copies(&env).is_empty());
     env.start().await;
     let said = env.wait_for_replies(dm, 1).await.remove(0);
     assert_eq!(
@@ -236,7 +241,7 @@ async fn a_crash_during_a_download_loses_and_leaves_nothing() {
             "echo: take it\n\n[file slow: 40000 bytes, text/plain, at /workspace/.hermes/cache/{dm}/{message}/slow]"
         )
     );
-    assert_eq!(copies(&env), Vec::<PathBuf>::new());
+    assert_eq!(cached_copies(&env), Vec::<PathBuf>::new());
     env.close().await;
 }
 
@@ -245,12 +250,12 @@ async fn on_the_local_backend_attachments_go_to_the_cache() {
     let script = GatewayEnv::echo_script([]);
     let env = GatewayEnv::with(script, LOCAL).await.open().await;
     let dm = env.server.dm_channel(env.ann);
-    let message = post(&env, dm, "here", vec![file("a.txt", "abc")]);
+    let message = send_files(&env, dm, "here", vec![file("a.txt", "abc")]);
     let said = env.wait_for_replies(dm, 1).await.remove(0);
     let path = env.path("home/cache/files").join(format!("{dm}/{message}/a.txt"));
     assert!(said.ends_with(&format!("at {}]", path.display())), "{said}");
     assert_eq!(fs::read(&path).unwrap(), b"abc");
-    assert_eq!(below(&env.path("work")), Vec::<PathBuf>::new());
+    assert_eq!(files_below(&env.path("work")), Vec::<PathBuf>::new());
     env.close().await;
 }
 
@@ -264,7 +269,7 @@ async fn a_reply_uploads_workspace_files_and_reports_the_others() {
     let env = GatewayEnv::new([terminal_call("c1", make), ScriptStep::text(answer)]).await.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "make them");
-    let files = sent(&env, dm, 3).await;
+    let files = wait_for_uploads(&env, dm, 3).await;
     let expected = [("r.txt", "report\n"), ("two_words.txt", "b\n"), ("inner", "report\n")];
     assert_eq!(files, expected.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())));
     let said = env.replies(dm);
@@ -288,7 +293,7 @@ async fn a_reply_uploads_workspace_files_and_reports_the_others() {
             "(could not send netrc: it is outside of the workspace)",
         ]
     );
-    eventually("the copies are gone", || copies(&env).is_empty());
+    eventually("the copies are gone", || cached_copies(&env).is_empty());
     env.close().await;
 }
 
@@ -313,7 +318,7 @@ async fn on_the_local_backend_only_workspace_files_are_uploaded_and_secrets_ask(
     let asked = env.wait_for_replies(dm, 1).await.remove(0);
     assert!(asked.contains(".env"), "{asked}");
     env.server.send_text(env.ann, dm, "/deny");
-    let files = sent(&env, dm, 2).await;
+    let files = wait_for_uploads(&env, dm, 2).await;
     assert_eq!(files, [("fine.txt".to_owned(), b"f".to_vec()), ("a.txt".to_owned(), b"a".to_vec())]);
     let said = env.replies(dm).into_iter().find(|said| said.contains("passwd")).unwrap();
     let refused = ["netrc", "passwd", "config.yaml", "state.db", "link"];
@@ -331,7 +336,7 @@ async fn a_home_directory_as_workspace_uploads_only_configured_roots() {
         ..ModelScript::default()
     };
     let env = GatewayEnv::with(script, LOCAL).await;
-    // Whatever it is called.
+    // The name of the home directory does not matter.
     fs::rename(env.path("owner"), env.path("elsewhere")).unwrap();
     symlink(env.path("elsewhere"), env.path("owner")).unwrap();
     fs::create_dir(env.path("owner/public")).unwrap();
@@ -343,7 +348,7 @@ async fn a_home_directory_as_workspace_uploads_only_configured_roots() {
     let env = env.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "send");
-    assert_eq!(sent(&env, dm, 1).await, [("a.txt".to_owned(), b"x".to_vec())]);
+    assert_eq!(wait_for_uploads(&env, dm, 1).await, [("a.txt".to_owned(), b"x".to_vec())]);
     assert_eq!(env.replies(dm)[0], "(could not send notes.txt: it is outside of the workspace)");
     env.close().await;
 }
@@ -358,20 +363,20 @@ async fn a_file_is_uploaded_once_across_a_crash_and_outlives_its_environment() {
     let dm = env.server.dm_channel(env.ann);
     env.server.inject("POST /channels/*/messages", 2, InjectedFault::Fail(502));
     env.server.send_text(env.ann, dm, "send it");
-    eventually("it was tried", || {
+    eventually("the upload was tried", || {
         env.server.read(|world| world.requests.iter().any(|request| request.status == 502))
     });
     env.kill();
     let stray = env.path("home/cache/outgoing/discord/stray");
     fs::write(&stray, "x").unwrap();
-    assert_eq!(copies(&env).len(), 2);
+    assert_eq!(cached_copies(&env).len(), 2);
     let listed: Value = serde_json::from_slice(&env.run(&["sandbox", "ls", "--json"]).stdout).unwrap();
     let place = listed["places"][0]["name"].as_str().unwrap().to_owned();
     let removed = env.run(&["sandbox", "rm", "--force", &place]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
     env.start().await;
-    assert_eq!(sent(&env, dm, 1).await, [("a.txt".to_owned(), b"precious\n".to_vec())]);
-    eventually("the copies are gone", || copies(&env).is_empty());
+    assert_eq!(wait_for_uploads(&env, dm, 1).await, [("a.txt".to_owned(), b"precious\n".to_vec())]);
+    eventually("the copies are gone", || cached_copies(&env).is_empty());
     assert_eq!(env.replies(dm), [""]);
     env.close().await;
 }
@@ -389,13 +394,13 @@ async fn an_unconfirmed_upload_is_not_repeated() {
     let dm = env.server.dm_channel(env.ann);
     env.server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
     env.server.send_text(env.ann, dm, "send it");
-    sent(&env, dm, 1).await;
+    wait_for_uploads(&env, dm, 1).await;
     env.kill();
     env.start().await;
     env.server.send_text(env.ann, dm, "was it once?");
     assert_eq!(env.wait_for_replies(dm, 2).await, ["", "yes"]);
-    assert_eq!(sent(&env, dm, 1).await.len(), 1);
-    eventually("the copies are gone", || copies(&env).is_empty());
+    assert_eq!(wait_for_uploads(&env, dm, 1).await.len(), 1);
+    eventually("the copies are gone", || cached_copies(&env).is_empty());
     env.close().await;
 }
 
@@ -413,7 +418,7 @@ async fn a_rejected_upload_is_reported() {
         said[0].starts_with("(could not send a.txt: the files are larger than Discord allows"),
         "{said:?}"
     );
-    eventually("the copies are gone", || copies(&env).is_empty());
+    eventually("the copies are gone", || cached_copies(&env).is_empty());
     env.close().await;
 }
 
@@ -428,9 +433,9 @@ async fn a_file_can_answer_a_clarification() {
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "read it");
     env.wait_for_replies(dm, 1).await;
-    let message = post(&env, dm, "this one", vec![file("a.txt", "abc")]);
+    let message = send_files(&env, dm, "this one", vec![file("a.txt", "abc")]);
     assert_eq!(env.wait_for_replies(dm, 2).await[1], "thanks");
-    let answer = result(&env).to_string();
+    let answer = last_tool_result(&env).to_string();
     assert!(
         answer.contains("this one") && answer.contains(&format!("/.hermes/cache/{dm}/{message}/a.txt")),
         "{answer}"
@@ -447,7 +452,7 @@ async fn a_resumed_turn_downloads_nothing_again() {
     };
     let mut env = GatewayEnv::with(script, "discord:\n  allow_all_users: true\n").await.open().await;
     let dm = env.server.dm_channel(env.ann);
-    post(&env, dm, "keep it", vec![file("a.txt", "abc")]);
+    send_files(&env, dm, "keep it", vec![file("a.txt", "abc")]);
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.kill();
     env.start().await;
@@ -460,7 +465,7 @@ async fn a_resumed_turn_downloads_nothing_again() {
 #[tokio::test]
 async fn a_message_with_files_is_not_steered_but_answered_afterwards() {
     let (env, dm) = steering_env().await;
-    post(&env, dm, "and this", vec![file("a.txt", "abc")]);
+    send_files(&env, dm, "and this", vec![file("a.txt", "abc")]);
     let said = env.wait_for_replies(dm, 2).await;
     assert_eq!(said[0], "first");
     assert!(said[1].starts_with("echo: and this\n\n[file a.txt: 3 bytes"), "{said:?}");
@@ -484,7 +489,7 @@ async fn media_tags_are_hidden_while_a_reply_streams() {
     let env = GatewayEnv::with(script, config).await.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "write");
-    assert_eq!(sent(&env, dm, 1).await, [("a.txt".to_owned(), b"a\n".to_vec())]);
+    assert_eq!(wait_for_uploads(&env, dm, 1).await, [("a.txt".to_owned(), b"a\n".to_vec())]);
     let ever: Vec<String> = env.server.read(|world| {
         let all = world.bot_messages_in(dm).into_iter();
         all.flat_map(|said| said.edits.iter().chain([&said.content]).cloned()).collect()

@@ -1,4 +1,4 @@
-//! What the owner sees: status, logs, startup and shutdown.
+//! Status, logs, startup and shutdown of the gateway.
 
 use std::fs;
 
@@ -47,18 +47,18 @@ async fn an_unusable_backend_is_refused_at_startup_with_alternatives() {
 #[tokio::test]
 async fn status_shows_whether_the_channel_is_up_and_why_not() {
     let mut env = GatewayEnv::echo().await.open().await;
-    eventually("it says that it is up", || env.log().contains("discord is up"));
+    eventually("the log shows the channel up", || env.log().contains("discord is up"));
     let status = env.run(&["gateway", "status"]);
     assert!(String::from_utf8_lossy(&status.stdout).contains("discord  up for "), "{status:?}");
     env.server.stall();
     env.server.drop_connections();
-    eventually("it says why it is down", || env.log().contains("discord is down: "));
+    eventually("the log shows why the channel is down", || env.log().contains("discord is down: "));
     env.server.recover();
-    eventually("it is up again", || env.log().matches("discord is up").count() == 2);
+    eventually("the log shows the channel up again", || env.log().matches("discord is up").count() == 2);
     assert_eq!(env.stop(), Some(0));
-    // Streamed text is persisted too.
-    let kept = fs::read_to_string(env.path("home/logs/agent.log")).unwrap();
-    assert!(kept.contains("discord is down: "), "{kept}");
+    // The log file contains the event too.
+    let agent_log = fs::read_to_string(env.path("home/logs/agent.log")).unwrap();
+    assert!(agent_log.contains("discord is down: "), "{agent_log}");
     env.close().await;
 }
 
@@ -69,8 +69,8 @@ async fn status_and_doctor_report_the_gateway_and_its_problems() {
         let found = env.run(&["doctor", "--json"]);
         let found: Value = serde_json::from_slice(&found.stdout).unwrap();
         let findings = found["findings"].as_array().unwrap().iter();
-        let of_it: Vec<Value> = findings.filter(|finding| finding["check"] == check).cloned().collect();
-        of_it.into_iter().map(|finding| finding["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let of_check: Vec<Value> = findings.filter(|finding| finding["check"] == check).cloned().collect();
+        of_check.into_iter().map(|finding| finding["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     // The default backend of chats is checked.
     assert_eq!(
@@ -78,11 +78,11 @@ async fn status_and_doctor_report_the_gateway_and_its_problems() {
         (vec!["ok".to_owned()], vec!["warning".to_owned()])
     );
     env.start().await;
-    eventually("it is up", || env.state() == "up");
+    eventually("the channel is up", || env.state() == "up");
     assert_eq!((find(&env, "gateway"), env.run(&["status"]).status.code()), (vec!["ok".to_owned()], Some(0)));
     env.server.stall();
     env.server.drop_connections();
-    eventually("it is down", || env.state() == "down");
+    eventually("the channel is down", || env.state() == "down");
     assert_eq!(
         (find(&env, "gateway"), env.run(&["status"]).status.code()),
         (vec!["broken".to_owned()], Some(5))
@@ -121,12 +121,12 @@ async fn a_second_signal_stops_without_waiting() {
     let mut env = GatewayEnv::then_echo([terminal_call("c1", "sleep 1000")]).await.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "work");
-    eventually("it works", || {
+    eventually("the turn runs", || {
         let listed: Value = serde_json::from_slice(&env.run(&["process", "ls", "--json"]).stdout).unwrap();
         listed["processes"].as_array().is_some_and(|processes| !processes.is_empty())
     });
     kill_process(env.pid(), Signal::INT).unwrap();
-    eventually("it says what it waits for", || env.log().contains("stopping after running replies"));
+    eventually("the log shows what it waits for", || env.log().contains("stopping after running replies"));
     assert_eq!(env.stop(), Some(0));
     assert!(env.log().contains("stopped at once"), "{}", env.log());
     // The turn is resumed.
@@ -136,7 +136,7 @@ async fn a_second_signal_stops_without_waiting() {
 }
 
 #[tokio::test]
-async fn deleted_chats_are_no_problem_at_startup() {
+async fn startup_tolerates_deleted_chats() {
     let mut env = GatewayEnv::echo().await.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "hello");
@@ -145,8 +145,8 @@ async fn deleted_chats_are_no_problem_at_startup() {
     env.server.forget_sessions();
     env.server.inject("GET /channels/*/messages", u32::MAX, InjectedFault::Fail(404));
     env.start().await;
-    let kept = || fs::read_to_string(env.path("home/logs/agent.log")).unwrap_or_default();
-    eventually("it was looked at", || kept().contains("chat is no longer readable"));
+    let agent_log = || fs::read_to_string(env.path("home/logs/agent.log")).unwrap_or_default();
+    eventually("the deleted chat is logged", || agent_log().contains("chat is no longer readable"));
     assert!(!env.log().contains(" WARN "), "{}", env.log());
     env.server.clear_injected();
     env.close().await;
@@ -157,19 +157,19 @@ async fn an_undeliverable_reply_is_shown_as_a_reaction() {
     let env = GatewayEnv::echo().await.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.inject("POST /channels/*/messages", 1, InjectedFault::Fail(403));
-    let signs = |message| {
+    let reactions = |message| {
         env.server.read(|world| {
-            let signs = &world.messages[&message].reactions;
-            signs.iter().map(|(emoji, _)| emoji.clone()).collect::<Vec<_>>()
+            let given = world.messages[&message].reactions.iter();
+            given.map(|(emoji, _)| emoji.clone()).collect::<Vec<_>>()
         })
     };
     let lost = env.server.send_text(env.ann, dm, "hello");
-    eventually("it is shown", || signs(lost) == ["❌"]);
+    eventually("the reaction is shown", || reactions(lost) == ["❌"]);
     eventually("the owner is informed", || env.log().contains("delivery failed"));
     let answered = env.server.send_text(env.ann, dm, "again");
     env.wait_for_replies(dm, 1).await;
-    eventually("it is shown", || signs(answered) == ["✅"]);
-    assert_eq!(signs(lost), ["❌"]);
+    eventually("the reaction is shown", || reactions(answered) == ["✅"]);
+    assert_eq!(reactions(lost), ["❌"]);
     env.close().await;
 }
 
@@ -188,22 +188,22 @@ async fn conversations_are_found_by_their_platform() {
 }
 
 /// The numbers of environments and conversations.
-fn left(env: &GatewayEnv) -> (usize, usize) {
-    let count = |command: &str, what: &str| {
+fn remaining_counts(env: &GatewayEnv) -> (usize, usize) {
+    let count = |command: &str, list: &str| {
         let shown: Value = serde_json::from_slice(&env.run(&[command, "ls", "--json"]).stdout).unwrap();
-        shown[what].as_array().unwrap().len()
+        shown[list].as_array().unwrap().len()
     };
     (count("sandbox", "places"), count("sessions", "sessions"))
 }
 
 #[tokio::test]
 async fn an_old_conversation_is_pruned_with_its_environment() {
-    let asleep = json!({ "command": "sleep 600", "background": true });
-    let asleep = ReplyItem::Call { id: "c2".to_owned(), name: "terminal".to_owned(), arguments: asleep };
+    let arguments = json!({ "command": "sleep 600", "background": true });
+    let sleep_call = ReplyItem::Call { id: "c2".to_owned(), name: "terminal".to_owned(), arguments };
     let steps = [
         terminal_call("c1", "echo mine >~/note"),
-        ScriptStep::text("kept"),
-        ScriptStep::reply([asleep]),
+        ScriptStep::text("saved"),
+        ScriptStep::reply([sleep_call]),
         ScriptStep::text("so be it"),
     ];
     let mut env = GatewayEnv::new(steps).await.set_env("HERMES_SESSIONS_AUTO_PRUNE", true).open().await;
@@ -212,7 +212,7 @@ async fn an_old_conversation_is_pruned_with_its_environment() {
     env.wait_for_replies(ann, 1).await;
     env.send(env.bob, bob, "sleep");
     env.wait_for_replies(bob, 1).await;
-    assert_eq!(left(&env), (2, 2));
+    assert_eq!(remaining_counts(&env), (2, 2));
     env.stop();
     let database = rusqlite::Connection::open(env.path("home").join(hermes_store::FILE_NAME)).unwrap();
     let aged = "UPDATE sessions SET started = started - 91 * 86400, touched = touched - 91 * 86400";
@@ -220,8 +220,8 @@ async fn an_old_conversation_is_pruned_with_its_environment() {
     drop(database);
     env.start().await;
     // A running process is not stopped by the reset.
-    eventually("one is gone", || left(&env) == (1, 1));
-    eventually("it is logged", || env.log().contains("old conversations removed"));
-    assert_eq!(left(&env), (1, 1));
+    eventually("one conversation is removed", || remaining_counts(&env) == (1, 1));
+    eventually("the removal is logged", || env.log().contains("old conversations removed"));
+    assert_eq!(remaining_counts(&env), (1, 1));
     env.close().await;
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hermes_store::{FILE_NAME, NewSession, SessionId, SessionPrompt, Store, TurnStep as Kept};
+use hermes_store::{FILE_NAME, NewSession, SessionId, SessionPrompt, Store, TurnStep};
 use hermes_testkit::ReplyItem;
 use hermes_testkit::ScriptStep;
 use hermes_testkit::discord::{InjectedFault, Snowflake};
@@ -14,26 +14,26 @@ use serde_json::{Value, json};
 
 use crate::env::{GatewayEnv, eventually, terminal_call};
 
-const OPEN: &str = "discord:\n  allow_all_users: true\n";
+const ALLOW_ALL: &str = "discord:\n  allow_all_users: true\n";
 
-fn echo(steps: Vec<ScriptStep>) -> ModelScript {
+fn then_echo(steps: Vec<ScriptStep>) -> ModelScript {
     ModelScript { steps, always: Some(ScriptStep::Echo("echo: ".to_owned())), ..ModelScript::default() }
 }
 
-fn ago(hours: u64) -> Timestamp {
+fn hours_ago(hours: u64) -> Timestamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     Timestamp::from_seconds(now - hours * 3_600)
 }
 
-fn key(dm: Snowflake) -> SessionKey {
+fn session_key(dm: Snowflake) -> SessionKey {
     SessionKey::new(format!("agent:main:discord:dm:{dm}"))
 }
 
-/// A conversation last used this long ago.
-async fn old_conversation(env: &GatewayEnv, dm: Snowflake, hours: u64) -> SessionId {
+/// Creates a conversation that was last used this long ago.
+async fn create_old_conversation(env: &GatewayEnv, dm: Snowflake, hours: u64) -> SessionId {
     let store = Store::open(env.path("home").join(FILE_NAME)).await.unwrap();
     let new = NewSession {
-        key: key(dm),
+        key: session_key(dm),
         source: "discord".to_owned(),
         person: Person::new(format!("discord:{}", env.ann)),
         model: "scripted".to_owned(),
@@ -41,16 +41,16 @@ async fn old_conversation(env: &GatewayEnv, dm: Snowflake, hours: u64) -> Sessio
         prompt: SessionPrompt { text: "You are here.".to_owned(), tools: "[]".to_owned() },
         cwd: None,
     };
-    let id = store.create_session(new, ago(hours)).await.unwrap();
+    let id = store.create_session(new, hours_ago(hours)).await.unwrap();
     let words = Part::Text { text: "as you wish".to_owned() };
     for message in [Message::user("of old"), Message::Assistant { parts: vec![words] }] {
-        store.append_step(&id, Kept::from_message(message, ago(hours))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(message, hours_ago(hours))).await.unwrap();
     }
     store.close().await;
     id
 }
 
-async fn end_of(env: &GatewayEnv, id: &SessionId) -> Option<String> {
+async fn end_reason(env: &GatewayEnv, id: &SessionId) -> Option<String> {
     let store = Store::open(env.path("home").join(FILE_NAME)).await.unwrap();
     let reason = store.session(id).await.unwrap().end_reason;
     store.close().await;
@@ -69,7 +69,7 @@ async fn an_idle_conversation_is_reset_and_the_chat_is_notified() {
     for (mode, hours, note) in cases {
         let env = GatewayEnv::echo().await.set_env("SESSION_RESET_MODE", mode);
         let dm = env.server.dm_channel(env.ann);
-        let old = old_conversation(&env, dm, hours).await;
+        let old = create_old_conversation(&env, dm, hours).await;
         let env = env.open().await;
         env.server.send_text(env.ann, dm, "hello");
         let said = env.wait_for_replies(dm, 1).await;
@@ -80,7 +80,7 @@ async fn an_idle_conversation_is_reset_and_the_chat_is_notified() {
         env.server.send_text(env.ann, dm, "again");
         assert_eq!(env.wait_for_replies(dm, 2).await[1], "echo: again", "{mode}");
         let reason = note.map(|note| if note.contains("idle") { "idle" } else { "daily" });
-        assert_eq!(end_of(&env, &old).await.as_deref(), reason, "{mode}");
+        assert_eq!(end_reason(&env, &old).await.as_deref(), reason, "{mode}");
         env.close().await;
     }
 }
@@ -89,8 +89,8 @@ async fn an_idle_conversation_is_reset_and_the_chat_is_notified() {
 async fn a_conversation_with_a_running_process_is_not_reset() {
     let env = GatewayEnv::echo().await.set_env("SESSION_RESET_MODE", "idle");
     let dm = env.server.dm_channel(env.ann);
-    let old = old_conversation(&env, dm, 26).await;
-    let key = key(dm);
+    let old = create_old_conversation(&env, dm, 26).await;
+    let key = session_key(dm);
     let started = env.run(&[
         "exec",
         "--backend",
@@ -106,7 +106,7 @@ async fn a_conversation_with_a_running_process_is_not_reset() {
     env.server.send_text(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
     assert!(env.model_requests().pop().unwrap()["messages"].to_string().contains("of old"));
-    assert_eq!(end_of(&env, &old).await, None);
+    assert_eq!(end_reason(&env, &old).await, None);
     let ended = env.run(&["sandbox", "rm", "--force", key.as_str()]);
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     env.close().await;
@@ -122,7 +122,7 @@ fn slow(text: &str, pause_ms: u64) -> ScriptStep {
 }
 
 /// The number of environments.
-fn places(env: &GatewayEnv) -> usize {
+fn environment_count(env: &GatewayEnv) -> usize {
     let listed = env.run(&["sandbox", "ls", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     listed["places"].as_array().unwrap().len()
@@ -131,17 +131,17 @@ fn places(env: &GatewayEnv) -> usize {
 #[tokio::test]
 async fn removing_a_conversation_removes_its_environment_and_the_chat_continues() {
     let env =
-        GatewayEnv::then_echo([terminal_call("c1", "echo kept >file; cat file"), ScriptStep::text("done")])
+        GatewayEnv::then_echo([terminal_call("c1", "echo x >file; cat file"), ScriptStep::text("done")])
             .await
             .open()
             .await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "the first words");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["done"]);
-    assert_eq!(places(&env), 1);
+    assert_eq!(environment_count(&env), 1);
     let removed = env.run(&["sessions", "rm", "last"]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
-    assert_eq!(places(&env), 0);
+    assert_eq!(environment_count(&env), 0);
     env.server.send_text(env.ann, dm, "more words");
     assert_eq!(env.wait_for_replies(dm, 2).await[1], "echo: more words");
     let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
@@ -152,23 +152,23 @@ async fn removing_a_conversation_removes_its_environment_and_the_chat_continues(
 #[tokio::test]
 async fn a_background_task_replies_in_the_chat_and_leaves_nothing() {
     let steps = vec![terminal_call("c1", "echo mine >~/file; ls ~"), ScriptStep::text("it is done")];
-    let env = GatewayEnv::with(echo(steps), OPEN).await.open().await;
+    let env = GatewayEnv::with(then_echo(steps), ALLOW_ALL).await.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "/background look at\nthe logs");
     let said = env.wait_for_replies(dm, 2).await;
     assert_eq!(said, ["[look at]\nStarted. The reply will be posted here.", "[look at]\nit is done"]);
-    eventually("its place is removed", || places(&env) == 0);
+    eventually("its environment is removed", || environment_count(&env) == 0);
     env.server.send_text(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 3).await[2], "echo: hello");
     let last = env.model_requests().pop().unwrap()["messages"].to_string();
-    assert!(!last.contains("the logs"), "the conversation knows nothing of it: {last}");
+    assert!(!last.contains("the logs"), "the conversation does not contain the task: {last}");
     env.close().await;
 }
 
 #[tokio::test]
 async fn the_conversation_continues_during_a_task_and_stop_all_stops_everything() {
     let steps = vec![ScriptStep::Silence, ScriptStep::Silence];
-    let env = GatewayEnv::with(echo(steps), OPEN).await.open().await;
+    let env = GatewayEnv::with(then_echo(steps), ALLOW_ALL).await.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "/bg /new is no command here");
     env.wait_for_replies(dm, 1).await;
@@ -198,7 +198,7 @@ async fn the_conversation_continues_during_a_task_and_stop_all_stops_everything(
 
 #[tokio::test]
 async fn a_background_task_is_answered_once_after_a_crash() {
-    let mut env = GatewayEnv::with(echo(vec![ScriptStep::Silence]), OPEN).await.open().await;
+    let mut env = GatewayEnv::with(then_echo(vec![ScriptStep::Silence]), ALLOW_ALL).await.open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "/background count");
     env.wait_for_replies(dm, 1).await;
@@ -225,7 +225,7 @@ async fn a_question_of_a_background_task_is_answered_in_the_chat() {
     env.server.send_text(env.ann, dm, "/bg open it");
     assert!(env.wait_for_replies(dm, 2).await[1].contains("Allow this?"), "{:?}", env.replies(dm));
     env.server.send_text(env.ann, dm, "/approve");
-    eventually("it has run", || env.replies(dm).iter().any(|said| said == "[open it]\nit is open"));
+    eventually("the task has run", || env.replies(dm).iter().any(|said| said == "[open it]\nit is open"));
     env.close().await;
 }
 
@@ -242,13 +242,13 @@ async fn process_notices_of_a_task_arrive_before_its_environment_is_removed() {
     env.server.send_text(env.ann, dm, "/bg start it");
     let said = env.wait_for_replies(dm, 3).await.split_off(1);
     assert_eq!(said, ["[start it]\nstarted", "[start it]\nit is ready"]);
-    eventually("its place is removed", || places(&env) == 0);
+    eventually("its environment is removed", || environment_count(&env) == 0);
     env.close().await;
 }
 
 #[tokio::test]
 async fn at_most_eight_background_tasks_run() {
-    let env = GatewayEnv::with(echo(vec![ScriptStep::Silence; 8]), OPEN).await.open().await;
+    let env = GatewayEnv::with(then_echo(vec![ScriptStep::Silence; 8]), ALLOW_ALL).await.open().await;
     let dm = env.server.dm_channel(env.ann);
     for number in 0..9 {
         env.server.send_text(env.ann, dm, &format!("/bg task {number}"));
@@ -264,9 +264,9 @@ async fn at_most_eight_background_tasks_run() {
 #[tokio::test]
 async fn an_admin_can_restart_the_gateway_and_is_notified() {
     let steps = vec![terminal_call("c1", "true"), ScriptStep::text("ran"), slow("at last", 300)];
-    let env = GatewayEnv::with(echo(steps), OPEN).await.with_admin().open().await;
+    let env = GatewayEnv::with(then_echo(steps), ALLOW_ALL).await.with_admin().open().await;
     let (ann, bob) = (env.server.dm_channel(env.ann), env.server.dm_channel(env.bob));
-    env.server.send_text(env.ann, ann, "make a place");
+    env.server.send_text(env.ann, ann, "create an environment");
     env.wait_for_replies(ann, 1).await;
     env.server.send_text(env.bob, bob, "/restart");
     assert!(env.wait_for_replies(bob, 1).await[0].contains("is for admins"), "{:?}", env.replies(bob));
@@ -281,14 +281,14 @@ async fn an_admin_can_restart_the_gateway_and_is_notified() {
     env.server.replay(message);
     env.server.send_text(env.ann, ann, "hello");
     assert_eq!(env.wait_for_replies(ann, 4).await[3], "echo: hello");
-    // By a signal, without a chat. The process id stays the same.
+    // A signal restarts the gateway without a chat. The process id stays the same.
     let before = env.server.read(|world| world.identified + world.resumed);
     kill_process(env.pid(), Signal::USR1).unwrap();
     env.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
     env.server.send_text(env.ann, ann, "still there?");
     assert_eq!(env.wait_for_replies(ann, 5).await[4], "echo: still there?");
     // Processes started before leave no zombies.
-    let removed = env.run(&["sandbox", "rm", "--force", key(ann).as_str()]);
+    let removed = env.run(&["sandbox", "rm", "--force", session_key(ann).as_str()]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
     let pid = env.pid().as_raw_nonzero();
     eventually("no child is left", || {
@@ -353,7 +353,7 @@ async fn an_admin_can_turn_approvals_off_until_the_conversation_ends() {
     say("open it");
     assert!(env.wait_for_replies(ann, 6).await[5].contains("Allow this?"), "{:?}", env.replies(ann));
     say("/deny");
-    eventually("the model has said something", || env.replies(ann).iter().any(|said| said == "denied"));
+    eventually("the model has replied", || env.replies(ann).iter().any(|said| said == "denied"));
     let audit = fs::read_to_string(env.path("home/logs/audit.jsonl")).unwrap();
     let noted = |what: &str| -> Vec<Value> {
         let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -379,7 +379,7 @@ async fn a_flooding_user_is_warned_once_and_sees_what_was_ignored() {
     let messages: Vec<Snowflake> =
         (0..6).map(|number| env.server.send_text(env.ann, dm, &format!("message {number}"))).collect();
     let unread = &messages[2..];
-    eventually("each shows that it was not read", || {
+    eventually("each ignored message has a reaction", || {
         let failed = |world: &hermes_testkit::discord::World| {
             let marked = |id: &&Snowflake| world.messages[*id].reactions.iter().any(|(sign, _)| sign == "❌");
             unread.iter().filter(marked).count()
@@ -398,7 +398,7 @@ async fn a_flooding_user_is_warned_once_and_sees_what_was_ignored() {
 
 #[tokio::test]
 async fn a_flooding_user_can_still_stop_a_turn() {
-    let env = GatewayEnv::with(echo(vec![ScriptStep::Silence]), OPEN).await;
+    let env = GatewayEnv::with(then_echo(vec![ScriptStep::Silence]), ALLOW_ALL).await;
     let env = env.set_env("GATEWAY_MESSAGE_BURST", 1).set_env("GATEWAY_MESSAGES_PER_MINUTE", 1).open().await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "think");
@@ -418,7 +418,7 @@ async fn a_flooding_user_can_still_stop_a_turn() {
 
 #[tokio::test]
 async fn a_message_after_a_command_waits_for_its_acknowledgment() {
-    let env = GatewayEnv::with(echo(Vec::new()), OPEN).await.open().await;
+    let env = GatewayEnv::with(then_echo(Vec::new()), ALLOW_ALL).await.open().await;
     env.wait("the commands are there", |server| {
         server.read(|world| (world.commands.len() == 20).then_some(()))
     })

@@ -10,25 +10,22 @@ use serde_json::json;
 
 use crate::env::{GatewayEnv, eventually, terminal_call};
 
-const STREAMS: &str = "discord:\n  allow_all_users: true\nstreaming:\n  enabled: true\n";
-const PLAIN: &str = "discord:\n  allow_all_users: true\n";
+const STREAMING: &str = "discord:\n  allow_all_users: true\nstreaming:\n  enabled: true\n";
+const NOT_STREAMING: &str = "discord:\n  allow_all_users: true\n";
 /// Discord's minimum time between edits.
-const PACE: Duration = Duration::from_millis(1200);
+const MIN_EDIT_INTERVAL: Duration = Duration::from_millis(1200);
 
 /// Text that takes some seconds to stream.
-fn slowly(words: &str) -> ScriptStep {
-    spoken(
-        words,
-        BodyDelivery { chunk: Some(words.len().max(200)), pause_ms: 100, ..BodyDelivery::default() },
-    )
+fn slow_reply(words: &str) -> ScriptStep {
+    reply(words, BodyDelivery { chunk: Some(words.len().max(200)), pause_ms: 100, ..BodyDelivery::default() })
 }
 
-/// Text whose stream stalls in the middle.
-fn stalls(words: &str) -> ScriptStep {
-    spoken(words, BodyDelivery { silent: Some(4_000), ..BodyDelivery::default() })
+/// Text whose stream stalling_reply in the middle.
+fn stalling_reply(words: &str) -> ScriptStep {
+    reply(words, BodyDelivery { silent: Some(4_000), ..BodyDelivery::default() })
 }
 
-fn spoken(words: &str, delivery: BodyDelivery) -> ScriptStep {
+fn reply(words: &str, delivery: BodyDelivery) -> ScriptStep {
     ScriptStep::Reply(ScriptedReply {
         items: vec![ReplyItem::Text(words.to_owned())],
         delivery,
@@ -48,7 +45,7 @@ async fn env(steps: Vec<ScriptStep>, config: &str) -> GatewayEnv {
 }
 
 /// Waits for a message of the bot that is a prefix of a text.
-async fn draft(env: &GatewayEnv, chat: Snowflake, text: &str) -> Snowflake {
+async fn wait_for_draft(env: &GatewayEnv, chat: Snowflake, text: &str) -> Snowflake {
     let seen = env.server.wait_for(|world| {
         let said = world.bot_messages_in(chat).into_iter();
         let mut drafts =
@@ -62,7 +59,7 @@ async fn draft(env: &GatewayEnv, chat: Snowflake, text: &str) -> Snowflake {
 }
 
 /// Asserts that the bot's messages in a chat become exactly these.
-fn ends_with(env: &GatewayEnv, chat: Snowflake, expected: &[&str]) {
+fn assert_replies(env: &GatewayEnv, chat: Snowflake, expected: &[&str]) {
     let began = Instant::now();
     while env.replies(chat) != expected {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}\n{}", env.replies(chat), env.log());
@@ -71,16 +68,16 @@ fn ends_with(env: &GatewayEnv, chat: Snowflake, expected: &[&str]) {
 }
 
 /// Sends one more message and asserts that there are only these replies and the one to it.
-async fn closes_with(env: GatewayEnv, chat: Snowflake, expected: &[&str]) {
-    ends_with(&env, chat, expected);
+async fn assert_final_replies(env: GatewayEnv, chat: Snowflake, expected: &[&str]) {
+    assert_replies(&env, chat, expected);
     env.server.send_text(env.ann, chat, "and now?");
     let all: Vec<&str> = expected.iter().copied().chain(["echo: and now?"]).collect();
-    ends_with(&env, chat, &all);
+    assert_replies(&env, chat, &all);
     env.close().await;
 }
 
 /// The number of edit requests.
-fn changes(env: &GatewayEnv) -> usize {
+fn edit_count(env: &GatewayEnv) -> usize {
     env.server
         .read(|world| world.requests.iter().filter(|request| request.line.starts_with("PATCH /ch")).count())
 }
@@ -88,35 +85,35 @@ fn changes(env: &GatewayEnv) -> usize {
 #[tokio::test]
 async fn text_streams_at_the_platforms_edit_rate() {
     let text = sentence();
-    let env = env(vec![slowly(&text)], STREAMS).await;
+    let env = env(vec![slow_reply(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     let question = env.server.send_text(env.ann, dm, "tell me");
     let began = Instant::now();
-    let message = draft(&env, dm, &text).await;
-    ends_with(&env, dm, &[&text]);
-    // The last edit does not wait.
-    let most = usize::try_from(began.elapsed().as_millis() / PACE.as_millis()).unwrap() + 1;
-    assert!((1..=most).contains(&changes(&env)), "{} of {most}", changes(&env));
-    let (drafts, points_to) = env.server.read(|world| {
+    let message = wait_for_draft(&env, dm, &text).await;
+    assert_replies(&env, dm, &[&text]);
+    // The last edit is not delayed.
+    let max_edits = usize::try_from(began.elapsed().as_millis() / MIN_EDIT_INTERVAL.as_millis()).unwrap() + 1;
+    assert!((1..=max_edits).contains(&edit_count(&env)), "{} of {max_edits}", edit_count(&env));
+    let (drafts, reply_to) = env.server.read(|world| {
         let message = &world.messages[&message];
         (message.edits.clone(), message.reference)
     });
     assert!(drafts.iter().all(|draft| text.starts_with(draft)), "{drafts:?}");
-    assert_eq!(points_to, Some(question));
-    closes_with(env, dm, &[&text]).await;
+    assert_eq!(reply_to, Some(question));
+    assert_final_replies(env, dm, &[&text]).await;
 }
 
 #[tokio::test]
 async fn without_streaming_only_the_final_reply_is_shown() {
     let text = sentence();
     let off = "discord:\n  allow_all_users: true\nstreaming:\n  enabled: true\ndisplay:\n  platforms:\n    discord:\n      streaming: false\n";
-    for config in [PLAIN, off] {
-        let env = env(vec![slowly(&text)], config).await;
+    for config in [NOT_STREAMING, off] {
+        let env = env(vec![slow_reply(&text)], config).await;
         let dm = env.server.dm_channel(env.ann);
         env.server.send_text(env.ann, dm, "tell me");
-        ends_with(&env, dm, &[&text]);
-        assert_eq!(changes(&env), 0);
-        closes_with(env, dm, &[&text]).await;
+        assert_replies(&env, dm, &[&text]);
+        assert_eq!(edit_count(&env), 0);
+        assert_final_replies(env, dm, &[&text]).await;
     }
 }
 
@@ -127,67 +124,67 @@ async fn a_long_streamed_reply_is_split_with_valid_code_blocks() {
     let text = format!("{}\n```rust\n{code}```\n{}", sentence(), sentence());
     let text = format!("{text}\n```sh\n{}\n```\nThat is all.", "echo once more; ".repeat(40));
     assert!(text.len() > 5_000, "{}", text.len());
-    let env = env(vec![slowly(&text)], STREAMS).await;
+    let env = env(vec![slow_reply(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "write it");
     let capabilities = Capabilities {
         max_message_len: 2_000,
         can_edit: true,
         typing_interval: Duration::ZERO,
-        min_edit_interval: PACE,
+        min_edit_interval: MIN_EDIT_INTERVAL,
         max_files: 0,
         max_file_bytes: 0,
     };
     let parts = hermes_gateway::split_message(&text, &capabilities);
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).collect();
     assert!(parts.len() > 2);
-    ends_with(&env, dm, &parts);
-    let ever: Vec<String> = env.server.read(|world| {
+    assert_replies(&env, dm, &parts);
+    let versions: Vec<String> = env.server.read(|world| {
         let all = world.bot_messages_in(dm).into_iter();
         all.flat_map(|said| said.edits.iter().chain([&said.content]).cloned()).collect()
     });
-    assert!(ever.len() > parts.len(), "something was seen before the end");
-    for seen in ever {
+    assert!(versions.len() > parts.len(), "the reply was streamed");
+    for seen in versions {
         let fences = seen.lines().filter(|line| line.starts_with("```")).count();
         assert_eq!(fences % 2, 0, "{seen}");
     }
-    closes_with(env, dm, &parts).await;
+    assert_final_replies(env, dm, &parts).await;
 }
 
 #[tokio::test]
-async fn killed_while_streaming_the_same_message_is_continued() {
+async fn a_gateway_killed_while_streaming_continues_the_same_message() {
     let text = sentence();
-    let mut env = env(vec![stalls(&text), slowly(&text)], STREAMS).await;
+    let mut env = env(vec![stalling_reply(&text), slow_reply(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "tell me");
-    let message = draft(&env, dm, &text).await;
+    let message = wait_for_draft(&env, dm, &text).await;
     env.kill();
     env.start().await;
-    ends_with(&env, dm, &[&text]);
+    assert_replies(&env, dm, &[&text]);
     assert_eq!(env.server.read(|world| world.messages[&message].content.clone()), text);
-    closes_with(env, dm, &[&text]).await;
+    assert_final_replies(env, dm, &[&text]).await;
 }
 
 #[tokio::test]
-async fn killed_after_an_unconfirmed_draft_there_is_one_message() {
+async fn a_gateway_killed_after_an_unconfirmed_draft_posts_one_message() {
     let text = sentence();
-    let mut env = env(vec![stalls(&text), ScriptStep::text(&text)], STREAMS).await;
+    let mut env = env(vec![stalling_reply(&text), ScriptStep::text(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.inject("POST /channels/*/messages", 1, InjectedFault::LoseResponse);
     env.server.send_text(env.ann, dm, "tell me");
-    draft(&env, dm, &text).await;
+    wait_for_draft(&env, dm, &text).await;
     env.kill();
     env.start().await;
-    closes_with(env, dm, &[&text]).await;
+    assert_final_replies(env, dm, &[&text]).await;
 }
 
 #[tokio::test]
-async fn killed_before_the_last_edit_the_reply_is_there_once() {
+async fn a_gateway_killed_before_the_last_edit_posts_the_reply_once() {
     let text = sentence();
-    let mut env = env(vec![slowly(&text)], STREAMS).await;
+    let mut env = env(vec![slow_reply(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     let question = env.server.send_text(env.ann, dm, "tell me");
-    let message = draft(&env, dm, &text).await;
+    let message = wait_for_draft(&env, dm, &text).await;
     env.server.inject("PATCH /channels/*/messages/*", 7, InjectedFault::Fail(502));
     eventually("the turn has ended", || {
         let given = env.server.read(|world| world.messages[&question].reactions.clone());
@@ -196,29 +193,29 @@ async fn killed_before_the_last_edit_the_reply_is_there_once() {
     assert_ne!(env.server.read(|world| world.messages[&message].content.clone()), text);
     env.kill();
     env.start().await;
-    ends_with(&env, dm, &[&text]);
+    assert_replies(&env, dm, &[&text]);
     assert_eq!(env.server.read(|world| world.messages[&message].content.clone()), text);
-    closes_with(env, dm, &[&text]).await;
+    assert_final_replies(env, dm, &[&text]).await;
 }
 
 #[tokio::test]
 async fn a_deleted_draft_is_replaced_by_a_new_message() {
     let text = sentence();
-    let env = env(vec![slowly(&text)], STREAMS).await;
+    let env = env(vec![slow_reply(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
-    // One edit while streaming, one at the end.
+    // The gateway tries one edit while streaming and one at the end.
     env.server.expect_violation(10_008);
     env.server.expect_violation(10_008);
     env.server.send_text(env.ann, dm, "tell me");
-    let message = draft(&env, dm, &text).await;
+    let message = wait_for_draft(&env, dm, &text).await;
     env.server.delete_message(message);
-    closes_with(env, dm, &[&text]).await;
+    assert_final_replies(env, dm, &[&text]).await;
 }
 
 #[tokio::test]
 async fn a_rate_limited_platform_gets_fewer_edits_and_the_whole_reply() {
     let text = sentence();
-    let env = env(vec![slowly(&text)], STREAMS).await;
+    let env = env(vec![slow_reply(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.inject(
         "PATCH /channels/*/messages/*",
@@ -226,34 +223,34 @@ async fn a_rate_limited_platform_gets_fewer_edits_and_the_whole_reply() {
         InjectedFault::RateLimit { retry_after: 7.0, global: false },
     );
     env.server.send_text(env.ann, dm, "tell me");
-    draft(&env, dm, &text).await;
-    closes_with(env, dm, &[&text]).await;
+    wait_for_draft(&env, dm, &text).await;
+    assert_final_replies(env, dm, &[&text]).await;
 }
 
 #[tokio::test]
-async fn a_stopped_reply_says_so_in_its_message() {
+async fn a_stopped_reply_is_marked_as_interrupted() {
     let text = sentence();
-    let env = env(vec![stalls(&text)], STREAMS).await;
+    let env = env(vec![stalling_reply(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "tell me");
-    let message = draft(&env, dm, &text).await;
+    let message = wait_for_draft(&env, dm, &text).await;
     env.server.send_text(env.ann, dm, "/stop");
-    eventually("it is said", || {
+    eventually("the message is marked", || {
         env.server.read(|world| world.messages[&message].content.ends_with("\n\ninterrupted"))
     });
     let shown = env.server.read(|world| world.messages[&message].content.clone());
     assert!(text.starts_with(shown.trim_end_matches("interrupted").trim_end()), "{shown}");
-    closes_with(env, dm, &[&shown, "Stopped."]).await;
+    assert_final_replies(env, dm, &[&shown, "Stopped."]).await;
 }
 
 #[tokio::test]
 async fn a_no_reply_token_is_never_shown() {
     let silent =
-        spoken("[SILENT]", BodyDelivery { chunk: Some(150), pause_ms: 700, ..BodyDelivery::default() });
-    let env = env(vec![silent], STREAMS).await;
+        reply("[SILENT]", BodyDelivery { chunk: Some(150), pause_ms: 700, ..BodyDelivery::default() });
+    let env = env(vec![silent], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "hush");
-    closes_with(env, dm, &[]).await;
+    assert_final_replies(env, dm, &[]).await;
 }
 
 #[tokio::test]
@@ -265,15 +262,15 @@ async fn text_before_tool_calls_stays_and_later_text_is_a_new_message() {
     };
     let look = ScriptStep::reply([ReplyItem::Text("I look.".to_owned()), call]);
     let text = sentence();
-    let env = env(vec![look, slowly(&text)], STREAMS).await;
+    let env = env(vec![look, slow_reply(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "look for it");
-    draft(&env, dm, &text).await;
-    closes_with(env, dm, &["I look.", &text]).await;
+    wait_for_draft(&env, dm, &text).await;
+    assert_final_replies(env, dm, &["I look.", &text]).await;
 }
 
 #[tokio::test]
-async fn killed_during_tool_calls_the_text_before_them_is_there_once() {
+async fn a_gateway_killed_during_tool_calls_posts_earlier_text_once() {
     let words = sentence();
     let call = ReplyItem::Call {
         id: "c1".to_owned(),
@@ -286,7 +283,7 @@ async fn killed_during_tool_calls_the_text_before_them_is_there_once() {
         delivery,
         ..ScriptedReply::default()
     };
-    let mut env = env(vec![ScriptStep::Reply(look), ScriptStep::text("done")], STREAMS).await;
+    let mut env = env(vec![ScriptStep::Reply(look), ScriptStep::text("done")], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "look for it");
     eventually("the command runs", || {
@@ -294,17 +291,17 @@ async fn killed_during_tool_calls_the_text_before_them_is_there_once() {
         let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
         listed["places"].as_array().is_some_and(|places| !places.is_empty())
     });
-    ends_with(&env, dm, &[&words]);
+    assert_replies(&env, dm, &[&words]);
     env.kill();
     env.start().await;
-    closes_with(env, dm, &[&words, "done"]).await;
+    assert_final_replies(env, dm, &[&words, "done"]).await;
 }
 
 /// Waits for a status line with this text.
-async fn line(env: &GatewayEnv, chat: Snowflake, what: &str) -> Snowflake {
+async fn wait_for_status(env: &GatewayEnv, chat: Snowflake, text: &str) -> Snowflake {
     let seen = env.server.wait_for(|world| {
         let said = world.bot_messages_in(chat).into_iter();
-        let mut lines = said.filter(|said| said.content.contains(what));
+        let mut lines = said.filter(|said| said.content.contains(text));
         lines.next().map(|line| line.id)
     });
     match seen.await {
@@ -320,60 +317,60 @@ async fn long_work_shows_one_status_line_and_a_separate_reply() {
         terminal_call("c2", "sleep 14"),
         ScriptStep::text("done"),
     ];
-    let env = env(steps, PLAIN).await;
+    let env = env(steps, NOT_STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "work");
-    let begun = line(&env, dm, " s: 1 step, now terminal `sleep 14 # '*one*'`").await;
-    assert_eq!(line(&env, dm, " s: 2 steps, now terminal `sleep 14`").await, begun);
-    assert_eq!(line(&env, dm, "worked for ").await, begun);
+    let status_line = wait_for_status(&env, dm, " s: 1 step, now terminal `sleep 14 # '*one*'`").await;
+    assert_eq!(wait_for_status(&env, dm, " s: 2 steps, now terminal `sleep 14`").await, status_line);
+    assert_eq!(wait_for_status(&env, dm, "worked for ").await, status_line);
     let said = env.wait_for_replies(dm, 2).await;
     assert!(said[0].ends_with(" s, 2 steps"), "{said:?}");
     assert_eq!(said[1..], ["done"]);
-    assert!(env.server.read(|world| world.messages[&begun].reference.is_none()));
+    assert!(env.server.read(|world| world.messages[&status_line].reference.is_none()));
     env.close().await;
 }
 
 #[tokio::test]
 async fn after_a_crash_the_same_status_line_is_continued() {
-    let mut env = env(vec![terminal_call("c1", "sleep 600"), ScriptStep::text("done")], PLAIN).await;
+    let mut env = env(vec![terminal_call("c1", "sleep 600"), ScriptStep::text("done")], NOT_STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "work");
-    let begun = line(&env, dm, "working for ").await;
+    let status_line = wait_for_status(&env, dm, "working for ").await;
     env.kill();
     env.start().await;
-    assert_eq!(line(&env, dm, "worked for ").await, begun);
+    assert_eq!(wait_for_status(&env, dm, "worked for ").await, status_line);
     let said = env.wait_for_replies(dm, 2).await;
     assert!(said[0].ends_with(" s, 1 step"), "{said:?}");
-    closes_with(env, dm, &[&said[0], "done"]).await;
+    assert_final_replies(env, dm, &[&said[0], "done"]).await;
 }
 
 #[tokio::test]
 async fn tool_progress_can_be_turned_off() {
-    let config = format!("{PLAIN}display:\n  tool_progress: 'off'\n");
+    let config = format!("{NOT_STREAMING}display:\n  tool_progress: 'off'\n");
     let env = env(vec![terminal_call("c1", "sleep 12"), ScriptStep::text("done")], &config).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "work");
-    closes_with(env, dm, &["done"]).await;
+    assert_final_replies(env, dm, &["done"]).await;
 }
 
 #[tokio::test]
-async fn killed_before_a_steer_was_passed_on_it_is_answered() {
-    let slow = spoken("first", BodyDelivery { pause_ms: 500, ..BodyDelivery::default() });
-    let config = format!("{PLAIN}display:\n  busy_input_mode: steer\n");
+async fn a_steer_is_answered_after_a_kill_before_the_model_saw_it() {
+    let slow = reply("first", BodyDelivery { pause_ms: 500, ..BodyDelivery::default() });
+    let config = format!("{NOT_STREAMING}display:\n  busy_input_mode: steer\n");
     let mut env = env(vec![slow, ScriptStep::Silence], &config).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.send_text(env.ann, dm, "begin");
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.server.send_text(env.ann, dm, "and more");
-    eventually("it is asked again", || env.model_requests().len() == 2);
+    eventually("the model is asked again", || env.model_requests().len() == 2);
     env.kill();
     env.start().await;
-    closes_with(env, dm, &["first", "echo: and more"]).await;
+    assert_final_replies(env, dm, &["first", "echo: and more"]).await;
 }
 
 #[tokio::test]
-async fn killed_after_a_steer_was_passed_on_it_is_answered_once() {
-    let config = format!("{PLAIN}display:\n  busy_input_mode: steer\n");
+async fn a_steer_is_answered_once_after_a_kill_after_the_model_saw_it() {
+    let config = format!("{NOT_STREAMING}display:\n  busy_input_mode: steer\n");
     let mut env =
         env(vec![terminal_call("c1", "sleep 2"), ScriptStep::Silence, ScriptStep::text("both")], &config)
             .await;
@@ -381,19 +378,19 @@ async fn killed_after_a_steer_was_passed_on_it_is_answered_once() {
     env.server.send_text(env.ann, dm, "begin");
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.server.send_text(env.ann, dm, "and more");
-    eventually("it is asked again", || env.model_requests().len() == 2);
+    eventually("the model is asked again", || env.model_requests().len() == 2);
     let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
     assert!(prompt.contains("user_says") && prompt.contains("and more"), "{prompt}");
     env.kill();
     env.start().await;
-    closes_with(env, dm, &["both"]).await;
+    assert_final_replies(env, dm, &["both"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_streamed_reply_is_there_once_however_often_the_gateway_is_killed() {
+async fn repeated_kills_leave_each_streamed_reply_once() {
     let text = sentence();
-    let script = ModelScript { always: Some(slowly(&text)), ..ModelScript::default() };
-    let mut env = GatewayEnv::with(script, STREAMS).await.open().await;
+    let script = ModelScript { always: Some(slow_reply(&text)), ..ModelScript::default() };
+    let mut env = GatewayEnv::with(script, STREAMING).await.open().await;
     let chats: Vec<Snowflake> = (0..6)
         .map(|number| {
             let person = env.server.add_user(&format!("p{number}"));
@@ -403,13 +400,13 @@ async fn each_streamed_reply_is_there_once_however_often_the_gateway_is_killed()
         })
         .collect();
     for kill in 1..=12_u64 {
-        // Killed at varying moments: before, during and after each reply.
+        // The kills fall before, during and after each reply.
         tokio::time::sleep(Duration::from_millis(kill * 397 % 4_200)).await;
         env.kill();
         env.start().await;
     }
     for chat in chats {
-        ends_with(&env, chat, &[&text]);
+        assert_replies(&env, chat, &[&text]);
     }
     env.close().await;
 }
@@ -417,13 +414,13 @@ async fn each_streamed_reply_is_there_once_however_often_the_gateway_is_killed()
 #[tokio::test]
 async fn a_late_edit_is_overwritten() {
     let text = sentence();
-    let env = env(vec![slowly(&text)], STREAMS).await;
+    let env = env(vec![slow_reply(&text)], STREAMING).await;
     let dm = env.server.dm_channel(env.ann);
     env.server.inject("PATCH /channels/*/messages/*", 1, InjectedFault::Delay);
     env.server.send_text(env.ann, dm, "tell me");
-    let message = draft(&env, dm, &text).await;
-    ends_with(&env, dm, &[&text]);
+    let message = wait_for_draft(&env, dm, &text).await;
+    assert_replies(&env, dm, &[&text]);
     env.server.deliver_delayed();
     assert_ne!(env.server.read(|world| world.messages[&message].content.clone()), text);
-    closes_with(env, dm, &[&text]).await;
+    assert_final_replies(env, dm, &[&text]).await;
 }

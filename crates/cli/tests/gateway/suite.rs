@@ -27,8 +27,8 @@
 //! | `survives_a_crash_after_sending` | killed after an unconfirmed send: one message |
 //! | `survives_a_crash_before_sending` | killed while nothing can be sent: one message |
 //!
-//! To add a platform, add a line at the end of this file. A platform declares what it does not
-//! support, with a reason that is printed.
+//! To add a platform, add a line at the end of this file. A platform declares which features it does
+//! not support, with a reason that is printed.
 
 mod access;
 mod connection;
@@ -42,10 +42,10 @@ use hermes_testkit::FakePlatform;
 use hermes_testkit::fake_platform::{NotSupported, Supported};
 
 /// Prints why a check does not apply.
-fn note<V: FakePlatform>(check: &str, able: Supported) {
-    if let Err(NotSupported(why)) = able {
+fn print_if_unsupported<V: FakePlatform>(check: &str, supported: Supported) {
+    if let Err(NotSupported(reason)) = supported {
         // Written to stderr directly: libtest hides the output of passing tests.
-        writeln!(std::io::stderr(), "DOES NOT APPLY {}: {check}: {why}", V::NAME).ok();
+        writeln!(std::io::stderr(), "DOES NOT APPLY {}: {check}: {reason}", V::NAME).ok();
     }
 }
 
@@ -55,7 +55,7 @@ macro_rules! checks {
             $($(
                 #[tokio::test]
                 async fn $check() {
-                    super::note::<$server>(stringify!($check), super::$part::$check::<$server>().await);
+                    super::print_if_unsupported::<$server>(stringify!($check), super::$part::$check::<$server>().await);
                 }
             )*)*
         }

@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::env::{GatewayEnv, eventually};
 
 /// The variable with a file of trusted certificates.
-const CERTIFICATES: &str = "SSL_CERT_FILE";
+const CERT_FILE_VAR: &str = "SSL_CERT_FILE";
 
 /// Puts TLS in front of the platform, with an authority that is not trusted yet.
-fn behind(env: &GatewayEnv) -> (TlsFront, Arc<CertificateAuthority>) {
+fn start_tls_front(env: &GatewayEnv) -> (TlsFront, Arc<CertificateAuthority>) {
     let authority = CertificateAuthority::new().unwrap();
     let front = TlsFront::start(env.server.address(), &authority, "discord.invalid").unwrap();
     env.server.set_base(&format!("https://{}", front.address()));
@@ -22,14 +22,14 @@ fn behind(env: &GatewayEnv) -> (TlsFront, Arc<CertificateAuthority>) {
     (front, authority)
 }
 
-/// Trusts the authority.
-fn trusting(env: GatewayEnv) -> GatewayEnv {
+/// Makes the gateway trust the authority.
+fn trust_authority(env: GatewayEnv) -> GatewayEnv {
     let file = env.path("ca.pem").display().to_string();
-    env.set_env(CERTIFICATES, file)
+    env.set_env(CERT_FILE_VAR, file)
 }
 
-/// Asserts that the token is in no file.
-fn keeps_the_token(env: &GatewayEnv) {
+/// Asserts that the token is in no log.
+fn assert_token_not_logged(env: &GatewayEnv) {
     let token = env.server.token();
     let log = fs::read_to_string(env.path("home/logs/agent.log")).unwrap();
     assert!(!env.log().contains(token) && !log.contains(token), "{}\n{log}", env.log());
@@ -38,10 +38,10 @@ fn keeps_the_token(env: &GatewayEnv) {
 #[tokio::test]
 async fn a_configured_certificate_is_trusted_and_everything_is_encrypted() {
     let env = GatewayEnv::echo().await;
-    let (front, authority) = behind(&env);
+    let (front, authority) = start_tls_front(&env);
     let model = TlsFront::start(env.model.address(), &authority, "model.invalid").unwrap();
     env.configure("model.base_url", &format!("https://{}/v1", model.address()));
-    let mut env = trusting(env).open().await;
+    let mut env = trust_authority(env).open().await;
     let dm = env.server.dm_channel(env.ann);
     env.send(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
@@ -52,48 +52,51 @@ async fn a_configured_certificate_is_trusted_and_everything_is_encrypted() {
     }
     assert_eq!(env.wait_for_replies(dm, 3).await, ["echo: hello", "echo: Valid", "echo: NoCloseNotify"]);
     assert_eq!(env.stop(), Some(0), "{}", env.log());
-    assert!(env.server.read(|world| world.connections) <= *front.accepted().borrow(), "not all was secret");
-    assert!(*model.accepted().borrow() > 0, "the model was not asked in secret");
-    keeps_the_token(&env);
+    assert!(
+        env.server.read(|world| world.connections) <= *front.accepted().borrow(),
+        "a connection was not encrypted"
+    );
+    assert!(*model.accepted().borrow() > 0, "the model request was not encrypted");
+    assert_token_not_logged(&env);
     env.close().await;
 }
 
 #[tokio::test]
 async fn an_untrusted_certificate_is_reported_with_a_hint() {
     let mut env = GatewayEnv::echo().await;
-    let (front, _authority) = behind(&env);
+    let (front, _authority) = start_tls_front(&env);
     let dm = env.server.dm_channel(env.ann);
     env.launch();
-    eventually("it is down", || env.state() == "down");
+    eventually("the channel is down", || env.state() == "down");
     let status = env.run(&["gateway", "status"]);
     let status = String::from_utf8(status.stdout).unwrap();
-    let words = "certificate signed by an unknown authority";
-    for prompt in [&status, &env.log()] {
-        assert!(prompt.contains(words) && prompt.contains(CERTIFICATES), "{prompt}");
+    let message = "certificate signed by an unknown authority";
+    for text in [&status, &env.log()] {
+        assert!(text.contains(message) && text.contains(CERT_FILE_VAR), "{text}");
     }
     front.set_behavior(TlsBehavior::Expired);
-    eventually("it is logged", || env.log().contains("certificate has expired"));
+    eventually("the expired certificate is logged", || env.log().contains("certificate has expired"));
     assert_eq!(env.server.read(|world| (world.connections, world.identified)), (0, 0));
     env.send(env.ann, dm, "hello");
     assert_eq!(env.stop(), Some(0), "{}", env.log());
     front.set_behavior(TlsBehavior::Valid);
-    let env = trusting(env).open().await;
+    let env = trust_authority(env).open().await;
     env.send(env.ann, dm, "and now?");
     env.wait_for_message(dm, "an answer", |seen| seen.text == "echo: and now?").await;
-    keeps_the_token(&env);
+    assert_token_not_logged(&env);
     env.close().await;
 }
 
 #[tokio::test]
 async fn a_missing_certificate_file_is_named() {
     let env = GatewayEnv::echo().await;
-    let _behind = behind(&env);
+    let _front = start_tls_front(&env);
     fs::remove_file(env.path("ca.pem")).unwrap();
-    let env = trusting(env);
+    let env = trust_authority(env);
     let run = env.run(&["--json", "gateway", "run"]);
     assert_eq!(run.status.code(), Some(5));
-    let prompt: Value = serde_json::from_slice(&run.stdout).unwrap();
-    assert!(prompt.to_string().contains("ca.pem") && prompt.to_string().contains(CERTIFICATES), "{prompt}");
+    let error: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert!(error.to_string().contains("ca.pem") && error.to_string().contains(CERT_FILE_VAR), "{error}");
     env.close().await;
 }
 
@@ -105,10 +108,10 @@ async fn a_stalled_handshake_blocks_nothing() {
         ..Default::default()
     });
     let env = GatewayEnv::then_echo([endless]).await;
-    let (front, _authority) = behind(&env);
-    // Users write all the time.
+    let (front, _authority) = start_tls_front(&env);
+    // Gateway connections bypass TLS, so users can still send messages.
     let open = format!("ws://{}", env.server.address());
-    let mut env = trusting(env).set_env("DISCORD_GATEWAY_URL", open).open().await;
+    let mut env = trust_authority(env).set_env("DISCORD_GATEWAY_URL", open).open().await;
     let dm = env.server.dm_channel(env.ann);
     front.set_behavior(TlsBehavior::Silent);
     front.drop_connections();
@@ -116,7 +119,7 @@ async fn a_stalled_handshake_blocks_nothing() {
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.send(env.ann, dm, "/stop");
     env.send(env.ann, dm, "hello");
-    eventually("the next one is asked about", || env.model_requests().len() == 2);
+    eventually("the model is asked again", || env.model_requests().len() == 2);
     assert_eq!(env.stop(), Some(0), "{}", env.log());
     assert_eq!(env.replies(dm), Vec::<String>::new());
     front.set_behavior(TlsBehavior::Valid);
@@ -124,17 +127,17 @@ async fn a_stalled_handshake_blocks_nothing() {
     env.wait_for_message(dm, "the answer", |seen| seen.text == "echo: begin\n\nhello").await;
     env.send(env.ann, dm, "once");
     env.wait_for_message(dm, "the last answer", |seen| seen.text == "echo: once").await;
-    let mut heard = env.replies(dm);
-    heard.sort();
-    assert_eq!(heard, ["Stopped.", "echo: begin\n\nhello", "echo: once", "interrupted"]);
-    // No reply at startup, either.
+    let mut replies = env.replies(dm);
+    replies.sort();
+    assert_eq!(replies, ["Stopped.", "echo: begin\n\nhello", "echo: once", "interrupted"]);
+    // A handshake that stalls at startup does not block the shutdown.
     assert_eq!(env.stop(), Some(0), "{}", env.log());
     front.set_behavior(TlsBehavior::Silent);
     let before = *front.accepted().borrow();
     let mut env = env.set_env("DISCORD_GATEWAY_URL", format!("wss://{}", front.address()));
     env.launch();
-    eventually("it tries", || *front.accepted().borrow() > before);
+    eventually("the gateway connects", || *front.accepted().borrow() > before);
     assert_eq!(env.stop(), Some(0), "{}", env.log());
-    keeps_the_token(&env);
+    assert_token_not_logged(&env);
     env.close().await;
 }

@@ -1,4 +1,4 @@
-//! The gate, asked from the command line.
+//! `hermes approvals test`.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ fn verdict(home: &Home, args: &[&str]) -> Value {
 }
 
 #[test]
-fn the_report_has_the_fields_of_the_design() {
+fn the_json_report_has_the_documented_fields() {
     let home = Home::new();
     assert_eq!(
         verdict(&home, &["git status && git push --force"]),
@@ -38,12 +38,12 @@ fn the_verdict_depends_on_the_reach_of_the_environment() {
     let folder = tempfile::tempdir().unwrap();
     let engine = folder.path().join("docker.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&engine).unwrap();
-    let mounting = |what: &str| format!("terminal:\n  docker_volumes: ['{what}']\n");
-    let mounted = &mounting(&format!("{}:/work", folder.path().display()));
-    let readable = &mounting(&format!("{}:/work:ro", folder.path().display()));
-    let socket = &mounting(&format!("{}:/x:ro", engine.display()));
-    let with_option = &mounting(&format!("{}:/work:z", folder.path().display()));
-    let named = &mounting("data:/data");
+    let volume_config = |volume: &str| format!("terminal:\n  docker_volumes: ['{volume}']\n");
+    let mounted = &volume_config(&format!("{}:/work", folder.path().display()));
+    let readable = &volume_config(&format!("{}:/work:ro", folder.path().display()));
+    let socket = &volume_config(&format!("{}:/x:ro", engine.display()));
+    let with_option = &volume_config(&format!("{}:/work:z", folder.path().display()));
+    let named = &volume_config("data:/data");
     let cases = [
         ("", "local", "git push --force", "ask"),
         ("", "ssh", "git push --force", "ask"),

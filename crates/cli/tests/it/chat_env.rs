@@ -1,4 +1,4 @@
-//! A home with a scripted model, a directory for work, and a terminal to sit at.
+//! A home with a scripted model, a working directory and a terminal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 
 use crate::{Home, Run};
 
-/// How long something may take before a test gives up. Nothing is asserted about it.
+/// Limit after which a test gives up; nothing is asserted about it.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct ChatEnv {
     pub(crate) home: Home,
     pub(crate) model: ScriptedModel,
     work: tempfile::TempDir,
-    /// The owner's own home.
+    /// The owner's home directory.
     owner: tempfile::TempDir,
 }
 
@@ -33,7 +33,7 @@ impl ChatEnv {
         Self::with(ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() }, "")
     }
 
-    /// With these settings besides the model.
+    /// Starts with these settings in addition to the model.
     pub(crate) fn with(script: ModelScript, config: &str) -> Self {
         let model = ScriptedModel::start_script(script).unwrap();
         let url = model.url();
@@ -54,18 +54,18 @@ impl ChatEnv {
     }
 
     /// Creates a private file of the owner.
-    pub(crate) fn private(&self) {
+    pub(crate) fn create_private_file(&self) {
         let file = self.owner.path().join("private");
         fs::write(&file, "dear").unwrap();
         fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// Whether it is.
+    /// Whether the private file still has its mode.
     pub(crate) fn is_private(&self) -> bool {
         fs::metadata(self.owner.path().join("private")).unwrap().permissions().mode() & 0o777 == 0o600
     }
 
-    /// The program with what a shell needs, and with places of its own.
+    /// The program with the variables that a shell needs and a separate runtime directory.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(args);
         self.set_environment(&mut command);
@@ -85,7 +85,7 @@ impl ChatEnv {
         Run::of(self.command(args).output().unwrap())
     }
 
-    /// The program with something on its standard input.
+    /// Runs the program with this standard input.
     pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Run {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -94,37 +94,37 @@ impl ChatEnv {
         Run::of(child.wait_with_output().unwrap())
     }
 
-    /// The program at a terminal of its own.
+    /// Starts the program in a new terminal.
     pub(crate) fn open_terminal(&self, term: &str, args: &[&str]) -> Terminal {
         Terminal::new(self, term, args, &[])
     }
 
-    /// The same with another variable.
+    /// Starts the program in a new terminal with an additional environment variable.
     pub(crate) fn open_terminal_with(&self, term: &str, args: &[&str], variable: (&str, &str)) -> Terminal {
         Terminal::new(self, term, args, &[variable])
     }
 
-    /// Creates a named pipe. Opening it waits for the other end.
-    pub(crate) fn pipe(&self, name: &str) -> PathBuf {
+    /// Creates a named pipe. Opening one end blocks until the other end is open.
+    pub(crate) fn create_pipe(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         path
     }
 
-    /// The ids of the questions that wait.
+    /// The ids of the pending questions.
     pub(crate) fn questions(&self) -> Vec<String> {
         let listed = self.run(&["approvals", "ls", "--json"]).json();
         let ids = listed["questions"].as_array().unwrap().iter();
         ids.map(|question| question["id"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until a question waits, and gives its id.
-    pub(crate) fn question(&self) -> String {
-        let eventually = Instant::now() + TEST_TIMEOUT;
+    /// Waits for a pending question and returns its id.
+    pub(crate) fn wait_for_question(&self) -> String {
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             match self.questions().as_slice() {
-                [] => assert!(Instant::now() < eventually, "no pending question"),
+                [] => assert!(Instant::now() < deadline, "no pending question"),
                 [one] => return one.clone(),
                 several => panic!("{several:?}"),
             }
@@ -137,14 +137,14 @@ impl ChatEnv {
         received.into_iter().filter(|one| one.line.starts_with("POST")).map(|one| one.json).collect()
     }
 
-    /// What the model was shared last.
+    /// The last message of the last request to the model.
     pub(crate) fn last_message(&self) -> String {
         let requests = self.requests();
         let messages = requests.last().unwrap()["messages"].as_array().unwrap().clone();
         messages.last().unwrap()["content"].as_str().unwrap().to_owned()
     }
 
-    /// The model got what it expects, and all of it.
+    /// Asserts that every request matched the script and that no step is left.
     pub(crate) fn assert_no_violations(&self) {
         assert_eq!(self.model.failures(), [""; 0]);
         assert_eq!(self.model.steps_left(), 0, "steps that were not requested");
@@ -155,32 +155,32 @@ impl ChatEnv {
 pub(crate) const DANGER: &str = "chmod -R 777 ~/private && echo ran >> log";
 
 /// A call of the terminal tool.
-pub(crate) fn runs(id: &str, command: &str) -> ScriptStep {
+pub(crate) fn terminal_call(id: &str, command: &str) -> ScriptStep {
     ScriptStep::call(id, "terminal", json!({"command": command}))
 }
 
-/// The same as a part of an answer.
+/// A call of the terminal tool as a part of a reply.
 pub(crate) fn command_call(id: &str, command: &str) -> ReplyItem {
     ReplyItem::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
 }
 
-pub(crate) fn signal(child: &Child, signal: Signal) {
+pub(crate) fn send_signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Waits for a reader of a pipe.
+/// Opens a pipe for writing, which blocks until it has a reader.
 pub(crate) fn open_pipe(pipe: &Path) -> File {
     OpenOptions::new().write(true).open(pipe).unwrap()
 }
 
-/// A terminal with the program at it.
+/// A terminal that runs the program.
 pub(crate) struct Terminal {
     pub(crate) child: Child,
-    keys: File,
+    input: File,
     slave: File,
     seen: Arc<(Mutex<String>, Condvar)>,
-    /// How much of it was looked at.
-    at: usize,
+    /// The end of the last match in `seen`.
+    position: usize,
 }
 
 impl Terminal {
@@ -192,7 +192,7 @@ impl Terminal {
         let slave = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         let size = rustix::termios::Winsize { ws_row: 40, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         rustix::termios::tcsetwinsize(&slave, size).unwrap();
-        // `setsid -c` makes it the terminal that Ctrl-C comes from, and becomes the program.
+        // `setsid -c` makes it the controlling terminal and executes the program.
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let mut command = Command::new("setsid");
         command.arg("-c").arg(env!("CARGO_BIN_EXE_hermes")).args(args).env_clear();
@@ -204,9 +204,9 @@ impl Terminal {
             .stdout(slave.try_clone().unwrap())
             .stderr(slave.try_clone().unwrap());
         let child = command.spawn().unwrap();
-        let keys = File::from(master);
+        let input = File::from(master);
         let seen = Arc::new((Mutex::new(String::new()), Condvar::new()));
-        let (mut screen, shared) = (keys.try_clone().unwrap(), Arc::clone(&seen));
+        let (mut screen, shared) = (input.try_clone().unwrap(), Arc::clone(&seen));
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = screen.read(&mut buffer) {
@@ -219,32 +219,31 @@ impl Terminal {
                 shared.1.notify_all();
             }
         });
-        Self { child, keys, slave, seen, at: 0 }
+        Self { child, input, slave, seen, position: 0 }
     }
 
-    /// Types.
-    pub(crate) fn keys(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
+    pub(crate) fn type_keys(&mut self, keys: &str) {
+        self.input.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this is seen, after what was waited for before.
-    pub(crate) fn wait(&mut self, text: &str) {
+    /// Waits for this text after the previous match.
+    pub(crate) fn wait_for(&mut self, text: &str) {
         let mut seen = self.seen.0.lock().unwrap();
         loop {
-            let new = seen.get(self.at..).unwrap();
+            let new = seen.get(self.position..).unwrap();
             if let Some(at) = new.find(text) {
-                self.at += at + text.len();
+                self.position += at + text.len();
                 return;
             }
             let (next, timeout) = self.seen.1.wait_timeout(seen, TEST_TIMEOUT).unwrap();
             seen = next;
-            assert!(!timeout.timed_out(), "{text:?} is not in {:?}", seen.get(self.at..));
+            assert!(!timeout.timed_out(), "{text:?} is not in {:?}", seen.get(self.position..));
         }
     }
 
-    /// How the terminal treats what is typed.
+    /// The local modes of the terminal, such as echo and line editing.
     pub(crate) fn modes(&self) -> rustix::termios::LocalModes {
-        rustix::termios::tcgetattr(&self.keys).unwrap().local_modes
+        rustix::termios::tcgetattr(&self.input).unwrap().local_modes
     }
 
     /// Input that was typed but not read.
@@ -254,19 +253,19 @@ impl Terminal {
         String::from_utf8_lossy(&text[..count]).into_owned()
     }
 
-    /// All that was seen.
-    pub(crate) fn all(&self) -> String {
+    /// The whole output so far.
+    pub(crate) fn output(&self) -> String {
         self.seen.0.lock().unwrap().clone()
     }
 
-    /// Waits for the end.
-    pub(crate) fn end(&mut self) -> ExitStatus {
-        let eventually = Instant::now() + TEST_TIMEOUT;
+    /// Waits for the program to exit.
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(Instant::now() < eventually, "it does not end: {:?}", self.all());
+            assert!(Instant::now() < deadline, "it does not end: {:?}", self.output());
             std::thread::yield_now();
         }
     }

@@ -1,4 +1,4 @@
-//! The command as a person or a script uses it.
+//! Exit codes, JSON output, help and `hermes config`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{Home, Run};
 
 #[test]
-fn exit_codes_are_those_of_the_design() {
+fn exit_codes_match_the_documentation() {
     let home = Home::new();
     let cases: [(&[&str], i32); 12] = [
         (&["--version"], 0),
@@ -42,7 +42,7 @@ fn a_misspelled_key_gets_a_suggestion() {
 }
 
 #[test]
-fn help_fits_the_terminal_and_may_be_read_in_part() {
+fn help_fits_the_terminal_and_tolerates_a_closed_pipe() {
     let home = Home::new();
     for args in [&["--help"][..], &["chat", "--help"], &["send", "--help"], &["gateway", "--help"]] {
         let help = Run::of(home.command(args).env("COLUMNS", "60").output().unwrap());
@@ -55,7 +55,7 @@ fn help_fits_the_terminal_and_may_be_read_in_part() {
 }
 
 #[test]
-fn a_failure_in_json_is_one_document_on_stdout() {
+fn a_json_failure_is_one_document_on_stdout() {
     let run = Home::new().run(&["--json", "config", "get", "terminal.dokcer_image"]);
     assert_eq!(run.code, Some(2));
     let expected = json!({"error": {
@@ -68,7 +68,7 @@ fn a_failure_in_json_is_one_document_on_stdout() {
 }
 
 #[test]
-fn a_key_of_the_python_program_is_noted() {
+fn a_key_of_the_python_program_gets_an_explanation() {
     for args in [&["config", "get"][..], &["config", "set"]] {
         let mut args = args.to_vec();
         args.push("approvals.destructive_slash_confirm");
@@ -80,7 +80,7 @@ fn a_key_of_the_python_program_is_noted() {
 }
 
 #[test]
-fn a_usage_error_in_json_is_one_document_on_stdout() {
+fn a_json_usage_error_is_one_document_on_stdout() {
     let home = Home::new();
     let run = home.run(&["exec", "--json", "--bakend", "local", "--", "true"]);
     let expected = json!({"error": {
@@ -99,7 +99,7 @@ fn a_usage_error_in_json_is_one_document_on_stdout() {
 }
 
 #[test]
-fn every_command_that_prints_facts_has_json() {
+fn every_reporting_command_supports_json() {
     let home = Home::with_config("terminal: {backend: docker, docker_forward_env: [A, B]}\n");
     home.write(".env", "A=here\n");
     for args in [
@@ -274,7 +274,7 @@ fn parts_of_maps_and_lists_can_be_set() {
 }
 
 #[test]
-fn migrate_shows_a_diff_keeps_a_backup_and_changes_nothing_twice() {
+fn migrate_shows_a_diff_keeps_a_backup_and_is_idempotent() {
     let old =
         "# kept\nterminal:\n  env_type: docker # why\nmemory: {write_mode: approve}\n_config_version: 28\n";
     let home = Home::with_config(old);
@@ -303,7 +303,7 @@ fn a_managed_home_is_not_written() {
 }
 
 #[test]
-fn looking_makes_no_home() {
+fn read_only_commands_do_not_create_the_home() {
     let outer = Home::new();
     let inner = outer.path().join("not yet");
     let inner = inner.to_str().unwrap();
@@ -333,7 +333,7 @@ fn an_environment_that_is_not_utf8_is_ignored() {
 }
 
 #[test]
-fn edit_opens_the_editor_and_checks_what_it_left() {
+fn edit_opens_the_editor_and_checks_the_result() {
     let home = Home::new();
     let mut command = home.command(&["config", "edit"]);
     command.env("PATH", "/usr/bin:/bin").env("EDITOR", "false");
@@ -365,7 +365,7 @@ fn doctor_reports_readable_secrets_with_a_remedy() {
 #[test]
 fn the_log_records_changes_without_secrets() {
     let outer = Home::new();
-    // The home's own path is the one text of a log line that this test can choose.
+    // The path of the home is the only text of a log line that this test can choose.
     let home = outer.path().join("sesame-open-4711");
     fs::create_dir(&home).unwrap();
     fs::write(home.join(".env"), "DOOR_TOKEN=sesame-open-4711\n").unwrap();
@@ -395,8 +395,8 @@ fn the_log_level_is_chosen_by_flag_or_variable() {
 #[test]
 fn the_reference_page_is_fresh() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
-    let kept = fs::read_to_string(page).unwrap_or_default();
-    assert!(kept == hermes_config::schema::markdown(), "docs/config.md is stale; run `cargo xtask docs`");
+    let current = fs::read_to_string(page).unwrap_or_default();
+    assert!(current == hermes_config::schema::markdown(), "docs/config.md is stale; run `cargo xtask docs`");
 }
 
 #[test]
@@ -414,7 +414,7 @@ fn the_schema_names_every_key() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the shells that read the scripts")]
-fn completions_are_scripts_their_shell_accepts() {
+fn completion_scripts_are_valid() {
     let script = Home::new().run(&["completions", "bash"]).out;
     assert!(script.contains("config"));
     let file = tempfile::NamedTempFile::new().unwrap();

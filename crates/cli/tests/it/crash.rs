@@ -1,4 +1,4 @@
-//! Kill -9 and concurrent writers.
+//! Configuration changes killed with SIGKILL, and concurrent writers.
 
 use std::collections::HashSet;
 use std::process::Stdio;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::Home;
 
 #[test]
-fn killed_two_hundred_times_the_file_is_always_the_old_or_the_new_one() {
-    // A large file makes the time in which a write can be hit long.
+fn a_killed_config_set_leaves_the_old_or_the_new_file() {
+    // A large file makes the write slow, so more kills hit it.
     let padding = "# a line that must survive\n".repeat(1_500);
     let content = |number: usize| format!("{padding}terminal:\n  timeout: {number} # kept\n{padding}");
     let home = Home::with_config(&content(1));
@@ -41,11 +41,11 @@ fn killed_two_hundred_times_the_file_is_always_the_old_or_the_new_one() {
         } else {
             assert!(found == content(value), "round {round}: neither the old nor the new file");
             old += 1;
-            // A busy machine runs the command more slowly than it was measured.
+            // On a busy machine the command takes longer than the measured time.
             whole_run = whole_run * 31 / 30;
         }
     }
-    // Both must have happened, or the kills came at the wrong time.
+    // Without both outcomes, the kills came at the wrong time.
     assert!(old >= 20 && new >= 5, "{old} old, {new} new");
     assert_eq!(home.run(&["config", "set", "terminal.timeout", "9"]).code, Some(0));
     assert_eq!(home.read("config.yaml").unwrap(), content(9));

@@ -16,12 +16,12 @@ pub(crate) fn with_key(config: &str) -> TestEnv {
     env
 }
 
-/// What was found about a backend, with everything that differs from run to run replaced.
+/// The findings about a backend, with random file names and timings replaced.
 pub(crate) fn findings_of(run: &Run, backend: &str) -> Vec<(String, String)> {
     let findings = run.json()["findings"].as_array().unwrap().clone();
-    let about = findings.into_iter().filter(|finding| finding["check"] == backend);
+    let of_backend = findings.into_iter().filter(|finding| finding["check"] == backend);
     let word = |value: &Value| value.as_str().unwrap().to_owned();
-    about
+    of_backend
         .map(|finding| {
             let detail = word(&finding["detail"]);
             let detail = match detail.split_once(".hermes-doctor-") {
@@ -34,8 +34,8 @@ pub(crate) fn findings_of(run: &Run, backend: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// All that a jail is tried with.
-fn attempts(env: &TestEnv) -> Vec<(String, String)> {
+/// The findings of all escape attempts in a sandbox that holds.
+fn passed_attempts(env: &TestEnv) -> Vec<(String, String)> {
     let user = env.user.path().display();
     [
         "ran a command".to_owned(),
@@ -61,8 +61,8 @@ fn nothing_escapes_the_sandbox_and_nothing_remains() {
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(!run.out.contains("hunter2"));
     let findings = findings_of(&run, "sandbox");
-    assert_eq!(findings[findings.len() - 11..], attempts(&env), "{findings:#?}");
-    assert_eq!(env.left(), [] as [PathBuf; 0]);
+    assert_eq!(findings[findings.len() - 11..], passed_attempts(&env), "{findings:#?}");
+    assert_eq!(env.remaining_paths(), [] as [PathBuf; 0]);
     assert_eq!(fs::read_dir(env.user.path()).unwrap().count(), 1);
 }
 
@@ -72,8 +72,8 @@ fn nothing_escapes_the_sandbox_of_an_unprivileged_user() {
     let run = env.run_unprivileged(&["doctor", "--live", "--json"]);
     assert_eq!(run.code, Some(0), "{run:?}");
     let findings = findings_of(&run, "sandbox");
-    assert_eq!(findings[findings.len() - 11..], attempts(&env), "{findings:#?}");
-    assert_eq!(env.left(), [] as [PathBuf; 0]);
+    assert_eq!(findings[findings.len() - 11..], passed_attempts(&env), "{findings:#?}");
+    assert_eq!(env.remaining_paths(), [] as [PathBuf; 0]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn the_local_backend_runs_a_command_without_confinement() {
         [ok("works; it does not isolate commands, so dangerous ones need approval"), ok("ran a command")]
     );
     assert!(run.out.contains("; not confined"), "{}", run.out);
-    assert_eq!(env.left(), [] as [PathBuf; 0]);
+    assert_eq!(env.remaining_paths(), [] as [PathBuf; 0]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Which engine is asked, what is findings_of when it cannot be used, and what the real ones say of
-//! themselves.
+//! Which engine is contacted, what `status` and `doctor` report if it cannot be used, and what they
+//! report about real engines.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -20,35 +20,35 @@ use crate::env::{TestEnv, UNPRIVILEGED_UID};
 const CONFIG: &str =
     "terminal: {backend: docker, docker_image: \"localhost/hermes-test:bash\", network: none}\n";
 
-/// Something that listens where an engine would.
-struct Fake {
+/// A listening socket in place of an engine.
+struct FakeEngine {
     folder: tempfile::TempDir,
     connections: Arc<AtomicUsize>,
 }
 
-impl Fake {
-    /// Says this to everybody, or nothing.
-    fn new(answer: Option<&'static str>) -> Self {
+impl FakeEngine {
+    /// Sends this response on every connection, or never responds.
+    fn new(response: Option<&'static str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let listener = UnixListener::bind(folder.path().join("sock")).unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&connections);
         thread::spawn(move || {
-            let mut held = Vec::new();
+            let mut open = Vec::new();
             for mut stream in listener.incoming().flatten() {
                 count.fetch_add(1, Ordering::SeqCst);
-                match answer {
-                    Some(answer) => {
-                        let mut asked = Vec::new();
-                        while !asked.ends_with(b"\r\n\r\n") {
+                match response {
+                    Some(response) => {
+                        let mut request = Vec::new();
+                        while !request.ends_with(b"\r\n\r\n") {
                             let mut byte = [0];
                             stream.read_exact(&mut byte).unwrap();
-                            asked.extend(byte);
+                            request.extend(byte);
                         }
-                        stream.write_all(answer.as_bytes()).unwrap();
+                        stream.write_all(response.as_bytes()).unwrap();
                     }
-                    None => held.push(stream),
+                    None => open.push(stream),
                 }
             }
         });
@@ -70,7 +70,7 @@ fn with_engine(env: &TestEnv, host: &str, args: &[&str]) -> Run {
 
 #[test]
 fn an_engine_that_is_not_configured_is_never_contacted() {
-    let fake = Fake::new(None);
+    let fake = FakeEngine::new(None);
     let host = host(&fake.socket());
     for config in ["", "terminal: {backend: sandbox}\n"] {
         let env = TestEnv::new(config);
@@ -92,51 +92,51 @@ fn an_engine_that_is_not_configured_is_never_contacted() {
         assert_eq!(docker["reason"], "not checked: no setting uses this backend");
     }
     assert_eq!(fake.connections.load(Ordering::SeqCst), 0);
-    // The same, chosen.
+    // Control: a configured engine is contacted.
     with_engine(&TestEnv::new(CONFIG), &host, &["status"]);
     assert_eq!(fake.connections.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn each_engine_problem_has_its_own_message_and_remedy() {
-    let silent = Fake::new(None);
-    let old = Fake::new(Some("HTTP/1.1 200 OK\r\nApi-Version: 1.20\r\nContent-Length: 2\r\n\r\nOK"));
-    let web = Fake::new(Some("HTTP/1.1 404 Not Found\r\nServer: web\r\n\r\n"));
-    let other = Fake::new(Some("SSH-2.0-OpenSSH_9.2\r\n"));
+    let silent = FakeEngine::new(None);
+    let old = FakeEngine::new(Some("HTTP/1.1 200 OK\r\nApi-Version: 1.20\r\nContent-Length: 2\r\n\r\nOK"));
+    let web = FakeEngine::new(Some("HTTP/1.1 404 Not Found\r\nServer: web\r\n\r\n"));
+    let other = FakeEngine::new(Some("SSH-2.0-OpenSSH_9.2\r\n"));
     let folder = tempfile::tempdir().unwrap();
-    let unused_socket = folder.path().join("left");
+    let unused_socket = folder.path().join("unused");
     drop(UnixListener::bind(&unused_socket).unwrap());
     let absent = folder.path().join("absent");
-    let [silent_at, old_at, web_at, other_at, left_at, absent_at] =
+    let [silent_host, old_host, web_host, other_host, unused_host, absent_host] =
         [&silent.socket(), &old.socket(), &web.socket(), &other.socket(), &unused_socket, &absent]
             .map(|socket| host(socket));
     let cases = [
-        (&silent_at, format!("{silent_at} did not respond within 5 seconds"), "journalctl", 5),
+        (&silent_host, format!("{silent_host} did not respond within 5 seconds"), "journalctl", 5),
         (
-            &old_at,
-            format!("{old_at} has Engine API version 1.20; 1.41 or later is required"),
+            &old_host,
+            format!("{old_host} has Engine API version 1.20; 1.41 or later is required"),
             "Docker 20.10",
             5,
         ),
         (
-            &web_at,
-            format!("{web_at} does not speak the Engine API: the response is HTTP/1.1 404 Not Found"),
+            &web_host,
+            format!("{web_host} does not speak the Engine API: the response is HTTP/1.1 404 Not Found"),
             "DOCKER_HOST=unix:///path/of/socket",
             5,
         ),
         (
-            &other_at,
-            format!("{other_at} does not speak the Engine API: the response is not HTTP"),
+            &other_host,
+            format!("{other_host} does not speak the Engine API: the response is not HTTP"),
             "DOCKER_HOST=unix:///path/of/socket",
             5,
         ),
         (
-            &left_at,
-            format!("cannot connect to {left_at}: Connection refused (os error 111)"),
+            &unused_host,
+            format!("cannot connect to {unused_host}: Connection refused (os error 111)"),
             "systemctl start docker",
             5,
         ),
-        (&absent_at, format!("no such socket: {}", absent.display()), "podman system service", 5),
+        (&absent_host, format!("no such socket: {}", absent.display()), "podman system service", 5),
         (
             &"ssh://me@far".to_owned(),
             "DOCKER_HOST is ssh://me@far, but ssh is not supported".to_owned(),
@@ -168,7 +168,7 @@ fn each_engine_problem_has_its_own_message_and_remedy() {
 
 #[test]
 fn an_engine_named_by_other_settings_is_found_or_reported() {
-    let fake = Fake::new(None);
+    let fake = FakeEngine::new(None);
     let env = TestEnv::new("terminal: {backend: docker, docker_binary: podman}\n");
     let run = Run::of(
         env.command(&["status", "--json"]).env("CONTAINER_HOST", host(&fake.socket())).output().unwrap(),
@@ -190,7 +190,7 @@ fn an_engine_named_by_other_settings_is_found_or_reported() {
 
 #[test]
 fn a_forbidden_socket_is_reported_with_the_group_that_may_use_it() {
-    let fake = Fake::new(None);
+    let fake = FakeEngine::new(None);
     let socket = fake.socket();
     fs::set_permissions(&socket, Permissions::from_mode(0o000)).unwrap();
     if rustix::process::geteuid().is_root() {
@@ -198,8 +198,8 @@ fn a_forbidden_socket_is_reported_with_the_group_that_may_use_it() {
     }
     let group = fs::metadata(&socket).unwrap().gid().to_string();
     let groups = fs::read_to_string("/etc/group").unwrap();
-    let named = |line: &str| line.split(':').nth(2) == Some(&group);
-    let name = groups.lines().find(|line| named(line)).unwrap().split(':').next().unwrap().to_owned();
+    let is_group = |line: &str| line.split(':').nth(2) == Some(&group);
+    let name = groups.lines().find(|line| is_group(line)).unwrap().split(':').next().unwrap().to_owned();
     let env = TestEnv::new(CONFIG);
     let mut command = env.command_as(UNPRIVILEGED_UID, &["status", "--json"]);
     let run = Run::of(command.env("DOCKER_HOST", host(&socket)).output().unwrap());
@@ -213,20 +213,20 @@ fn a_forbidden_socket_is_reported_with_the_group_that_may_use_it() {
 }
 
 /// A real engine.
-struct Peer {
+struct EnginePeer {
     socket: PathBuf,
     kind: &'static str,
-    /// Whose it is, if it is not root's.
+    /// The user that it runs as, if not root.
     user: Option<u32>,
 }
 
-/// The engine of this name, or nothing if it is not there and need not be.
-fn peer(name: &str, kind: &'static str) -> Option<Peer> {
+/// Returns the engine with this name, or nothing if it is missing and optional.
+fn peer(name: &str, kind: &'static str) -> Option<EnginePeer> {
     let user = peers::user().filter(|_| name == "podman-rootless");
-    Some(Peer { socket: peers::socket(name)?, kind, user })
+    Some(EnginePeer { socket: peers::socket(name)?, kind, user })
 }
 
-impl Peer {
+impl EnginePeer {
     fn run(&self, env: &TestEnv, args: &[&str]) -> Run {
         let mut command = match self.user {
             Some(user) => env.command_as(user, args),
@@ -242,16 +242,16 @@ impl Peer {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
         let path = format!("/v1.41/containers/json?all=true&filters={filter}");
         write!(stream, "GET {path} HTTP/1.0\r\nHost: engine\r\n\r\n").unwrap();
-        let mut said = String::new();
-        stream.read_to_string(&mut said).unwrap();
-        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(" 200 OK"), "{head}");
         serde_json::from_str(body).unwrap()
     }
 }
 
-/// What the engine says of itself, and that nothing gets out of its containers.
-fn try_out(name: &str, kind: &'static str) {
+/// Asserts what is reported about the engine, and that its containers confine everything.
+fn assert_reported_and_confined(name: &str, kind: &'static str) {
     let Some(peer) = peer(name, kind) else { return };
     let env = with_key(CONFIG);
     let status = peer.run(&env, &["status", "--json"]);
@@ -271,7 +271,7 @@ fn try_out(name: &str, kind: &'static str) {
     assert_eq!(facts, expected.each_ref());
     let states = ["files", "network", "processes", "syscalls", "resources"]
         .map(|what| docker["confines"][what]["state"].as_str().unwrap());
-    // Without root and with the first version of control groups nothing is limited.
+    // Without root, cgroup version 1 does not limit resources.
     let is_limited = peer.user.is_none() || engine["cgroup"] == 2;
     let resources = if is_limited { "held" } else { "not held" };
     assert_eq!(states, ["held", "held", "held", "held", resources], "{docker:#}");
@@ -307,23 +307,23 @@ fn try_out(name: &str, kind: &'static str) {
 
 #[test]
 fn docker_is_described_and_nothing_escapes() {
-    try_out("docker", "Docker");
+    assert_reported_and_confined("docker", "Docker");
 }
 
 #[test]
 fn podman_is_described_and_nothing_escapes() {
-    try_out("podman", "Podman");
+    assert_reported_and_confined("podman", "Podman");
 }
 
 #[test]
 fn rootless_podman_is_described_and_nothing_escapes() {
-    try_out("podman-rootless", "Podman");
+    assert_reported_and_confined("podman-rootless", "Podman");
 }
 
 #[test]
 fn a_path_that_the_engine_cannot_mount_is_named() {
     let Some(peer) = peer("podman-rootless", "Podman") else { return };
-    // Everything of this hermes belongs to root, into whose directories that engine cannot go.
+    // The directories of this home belong to root, and the rootless engine cannot enter them.
     let env = TestEnv::new(CONFIG);
     let run = with_engine(&env, &host(&peer.socket), &["exec", "--json", "--session", "s", "--", "true"]);
     assert_eq!(run.code, Some(5), "{run:?}");

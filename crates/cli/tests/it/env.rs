@@ -1,4 +1,4 @@
-//! The fixtures: homes with their own environments and directories.
+//! Fixtures: hermes homes with separate environments and directories.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -105,8 +105,8 @@ impl TestEnv {
         Run::of(self.command_as(UNPRIVILEGED_UID, args).output().unwrap())
     }
 
-    /// The command as another user, who gets all files of the fixture. Only root can change the
-    /// user.
+    /// The command as another user, who becomes the owner of all files of the fixture. Only root can
+    /// change the user.
     #[expect(clippy::disallowed_methods, reason = "the program under test")]
     pub(crate) fn command_as(&self, user: u32, args: &[&str]) -> Command {
         let program = self.work.path().join("hermes");
@@ -117,7 +117,7 @@ impl TestEnv {
         self.set_up(&mut command);
         if rustix::process::geteuid().is_root() {
             for folder in [self.home.path(), self.user.path(), self.work.path()] {
-                give(folder, user);
+                chown_recursively(folder, user);
             }
             command.uid(user).gid(user);
         }
@@ -125,7 +125,7 @@ impl TestEnv {
     }
 
     /// The run directories of environments and their persistent files.
-    pub(crate) fn left(&self) -> Vec<PathBuf> {
+    pub(crate) fn remaining_paths(&self) -> Vec<PathBuf> {
         let list =
             |path: PathBuf| fs::read_dir(path).into_iter().flatten().map(|entry| entry.unwrap().path());
         let run_dirs = list(self.home.path().join("run")).flat_map(list).filter(|path| path.is_dir());
@@ -133,9 +133,9 @@ impl TestEnv {
     }
 }
 
-fn give(path: &Path, user: u32) {
+fn chown_recursively(path: &Path, user: u32) {
     chown(path, Some(user), Some(user)).unwrap();
     if path.is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path(), user));
+        fs::read_dir(path).unwrap().for_each(|entry| chown_recursively(&entry.unwrap().path(), user));
     }
 }

@@ -1,4 +1,4 @@
-//! `hermes exec` on this machine, through the gate.
+//! `hermes exec` with the local backend and in a sandbox.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -63,7 +63,7 @@ fn a_lost_session_state_is_reported() {
 }
 
 #[test]
-fn nothing_dangerous_runs_unasked() {
+fn a_dangerous_command_needs_approval() {
     let env = with("");
     std::fs::write(env.path().join("victim"), "x").unwrap();
     let asked = env.run(&["--json", "--", "cd /srv && rm -rf nothing-of-ours; rm -f $V/victim"]);
@@ -87,7 +87,7 @@ fn only_a_question_creates_the_store() {
         env.run(&["--", command]);
         assert!(!store.exists(), "{command}");
     }
-    // It cannot be approved, so no question is asked.
+    // The command cannot be approved, so no question is stored.
     assert_eq!(env.run(&["--", "rm -rf /"]).code, Some(4));
     assert!(!store.exists());
     assert_eq!(env.run(&["--", "chmod 777 victim"]).code, Some(4));
@@ -226,21 +226,21 @@ fn an_impossible_confinement_is_refused() {
         assert_eq!(env.path().join("ran").exists(), network == "full", "{network}");
         assert_eq!(done.err.contains("cannot confine the network"), network != "full", "{done:?}");
     }
-    // With the machine's own network a jail can hurt the machine.
+    // With the host network, a sandbox is not isolated from the machine.
     let full = with("terminal: {network: full}\n");
     let asked = full.run(&["--backend", "sandbox", "--", "git push --force"]);
     assert_eq!(asked.code, Some(4), "{asked:?}");
 }
 
-/// Asks the proxy for something that it refuses, which shows that it is there.
-const ASK_THE_PROXY: &str =
+/// Requests an address that the proxy refuses; the status 403 shows that the proxy is running.
+const PROXY_PROBE: &str =
     "curl -s -o /dev/null -w '%{http_code}' --max-time 20 --noproxy '' http://127.0.0.2/";
 
 #[test]
 fn a_sandbox_has_the_proxy_unless_the_network_is_none() {
     let names = "env | grep -i proxy | sort";
     let env = with("terminal: {backend: sandbox}\n");
-    let done = env.run(&["--session", "", "--", &format!("{names}; {ASK_THE_PROXY}")]);
+    let done = env.run(&["--session", "", "--", &format!("{names}; {PROXY_PROBE}")]);
     let expected = "ALL_PROXY=http://127.0.0.1:13128\nHTTPS_PROXY=http://127.0.0.1:13128\n\
                     HTTP_PROXY=http://127.0.0.1:13128\nNODE_USE_ENV_PROXY=1\nNO_PROXY=localhost,127.0.0.1,::1\n\
                     all_proxy=http://127.0.0.1:13128\nhttp_proxy=http://127.0.0.1:13128\n\
@@ -248,28 +248,28 @@ fn a_sandbox_has_the_proxy_unless_the_network_is_none() {
     assert_eq!((done.code, done.out.as_str()), (Some(0), expected), "{done:?}");
     let env = with("terminal: {backend: sandbox, network: none}\n");
     let done =
-        env.run(&["--session", "", "--", &format!("{names}; {ASK_THE_PROXY} -x http://127.0.0.1:13128")]);
+        env.run(&["--session", "", "--", &format!("{names}; {PROXY_PROBE} -x http://127.0.0.1:13128")]);
     assert_eq!((done.code, done.out.as_str()), (Some(7), "000"), "{done:?}");
 }
 
 #[test]
 fn a_background_process_in_a_sandbox_keeps_its_proxy_until_it_ends() {
     let env = with("terminal: {backend: sandbox}\n");
-    let wait = format!("until [ -e go ]; do sleep 0.05; done; {ASK_THE_PROXY} >answer; mv answer done");
+    let wait = format!("until [ -e go ]; do sleep 0.05; done; {PROXY_PROBE} >answer; mv answer done");
     let background = env.run(&["--json", "--background", "--", &wait]).json();
-    // The same place, and what a foreground command leaves behind.
+    // A foreground command leaves a process in the same environment.
     let left =
         env.run(&["--json", "--", "(until [ -e done ]; do sleep 0.05; done; touch last) & echo left"]).json();
     assert_eq!(left["place"], background["place"]);
     let place = background["place"].as_str().unwrap();
     let workspace = env.home.path().join("sandboxes/sandbox").join(place).join("workspace");
-    let serving = || {
+    let is_proxy_running = || {
         let run = std::fs::read_dir(env.home.path().join("run")).unwrap().next().unwrap().unwrap().path();
         run.join(format!(".proxy-{place}")).exists()
     };
-    eventually("a proxy serves", serving);
+    eventually("a proxy is running", is_proxy_running);
     std::fs::write(workspace.join("go"), "").unwrap();
-    eventually("all of it has ended", || workspace.join("last").exists());
+    eventually("both processes have ended", || workspace.join("last").exists());
     assert_eq!(std::fs::read_to_string(workspace.join("done")).unwrap(), "403");
-    eventually("no proxy serves", || !serving());
+    eventually("the proxy has ended", || !is_proxy_running());
 }

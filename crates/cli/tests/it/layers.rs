@@ -1,4 +1,4 @@
-//! Reports of problems with settings.
+//! Reports about invalid and unknown settings.
 
 use crate::Home;
 

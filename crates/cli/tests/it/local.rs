@@ -1,4 +1,4 @@
-//! What a command gets of its owner: variables, a home, the shell's own files, a directory.
+//! Variables, home directory, shell startup files and working directory of commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use hermes_policy::secret_env::SECRET_FAMILIES;
 
 use crate::{Home, Run};
 
-/// An owner with a home directory, a hermes home and a directory for work.
-struct Owner {
+/// An owner with a home directory, a hermes home and a working directory.
+struct OwnerEnv {
     hermes: Home,
     folder: tempfile::TempDir,
 }
 
-impl Owner {
+impl OwnerEnv {
     fn new(config: &str) -> Self {
         let owner = Self { hermes: Home::with_config(config), folder: tempfile::tempdir().unwrap() };
         for name in ["home", "work", "run"] {
@@ -31,8 +31,8 @@ impl Owner {
         self.folder.path().join("work")
     }
 
-    /// Writes a file into the owner's home.
-    fn file(&self, name: &str, text: &str) {
+    /// Writes a file in the owner's home directory.
+    fn write_file(&self, name: &str, text: &str) {
         fs::write(self.home().join(name), text).unwrap();
     }
 
@@ -48,7 +48,7 @@ impl Owner {
         Run::of(self.exec(args).output().unwrap())
     }
 
-    /// The output of a command that works, and nothing on stderr.
+    /// Returns the output of a command that succeeds and prints nothing on stderr.
     fn out(&self, command: &str) -> String {
         let run = self.run(&["--session", "s", "--", command]);
         assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{run:?}");
@@ -56,20 +56,20 @@ impl Owner {
     }
 }
 
-/// One name for each pattern of the list.
-fn withheld() -> Vec<String> {
+/// One variable name for each pattern of secret variables.
+fn secret_variable_names() -> Vec<String> {
     SECRET_FAMILIES.iter().flat_map(|family| family.names).map(|name| name.replace('*', "X")).collect()
 }
 
 #[test]
 fn shell_files_are_sourced_once_in_order() {
-    let owner = Owner::new("");
-    owner.file(
+    let owner = OwnerEnv::new("");
+    owner.write_file(
         ".bashrc",
         "export TRACE=$TRACE:bashrc; alias hi='echo hi'; echo once >> ~/count; echo noise; echo noise >&2",
     );
-    owner.file(".profile", "export TRACE=profile PATH=$HOME/bin:$PATH");
-    owner.file(".bash_profile", "TRACE=$TRACE:bash_profile; cd /; exit 7");
+    owner.write_file(".profile", "export TRACE=profile PATH=$HOME/bin:$PATH");
+    owner.write_file(".bash_profile", "TRACE=$TRACE:bash_profile; cd /; exit 7");
     let expected = format!(
         "profile:bash_profile:bashrc\n{}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin\n{}\nhi\n",
         owner.home().display(),
@@ -83,30 +83,30 @@ fn shell_files_are_sourced_once_in_order() {
 
 #[test]
 fn a_shell_file_can_return_early_without_a_terminal() {
-    let owner = Owner::new("");
-    owner.file(".profile", "export EARLY=1; . ~/.bashrc");
-    owner.file(".bashrc", "case $- in *i*) ;; *) return;; esac; export LATE=1");
+    let owner = OwnerEnv::new("");
+    owner.write_file(".profile", "export EARLY=1; . ~/.bashrc");
+    owner.write_file(".bashrc", "case $- in *i*) ;; *) return;; esac; export LATE=1");
     assert_eq!(owner.out("echo [$EARLY] [$LATE]"), "[1] []\n");
 }
 
 #[test]
-fn chosen_files_stand_for_the_usual_ones() {
+fn configured_shell_files_replace_the_default_ones() {
     let owner =
-        Owner::new("terminal: {shell_init_files: ['~/mine', '${HOME}/other', relative, ~/missing]}\n");
-    owner.file(".bashrc", "export USUAL=1");
-    owner.file("mine", "export A=1");
-    owner.file("other", "export B=2");
-    owner.file("relative", "export C=3");
+        OwnerEnv::new("terminal: {shell_init_files: ['~/mine', '${HOME}/other', relative, ~/missing]}\n");
+    owner.write_file(".bashrc", "export USUAL=1");
+    owner.write_file("mine", "export A=1");
+    owner.write_file("other", "export B=2");
+    owner.write_file("relative", "export C=3");
     assert_eq!(owner.out("echo [$USUAL] $A $B $C"), "[] 1 2 3\n");
 }
 
 #[test]
 fn no_file_is_sourced_if_disabled_or_in_a_sandbox() {
-    let owner = Owner::new("terminal: {auto_source_bashrc: false}\n");
-    owner.file(".bashrc", "export USUAL=1");
+    let owner = OwnerEnv::new("terminal: {auto_source_bashrc: false}\n");
+    owner.write_file(".bashrc", "export USUAL=1");
     assert_eq!(owner.out("echo [$USUAL]"), "[]\n");
-    let owner = Owner::new("terminal: {backend: sandbox, shell_init_files: [/mnt/mine]}\n");
-    owner.file("mine", "export MINE=1");
+    let owner = OwnerEnv::new("terminal: {backend: sandbox, shell_init_files: [/mnt/mine]}\n");
+    owner.write_file("mine", "export MINE=1");
     let volumes = serde_json::json!([format!("{}:/mnt:ro", owner.home().display())]).to_string();
     let mut command = owner.exec(&["--session", "s", "--", "echo [$MINE]; . /mnt/mine; echo $MINE"]);
     let run = Run::of(command.env("TERMINAL_DOCKER_VOLUMES", volumes).output().unwrap());
@@ -115,10 +115,10 @@ fn no_file_is_sourced_if_disabled_or_in_a_sandbox() {
 
 #[test]
 fn a_secret_variable_is_refused_with_a_warning_and_the_command_runs() {
-    let names = withheld();
+    let names = secret_variable_names();
     let listed = [names.clone(), vec!["FREE".to_owned()]].concat();
     let listed = serde_json::json!({"terminal": {"env_passthrough": listed}});
-    let owner = Owner::new(&listed.to_string());
+    let owner = OwnerEnv::new(&listed.to_string());
     let canary = |command: &mut Command| {
         command.env("FREE", "free");
         command.envs(names.iter().map(|name| (name, format!("canary-{name}"))));
@@ -142,12 +142,12 @@ fn a_secret_variable_is_refused_with_a_warning_and_the_command_runs() {
 }
 
 #[test]
-fn secret_variables_of_shell_files_and_the_secrets_file_stay_out() {
-    let owner = Owner::new("");
-    let names = withheld();
+fn secret_variables_of_shell_files_and_the_secrets_file_are_withheld() {
+    let owner = OwnerEnv::new("");
+    let names = secret_variable_names();
     let exports: String = names.iter().map(|name| format!("export {name}=canary\n")).collect();
     let secrets: String = names.iter().map(|name| format!("{name}=canary\n")).collect();
-    owner.file(".bashrc", &format!("{exports}export FREE=free\n"));
+    owner.write_file(".bashrc", &format!("{exports}export FREE=free\n"));
     owner.hermes.write(".env", secrets);
     let env = owner.out("env");
     assert!(env.contains("FREE=free\n") && !env.contains("canary"), "{env}");
@@ -155,7 +155,7 @@ fn secret_variables_of_shell_files_and_the_secrets_file_stay_out() {
 
 #[test]
 fn a_secret_variable_can_be_passed_to_one_command() {
-    let owner = Owner::new("");
+    let owner = OwnerEnv::new("");
     let mut command = owner.exec(&["--session", "s", "--env", "GITHUB_TOKEN", "--", "echo $GITHUB_TOKEN"]);
     let run = Run::of(command.env("GITHUB_TOKEN", "mine").output().unwrap());
     assert_eq!((run.out.as_str(), run.err.as_str()), ("mine\n", ""), "{run:?}");
@@ -164,7 +164,7 @@ fn a_secret_variable_can_be_passed_to_one_command() {
 
 #[test]
 fn a_forcing_variable_name_passes_no_secret() {
-    let owner = Owner::new("");
+    let owner = OwnerEnv::new("");
     let mut command = owner.exec(&["--session", "s", "--", "env"]);
     let run = Run::of(command.env("_HERMES_FORCE_OPENAI_API_KEY", "canary").output().unwrap());
     assert!(run.code == Some(0) && !run.out.contains("canary"), "{run:?}");
@@ -184,43 +184,42 @@ fn every_secret_of_hermes_itself_is_withheld() {
 #[test]
 fn commands_get_the_home_that_the_mode_names() {
     let ask = "echo $HOME [$HERMES_REAL_HOME]";
-    let real = Owner::new("terminal: {home_mode: real}\n");
+    let real = OwnerEnv::new("terminal: {home_mode: real}\n");
     fs::create_dir(real.hermes.path().join("home")).unwrap();
     assert_eq!(real.out(ask), format!("{} []\n", real.home().display()));
-    let profile = Owner::new("terminal: {home_mode: profile}\n");
+    let profile = OwnerEnv::new("terminal: {home_mode: profile}\n");
     let missing = profile.run(&["--session", "before", "--", ask]);
     assert_eq!(missing.out, format!("{} []\n", profile.home().display()));
     assert!(missing.err.starts_with("warning: terminal.home_mode: "), "{missing:?}");
     let inside = profile.hermes.path().join("home");
     fs::create_dir(&inside).unwrap();
     assert_eq!(profile.out(ask), format!("{} [{}]\n", inside.display(), profile.home().display()));
-    // It is in the hermes home, but it is the commands' own.
+    // The directory is in the hermes home, but it belongs to commands.
     assert_eq!(profile.out("echo x > ~/mine; cat ~/mine"), "x\n");
 }
 
 #[test]
 fn a_sandbox_without_persistence_leaves_nothing() {
-    let owner = Owner::new("terminal: {backend: sandbox, container_persistent: false}\n");
+    let owner = OwnerEnv::new("terminal: {backend: sandbox, container_persistent: false}\n");
     assert_eq!(owner.out("echo mine > f; echo ours > ~/g"), "");
     assert_eq!(owner.out("cat f ~/g"), "mine\nours\n");
     assert!(!owner.hermes.path().join("sandboxes").exists());
-    let found =
-        |dir: &Path| walk(dir).iter().filter(|path| path.ends_with("f") || path.ends_with("g")).count();
+    let found = |dir: &Path| {
+        files_below(dir).iter().filter(|path| path.ends_with("f") || path.ends_with("g")).count()
+    };
     assert_eq!(found(&owner.folder.path().join("run")), 2);
     let once = owner.run(&["--session", "", "--", "echo x > /workspace/f; cat f"]);
     assert_eq!(once.out, "x\n", "{once:?}");
     assert_eq!(found(&owner.folder.path().join("run")), 2);
 }
 
-/// Every file below a directory.
-fn walk(dir: &Path) -> Vec<PathBuf> {
+/// Lists every file below a directory.
+fn files_below(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     entries
-        .flat_map(
-            |entry| {
-                if entry.file_type().unwrap().is_dir() { walk(&entry.path()) } else { vec![entry.path()] }
-            },
-        )
+        .flat_map(|entry| {
+            if entry.file_type().unwrap().is_dir() { files_below(&entry.path()) } else { vec![entry.path()] }
+        })
         .collect()
 }
 
@@ -228,15 +227,14 @@ fn walk(dir: &Path) -> Vec<PathBuf> {
 fn a_session_starts_where_the_configuration_says() {
     let cases = [("~", "home"), ("~/in home", "home/in home"), (".", "work"), ("below", "work/below")];
     for (cwd, expected) in cases {
-        let owner = Owner::new(&format!("terminal: {{cwd: '{cwd}'}}\n"));
+        let owner = OwnerEnv::new(&format!("terminal: {{cwd: '{cwd}'}}\n"));
         let expected = owner.folder.path().join(expected);
         fs::create_dir_all(&expected).unwrap();
         assert_eq!(owner.out("pwd"), format!("{}\n", expected.display()), "{cwd}");
     }
-    for (cwd, expected) in
-        [("/usr/share", "/usr/share"), (".", "/workspace"), ("/home/somebody", "/workspace")]
+    for (cwd, expected) in [("/usr/share", "/usr/share"), (".", "/workspace"), ("/home/other", "/workspace")]
     {
-        let owner = Owner::new(&format!("terminal: {{backend: sandbox, cwd: '{cwd}'}}\n"));
+        let owner = OwnerEnv::new(&format!("terminal: {{backend: sandbox, cwd: '{cwd}'}}\n"));
         assert_eq!(owner.out("pwd"), format!("{expected}\n"), "{cwd}");
     }
 }

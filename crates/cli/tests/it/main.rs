@@ -1,4 +1,4 @@
-//! Tests of the whole command.
+//! Tests of the `hermes` command.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod approvals;
@@ -39,20 +39,20 @@ use std::{fs, io};
 use hermes_testkit::peers;
 use serde_json::Value;
 
-/// A home, and the command with only this home in its environment.
+/// A hermes home and the command, whose environment contains only this home.
 struct Home {
     folder: tempfile::TempDir,
     /// The owner, if not the user who runs the test.
     user: Option<User>,
 }
 
-/// The user of the rootless peer.
-const ORDINARY: u32 = 1001;
+/// The user id of the rootless peer.
+const ORDINARY_UID: u32 = 1001;
 
-/// An ordinary user.
+/// An unprivileged user with a copy of the program.
 struct User {
     uid: u32,
-    /// Holds a copy of the program; its build directory may be inaccessible.
+    /// Contains a copy of the program, because the build directory may be inaccessible.
     programs: tempfile::TempDir,
 }
 
@@ -61,23 +61,24 @@ impl Home {
         Self { folder: tempfile::tempdir().unwrap(), user: None }
     }
 
-    /// A home of an ordinary user.
+    /// The home of an unprivileged user.
     #[expect(clippy::disallowed_methods, reason = "copies the program under test")]
     fn of_user(config: &str) -> Self {
         let programs = tempfile::tempdir().unwrap();
-        // A child of another test would inherit the open copy, which could not be executed then.
+        // `fs::copy` would leak the open copy to a child of another test, and an open file cannot be
+        // executed.
         let copied =
             Command::new("cp").arg(env!("CARGO_BIN_EXE_hermes")).arg(programs.path()).status().unwrap();
         assert!(copied.success());
-        chown(programs.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
-        let user = Some(User { uid: ORDINARY, programs });
+        chown(programs.path(), Some(ORDINARY_UID), Some(ORDINARY_UID)).unwrap();
+        let user = Some(User { uid: ORDINARY_UID, programs });
         let home = Self { user, ..Self::new() };
         home.write("config.yaml", config);
         home
     }
 
-    /// Gives the files below a directory to the user, except those that commands created.
-    fn give(&self, directory: &Path, except: &Path) {
+    /// Makes the user own the files below a directory, except those that commands created.
+    fn chown_to_user(&self, directory: &Path, except: &Path) {
         let Some(user) = &self.user else { return };
         let mut paths = vec![directory.to_owned()];
         while let Some(path) = paths.pop() {
@@ -95,8 +96,8 @@ impl Home {
         }
     }
 
-    /// Runs a program as the user.
-    fn own(&self, command: &mut Command) {
+    /// Makes a command run as the user, if there is one.
+    fn run_as_user(&self, command: &mut Command) {
         if let Some(user) = &self.user {
             command.uid(user.uid).gid(user.uid);
         }
@@ -124,8 +125,8 @@ impl Home {
     fn command(&self, args: &[&str]) -> Command {
         let copied = self.user.as_ref().map(|user| user.programs.path().join("hermes"));
         let mut command = Command::new(copied.unwrap_or_else(|| env!("CARGO_BIN_EXE_hermes").into()));
-        self.give(self.path(), &self.path().join("sandboxes"));
-        self.own(&mut command);
+        self.chown_to_user(self.path(), &self.path().join("sandboxes"));
+        self.run_as_user(&mut command);
         command.args(args).env_clear().env("HERMES_HOME", self.path()).stdin(Stdio::null());
         command
     }
@@ -140,7 +141,7 @@ impl Home {
     }
 }
 
-/// The result of a command.
+/// The exit code and output of a command.
 #[derive(Debug, PartialEq)]
 struct Run {
     code: Option<i32>,
@@ -162,7 +163,7 @@ impl Run {
     }
 }
 
-/// The socket of an engine, which must run.
+/// The socket of an engine peer, which must be up.
 fn socket(name: &str) -> PathBuf {
     peers::socket(name).unwrap()
 }

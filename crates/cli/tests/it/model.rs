@@ -1,4 +1,4 @@
-//! Which model is asked, where and with which key.
+//! Selection of the model, its provider and the API key.
 
 use std::fs;
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::{Home, Run};
 
-/// Names and values.
+/// Names and values of environment variables.
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
-/// What `status` says about the model, with these settings and variables.
-fn model(config: &str, variables: Variables<'_>) -> Value {
+/// The model section of `status` with these settings and variables.
+fn model_status(config: &str, variables: Variables<'_>) -> Value {
     let home = Home::with_config(config);
     status(&home, variables)
 }
@@ -48,13 +48,13 @@ fn the_provider_is_chosen_by_setting_then_variable_then_available_key() {
             &[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://localhost:1/v1")],
             ["custom", "http://localhost:1/v1", "chat_completions", "OPENAI_API_KEY"],
         ),
-        // A saved choice beats a key that happens to be there.
+        // A configured provider takes precedence over an available key.
         (
             "model:\n  default: m\n  provider: deepseek\n",
             &[("OPENROUTER_API_KEY", "k"), ("DEEPSEEK_API_KEY", "d")],
             ["deepseek", "https://api.deepseek.com/v1", "chat_completions", "DEEPSEEK_API_KEY"],
         ),
-        // And the environment beats what was saved, as for every key.
+        // An environment variable takes precedence over the configuration file.
         (
             "model:\n  default: m\n  provider: deepseek\n",
             &[("HERMES_INFERENCE_PROVIDER", "xai"), ("XAI_API_KEY", "x")],
@@ -66,7 +66,7 @@ fn the_provider_is_chosen_by_setting_then_variable_then_available_key() {
             &[("OPENROUTER_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k")],
             ["custom", "http://localhost:9/v1", "chat_completions", ""],
         ),
-        // And here is one whose host it is.
+        // The base_url names the host of this key.
         (
             "model:\n  default: m\n  provider: custom\n  base_url: https://openrouter.ai/api/v1\n",
             &[("OPENROUTER_API_KEY", "k"), ("OPENAI_API_KEY", "o")],
@@ -95,7 +95,7 @@ fn the_provider_is_chosen_by_setting_then_variable_then_available_key() {
         ),
     ];
     for (config, variables, [provider, address, protocol, key]) in cases {
-        let status = model(config, variables);
+        let status = model_status(config, variables);
         let key = if key.is_empty() { Value::Null } else { json!(key) };
         let expected = json!([provider, address, protocol, key]);
         assert_eq!(
@@ -130,7 +130,7 @@ fn a_missing_model_setting_is_reported_with_a_remedy() {
         ),
     ];
     for (config, variables, expected) in cases {
-        let status = model(config, variables);
+        let status = model_status(config, variables);
         assert_eq!(status["problem"], expected, "{status}");
         assert!(status["remedy"].is_string(), "{status}");
     }
@@ -157,14 +157,14 @@ fn the_token_of_claude_code_is_used_until_it_expires() {
 }
 
 #[test]
-fn fallbacks_that_cannot_be_asked_are_left_out() {
+fn fallbacks_without_a_key_are_left_out() {
     let config = "model:\n  default: m\n  base_url: http://localhost:9/v1\nfallback_providers:\n  - {provider: anthropic, model: a}\n  - {provider: openrouter, model: b}\n";
-    let status = model(config, &[("OPENROUTER_API_KEY", "k")]);
+    let status = model_status(config, &[("OPENROUTER_API_KEY", "k")]);
     assert_eq!(status["fallbacks"], json!([{"name": "b", "provider": "openrouter"}]));
 }
 
 #[test]
-fn wrong_servers_stop_the_start_and_their_keys_are_never_shown() {
+fn invalid_providers_prevent_the_start_and_keys_are_never_shown() {
     let cases = [
         ("providers: [a]\n", "providers: expected a map from names to servers"),
         (
@@ -194,7 +194,7 @@ fn wrong_servers_stop_the_start_and_their_keys_are_never_shown() {
 }
 
 #[test]
-fn doctor_asks_the_model_for_one_word() {
+fn doctor_live_sends_one_request_to_the_model() {
     let script = ModelScript {
         key: Some("sk-test".to_owned()),
         steps: vec![ScriptStep::text("ok")],

@@ -1,4 +1,4 @@
-//! Letting people of chats in, from the command line.
+//! `hermes pairing`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,11 +13,11 @@ fn now() -> Timestamp {
     Timestamp::from_seconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())
 }
 
-/// The pairing code of a user who writes to the bot.
-fn code(home: &Home, user: &str, name: &str) -> String {
-    let asked =
+/// Requests a pairing code for a user of the bot.
+fn request_code(home: &Home, user: &str, name: &str) -> String {
+    let response =
         with_store(home, async |store| store.request_code("discord", user, name, now()).await.unwrap());
-    let CodeResponse::Code { code, .. } = asked else { panic!("{asked:?}") };
+    let CodeResponse::Code { code, .. } = response else { panic!("{response:?}") };
     code
 }
 
@@ -37,14 +37,14 @@ fn listing_does_not_create_a_database() {
 #[test]
 fn a_user_with_a_code_is_approved_and_revoked() {
     let home = Home::new();
-    let given = code(&home, "7", "Ada\u{1b}[31m");
+    let code = request_code(&home, "7", "Ada\u{1b}[31m");
     let listed = home.run(&["--json", "pairing", "ls"]).json();
     assert_eq!((&listed["pending"][0]["user"], &listed["paired"]), (&json!("7"), &json!([])));
     let shown = home.run(&["pairing", "ls"]);
     assert!(shown.out.contains("pending, ") && !shown.out.contains('\u{1b}'), "{shown:?}");
-    assert!(!shown.out.contains(&given), "a code is nowhere but with whom it was given to: {shown:?}");
+    assert!(!shown.out.contains(&code), "the list does not show codes: {shown:?}");
 
-    let run = home.run(&["--json", "pairing", "approve", "discord", &given.to_lowercase()]);
+    let run = home.run(&["--json", "pairing", "approve", "discord", &code.to_lowercase()]);
     assert_eq!(run.code, Some(0), "{run:?}");
     let paired = run.json();
     assert_eq!((&paired["platform"], &paired["user"]), (&json!("discord"), &json!("7")));
@@ -60,22 +60,22 @@ fn a_user_with_a_code_is_approved_and_revoked() {
 #[test]
 fn pending_requests_can_be_cleared() {
     let home = Home::new();
-    let given = code(&home, "7", "Ada");
+    let code = request_code(&home, "7", "Ada");
     assert_eq!(home.run(&["--json", "pairing", "clear-pending", "discord"]).json(), json!({"cleared": 1}));
-    assert_eq!(home.run(&["pairing", "approve", "discord", &given]).code, Some(1));
+    assert_eq!(home.run(&["pairing", "approve", "discord", &code]).code, Some(1));
 }
 
 #[test]
 fn approvals_are_blocked_after_five_wrong_codes() {
     let home = Home::new();
-    let given = code(&home, "7", "Ada");
+    let code = request_code(&home, "7", "Ada");
     for guess in 1..=4 {
         let run = home.run(&["pairing", "approve", "discord", "AAAAAAAA"]);
         assert_eq!(run.code, Some(1), "{run:?}");
         assert_eq!(run.err.contains("One more wrong code"), guess == 4, "{run:?}");
     }
-    for code in ["AAAAAAAA", &given] {
-        let run = home.run(&["--json", "pairing", "approve", "discord", code]);
+    for attempt in ["AAAAAAAA", &code] {
+        let run = home.run(&["--json", "pairing", "approve", "discord", attempt]);
         assert_eq!((run.code, &run.json()["error"]["kind"]), (Some(4), &json!("refused")), "{run:?}");
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Home, Run};
 
-/// A home with places of its own, which are ended with it.
+/// A home directory whose environments are removed on drop.
 struct PlacesEnv {
     home: Home,
     work: tempfile::TempDir,
@@ -39,7 +39,7 @@ impl PlacesEnv {
         listed["places"].as_array().unwrap().clone()
     }
 
-    /// Runs `hermes shell` on a terminal and types this.
+    /// Runs `hermes shell` on a terminal and types this text.
     fn shell(&self, session: &str, typed: &str) -> Run {
         let hermes = self.command(&[]);
         let line =
@@ -70,14 +70,14 @@ impl Drop for PlacesEnv {
 #[test]
 fn before_the_first_environment_no_guessable_directory_is_read() {
     let env = PlacesEnv::new();
-    // As anybody could prepare it in /tmp.
-    let prepared = env.home.path().join("run/hermes-");
-    std::fs::create_dir_all(prepared.join("hermes-1a2b3c4d")).unwrap();
-    std::fs::set_permissions(&prepared, PermissionsExt::from_mode(0o777)).unwrap();
+    // Another user could create this directory in /tmp in advance.
+    let planted = env.home.path().join("run/hermes-");
+    std::fs::create_dir_all(planted.join("hermes-1a2b3c4d")).unwrap();
+    std::fs::set_permissions(&planted, PermissionsExt::from_mode(0o777)).unwrap();
     assert_eq!(env.places(), [] as [Value; 0]);
     let pruned = env.run(&["sandbox", "prune", "--files", "--json"]);
     assert_eq!(pruned.json(), json!({"ended": [], "files_removed": []}));
-    assert!(prepared.join("hermes-1a2b3c4d").exists());
+    assert!(planted.join("hermes-1a2b3c4d").exists());
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn places_are_listed_shown_and_removed_with_their_files() {
     let env = PlacesEnv::new();
     assert_eq!(env.places(), [] as [Value; 0]);
     let made =
-        env.run(&["exec", "--backend", "sandbox", "--session", "a\nb", "--json", "--", "echo x > kept"]);
+        env.run(&["exec", "--backend", "sandbox", "--session", "a\nb", "--json", "--", "echo x > file"]);
     let name = made.json()["place"].as_str().unwrap().to_owned();
     let listed = env.places();
     let [place] = &listed[..] else { panic!("{listed:?}") };
@@ -101,8 +101,8 @@ fn places_are_listed_shown_and_removed_with_their_files() {
         ]),
         json!([name, "a\nb", "sandbox", "idle", 0, "nothing"])
     );
-    let kept = env.home.path().join("sandboxes/sandbox").join(&name).join("workspace/kept");
-    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "x\n");
+    let file = env.home.path().join("sandboxes/sandbox").join(&name).join("workspace/file");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n");
     let shown = env.run(&["sandbox", "show", &name]);
     assert!(
         shown.out.contains("session   a b\n") && shown.out.contains("nothing of this machine"),
@@ -110,7 +110,7 @@ fn places_are_listed_shown_and_removed_with_their_files() {
     );
     let removed = env.run(&["sandbox", "rm", "a\nb"]);
     assert_eq!((removed.code, removed.out), (Some(0), format!("{name}\n")));
-    assert!(!kept.exists());
+    assert!(!file.exists());
     assert_eq!(env.places(), [] as [Value; 0]);
     let missing = env.run(&["sandbox", "rm", &name]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
@@ -133,7 +133,7 @@ fn rm_all_removes_every_environment_and_needs_force_for_busy_ones() {
 #[test]
 fn prune_removes_idle_environments_and_files_only_on_request() {
     let env = PlacesEnv::new();
-    env.run(&["exec", "--backend", "sandbox", "--session", "idle", "--", "echo x > kept"]);
+    env.run(&["exec", "--backend", "sandbox", "--session", "idle", "--", "echo x > file"]);
     env.run(&["exec", "--session", "busy", "--background", "--", "sleep 1000"]);
     let idle = env.run(&["sandbox", "show", "idle", "--json"]).json();
     let pruned = env.run(&["sandbox", "prune", "--json"]).json();
@@ -153,7 +153,7 @@ fn prune_removes_idle_environments_and_files_only_on_request() {
     let refused = env.run(&["sandbox", "rm", "busy"]);
     assert!(refused.code == Some(1) && refused.err.contains("in use"), "{refused:?}");
     let woken =
-        env.run(&["exec", "--backend", "sandbox", "--session", "idle", "--json", "--", "cat kept"]).json();
+        env.run(&["exec", "--backend", "sandbox", "--session", "idle", "--json", "--", "cat file"]).json();
     assert_eq!(json!([woken["output"], woken["place_reset"]]), json!(["x\n", true]));
     env.run(&["sandbox", "prune", "--files"]);
     assert_eq!(states(&env), ["busy running"]);

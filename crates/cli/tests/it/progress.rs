@@ -1,4 +1,4 @@
-//! How far a pull is, in a chat. The engine only says that it pulls: the image is never there.
+//! The progress of a pull in a chat. The fake engine reports a pull but never has the image.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,22 +9,22 @@ use hermes_testkit::model::ModelScript;
 use serde_json::json;
 
 use crate::Run;
-use crate::chat_env::{ChatEnv, runs};
+use crate::chat_env::{ChatEnv, terminal_call};
 
 const IMAGE: &str = "localhost/never:1";
 
-/// Says what an engine says that has no image and can get each.
-struct Engine {
+/// A fake engine that has no image and pretends to pull every image.
+struct PullingEngine {
     folder: tempfile::TempDir,
 }
 
-impl Engine {
+impl PullingEngine {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("sock")).unwrap();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                answer(stream);
+                serve(stream);
             }
         });
         Self { folder }
@@ -35,17 +35,17 @@ impl Engine {
     }
 }
 
-fn answer(mut stream: UnixStream) {
-    let mut asked = Vec::new();
+fn serve(mut stream: UnixStream) {
+    let mut request = Vec::new();
     let mut byte = [0];
-    while !asked.ends_with(b"\r\n\r\n") {
+    while !request.ends_with(b"\r\n\r\n") {
         if stream.read(&mut byte).unwrap_or(0) == 0 {
             return;
         }
-        asked.extend(byte);
+        request.extend(byte);
     }
-    let asked = String::from_utf8(asked).unwrap();
-    let path = asked.split(' ').nth(1).unwrap();
+    let request = String::from_utf8(request).unwrap();
+    let path = request.split(' ').nth(1).unwrap();
     let (status, body) = if path.ends_with("/_ping") {
         ("200 OK", "OK".to_owned())
     } else if path.ends_with("/info") {
@@ -64,8 +64,8 @@ fn answer(mut stream: UnixStream) {
         ("404 Not Found", json!({"message": "no such thing"}).to_string())
     };
     let head = "Api-Version: 1.43\r\nContent-Type: application/json\r\nConnection: close";
-    let said = format!("HTTP/1.1 {status}\r\n{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(said.as_bytes()).ok();
+    let response = format!("HTTP/1.1 {status}\r\n{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(response.as_bytes()).ok();
 }
 
 fn env(steps: impl IntoIterator<Item = ScriptStep>) -> ChatEnv {
@@ -73,14 +73,14 @@ fn env(steps: impl IntoIterator<Item = ScriptStep>) -> ChatEnv {
     ChatEnv::with(ModelScript { steps: steps.into_iter().collect(), ..ModelScript::default() }, &config)
 }
 
-fn run(env: &ChatEnv, engine: &Engine, args: &[&str]) -> Run {
+fn run(env: &ChatEnv, engine: &PullingEngine, args: &[&str]) -> Run {
     Run::of(env.command(args).env("DOCKER_HOST", engine.host()).output().unwrap())
 }
 
 #[test]
 fn a_pull_is_shown_as_text_and_not_in_json() {
-    let engine = Engine::new();
-    let script = || [runs("c1", "echo hi"), ScriptStep::text("No place.")];
+    let engine = PullingEngine::new();
+    let script = || [terminal_call("c1", "echo hi"), ScriptStep::text("No place.")];
     let env = env([script(), script()].concat());
     let done = run(&env, &engine, &["chat", "-q", "look"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "No place.\n"), "{done:?}");
@@ -96,22 +96,22 @@ fn a_pull_is_shown_as_text_and_not_in_json() {
 }
 
 #[test]
-fn at_a_terminal_a_pull_is_a_line_that_goes_away() {
-    let engine = Engine::new();
-    let env = env([runs("c1", "echo hi"), ScriptStep::text("No place.")]);
+fn a_terminal_shows_pull_progress_in_a_transient_line() {
+    let engine = PullingEngine::new();
+    let env = env([terminal_call("c1", "echo hi"), ScriptStep::text("No place.")]);
     let mut terminal = env.open_terminal_with("xterm", &["chat"], ("DOCKER_HOST", &engine.host()));
-    terminal.wait("> ");
-    terminal.keys("!echo hi\r");
-    terminal.wait(&format!("  … pulling {IMAGE} 25 %"));
-    terminal.wait(&format!("  … pulling {IMAGE} 75 %"));
-    terminal.wait(&format!("pulled {IMAGE}"));
-    terminal.wait("> ");
-    terminal.keys("look\r");
-    terminal.wait(&format!("  … pulling {IMAGE} 75 %, for terminal  echo hi"));
-    terminal.wait(&format!("pulled {IMAGE}"));
-    terminal.wait("No place.");
-    terminal.wait("> ");
-    terminal.keys("\u{4}");
-    assert_eq!(terminal.end().code(), Some(0));
+    terminal.wait_for("> ");
+    terminal.type_keys("!echo hi\r");
+    terminal.wait_for(&format!("  … pulling {IMAGE} 25 %"));
+    terminal.wait_for(&format!("  … pulling {IMAGE} 75 %"));
+    terminal.wait_for(&format!("pulled {IMAGE}"));
+    terminal.wait_for("> ");
+    terminal.type_keys("look\r");
+    terminal.wait_for(&format!("  … pulling {IMAGE} 75 %, for terminal  echo hi"));
+    terminal.wait_for(&format!("pulled {IMAGE}"));
+    terminal.wait_for("No place.");
+    terminal.wait_for("> ");
+    terminal.type_keys("\u{4}");
+    assert_eq!(terminal.wait_for_exit().code(), Some(0));
     env.assert_no_violations();
 }

@@ -1,4 +1,4 @@
-//! Images, pulled from a real registry by real engines.
+//! Pulls of images from a real registry by real engines.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -7,12 +7,12 @@ use hermes_testkit::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::registry::{Engine, KEY, Lock, Registry, engines};
+use crate::registry::{AUTH, Engine, Lock, Registry, engines};
 use crate::{Home, Run};
 
-const ALL: [&str; 3] = ["docker", "podman", "podman-rootless"];
+const ALL_ENGINES: [&str; 3] = ["docker", "podman", "podman-rootless"];
 
-/// A home whose containers are of this engine; they end with it.
+/// A home directory whose containers, all of one engine, are removed on drop.
 struct PullEnv {
     home: Home,
     engine: Engine,
@@ -34,22 +34,22 @@ impl PullEnv {
             .env("HOME", self.home.path())
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("DOCKER_HOST", format!("unix://{}", self.engine.socket.display()))
-            // Not every engine has such limits, and one that has none is told of.
+            // An engine that cannot enforce a limit would cause a warning.
             .envs(["MEMORY", "CPU", "PIDS", "DISK"].map(|name| (format!("TERMINAL_CONTAINER_{name}"), "0")))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
     }
 
-    /// A command that Ctrl-C ends, even if the test runner ignores it.
-    fn at_terminal(&self, args: &[&str]) -> Command {
+    /// A command that SIGINT ends, even if the test runner ignores SIGINT.
+    fn interruptible_command(&self, args: &[&str]) -> Command {
         let hermes = self.command(args);
-        #[expect(clippy::disallowed_methods, reason = "it becomes the program under test")]
+        #[expect(clippy::disallowed_methods, reason = "executes the program under test")]
         let mut env = Command::new("env");
         env.arg("--default-signal=INT").arg(hermes.get_program()).args(args).env_clear();
         env.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
         env.stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.home.own(&mut env);
+        self.home.run_as_user(&mut env);
         env
     }
 
@@ -61,16 +61,16 @@ impl PullEnv {
         self.run(&["sandbox", "pull", image])
     }
 
-    /// Runs a command in a place of its own.
+    /// Runs a command in the environment of this session.
     fn exec(&self, image: &str, session: &str) -> Child {
-        let words = ["exec", "--backend", "docker", "--image", image, "--session", session, "--json", "--"];
-        self.command(&[&words[..], &["ls /noise"]].concat()).spawn().unwrap()
+        let args = ["exec", "--backend", "docker", "--image", image, "--session", session, "--json", "--"];
+        self.command(&[&args[..], &["ls /noise"]].concat()).spawn().unwrap()
     }
 
-    fn log_in(&self, host: &str, key: &str) {
+    fn log_in(&self, host: &str, auth: &str) {
         let folder = self.home.path().join(".docker");
         std::fs::create_dir_all(&folder).unwrap();
-        let file = json!({"auths": {host: {"auth": key}}}).to_string();
+        let file = json!({"auths": {host: {"auth": auth}}}).to_string();
         std::fs::write(folder.join("config.json"), file).unwrap();
     }
 }
@@ -87,7 +87,7 @@ impl Drop for PullEnv {
 
 #[test]
 fn a_pull_prints_its_layers_and_the_result() {
-    for engine in engines(&ALL) {
+    for engine in engines(&ALL_ENGINES) {
         let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         let image = registry.push("one", "amd64", 3);
         let name = &image.name;
@@ -115,7 +115,7 @@ fn a_pull_prints_its_layers_and_the_result() {
             engine.name
         );
         assert!(again["bytes"].as_u64().unwrap() > 3 << 20, "{again}");
-        // The same name, and another image behind it.
+        // The same tag, moved to another image.
         let newer = registry.push("one", "amd64", 1);
         let changed = env.run(&["sandbox", "pull", name, "--json"]).json();
         assert_eq!(
@@ -150,7 +150,7 @@ fn a_terminal_shows_a_bar() {
 
 #[test]
 fn only_a_missing_image_is_pulled() {
-    for engine in engines(&ALL) {
+    for engine in engines(&ALL_ENGINES) {
         let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         let image = registry.push("one", "amd64", 1).name;
         let first = Run::of(env.exec(&image, "first").wait_with_output().unwrap());
@@ -169,19 +169,19 @@ fn only_a_missing_image_is_pulled() {
 
 #[test]
 fn two_commands_share_one_pull_of_a_missing_image() {
-    for engine in engines(&ALL) {
+    for engine in engines(&ALL_ENGINES) {
         let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         let (image, alone) = (registry.push("one", "amd64", 2), registry.push("alone", "amd64", 1));
         assert_eq!(env.pull(&alone.name).code, Some(0), "{}", engine.name);
-        registry.make_narrow();
+        registry.throttle();
         let mut both = ["one", "two"].map(|session| env.exec(&image.name, session));
         for child in &mut both {
-            let mut said = vec![0; "pulling ".len()];
-            child.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
-            assert_eq!(String::from_utf8(said).unwrap(), "pulling ");
+            let mut output = vec![0; "pulling ".len()];
+            child.stderr.as_mut().unwrap().read_exact(&mut output).unwrap();
+            assert_eq!(String::from_utf8(output).unwrap(), "pulling ");
         }
-        // Only now can either of them get it.
-        registry.make_wide();
+        // Until now, neither command could finish the pull.
+        registry.unthrottle();
         for child in both {
             let run = Run::of(child.wait_with_output().unwrap());
             assert_eq!(run.code, Some(0), "{}: {run:?}", engine.name);
@@ -195,7 +195,7 @@ fn two_commands_share_one_pull_of_a_missing_image() {
 
 #[test]
 fn each_pull_failure_has_its_own_message_and_hint() {
-    for engine in engines(&ALL) {
+    for engine in engines(&ALL_ENGINES) {
         let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         registry.push("one", "amd64", 1);
         let other = registry.push("other", "s390x", 1).name;
@@ -214,10 +214,10 @@ fn each_pull_failure_has_its_own_message_and_hint() {
                 "`terminal.docker_image`",
             ),
         ];
-        for (image, reason, advice) in cases {
+        for (image, reason, hint) in cases {
             let failed = env.pull(&image);
             assert!(
-                failed.code == Some(5) && failed.err.contains(reason) && failed.err.contains(advice),
+                failed.code == Some(5) && failed.err.contains(reason) && failed.err.contains(hint),
                 "{}: {image}: {failed:?}",
                 engine.name
             );
@@ -234,28 +234,28 @@ fn each_pull_failure_has_its_own_message_and_hint() {
 
 #[test]
 fn credentials_are_sent_to_their_own_registry_only() {
-    for engine in engines(&ALL) {
+    for engine in engines(&ALL_ENGINES) {
         let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Locked));
         let (image, host) = (registry.push("one", "amd64", 1).name, registry.host.clone());
         let login = format!("`docker login {host}`");
         // "user:wrong"
-        for key in [None, Some("dXNlcjp3cm9uZw==")] {
-            if let Some(key) = key {
-                env.log_in(&host, key);
+        for auth in [None, Some("dXNlcjp3cm9uZw==")] {
+            if let Some(auth) = auth {
+                env.log_in(&host, auth);
             }
             let denied = env.pull(&image);
             assert!(
                 denied.code == Some(5) && denied.err.contains("access denied") && denied.err.contains(&login),
-                "{}: {key:?}: {denied:?}",
+                "{}: {auth:?}: {denied:?}",
                 engine.name
             );
         }
-        env.log_in("elsewhere.example", KEY);
+        env.log_in("elsewhere.example", AUTH);
         assert_eq!(env.pull(&image).code, Some(5), "{}", engine.name);
-        env.log_in(&host, KEY);
+        env.log_in(&host, AUTH);
         let pulled = env.pull(&image);
         assert_eq!(pulled.code, Some(0), "{}: {pulled:?}", engine.name);
-        // "user:a?b>c~d", of which the header would lose something
+        // "user:a?b>c~d", which the header cannot carry unchanged
         env.log_in(&host, "dXNlcjphP2I+Y35k");
         let unsendable = env.pull(&image);
         assert!(
@@ -267,7 +267,7 @@ fn credentials_are_sent_to_their_own_registry_only() {
 }
 
 #[test]
-fn a_helper_program_is_asked_for_the_password() {
+fn a_credential_helper_provides_the_password() {
     for engine in engines(&["docker"]) {
         let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Locked));
         let image = registry.push("one", "amd64", 1).name;
@@ -291,27 +291,31 @@ fn a_helper_program_is_asked_for_the_password() {
     }
 }
 
-/// Ends a hermes in the middle of a pull.
-fn cut_off(registry: &Registry, mut child: Child, signal: Signal) {
-    let before = registry.carried();
-    eventually("the pull has started", || registry.carried() > before + (100 << 10));
+/// Kills hermes during a pull and waits until the engine stops it.
+fn kill_during_pull(registry: &Registry, mut child: Child, signal: Signal) {
+    let before = registry.bytes_sent();
+    eventually("the pull has started", || registry.bytes_sent() > before + (100 << 10));
     kill_process(Pid::from_child(&child), signal).unwrap();
     assert_eq!(child.wait().unwrap().code(), None);
-    // At this speed the engine would go on for longer than anybody waits here.
-    eventually("the engine stops", || registry.callers() == 0);
+    // Throttled, the pull would outlast the timeout of `eventually`.
+    eventually("the engine stops", || registry.connections() == 0);
 }
 
 #[test]
 fn an_interrupted_pull_stops_the_engine_and_leaves_nothing() {
-    for engine in engines(&ALL) {
+    for engine in engines(&ALL_ENGINES) {
         let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         for signal in [Signal::KILL, Signal::INT] {
             let name = if signal == Signal::INT { "int" } else { "kill" };
             let image = registry.push(name, "amd64", 5).name;
-            registry.make_narrow();
-            cut_off(&registry, env.at_terminal(&["sandbox", "pull", &image]).spawn().unwrap(), signal);
-            assert!(!engine.has(&image), "{}", engine.name);
-            registry.make_wide();
+            registry.throttle();
+            kill_during_pull(
+                &registry,
+                env.interruptible_command(&["sandbox", "pull", &image]).spawn().unwrap(),
+                signal,
+            );
+            assert!(!engine.has_image(&image), "{}", engine.name);
+            registry.unthrottle();
             assert_eq!(env.pull(&image).code, Some(0), "{}", engine.name);
         }
     }
@@ -319,14 +323,14 @@ fn an_interrupted_pull_stops_the_engine_and_leaves_nothing() {
 
 #[test]
 fn a_command_killed_during_a_pull_leaves_no_environment() {
-    for engine in engines(&ALL) {
+    for engine in engines(&ALL_ENGINES) {
         let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         let image = registry.push("one", "amd64", 5).name;
-        registry.make_narrow();
-        cut_off(&registry, env.exec(&image, "s"), Signal::KILL);
+        registry.throttle();
+        kill_during_pull(&registry, env.exec(&image, "s"), Signal::KILL);
         let listed = env.run(&["sandbox", "ls", "--json"]).json();
         assert_eq!(listed, json!({"places": []}), "{}", engine.name);
-        registry.make_wide();
+        registry.unthrottle();
         let run = Run::of(env.exec(&image, "s").wait_with_output().unwrap());
         assert_eq!(run.code, Some(0), "{}: {run:?}", engine.name);
     }
@@ -334,11 +338,11 @@ fn a_command_killed_during_a_pull_leaves_no_environment() {
 
 #[test]
 fn a_pull_has_its_own_time_limit() {
-    for engine in engines(&ALL) {
+    for engine in engines(&ALL_ENGINES) {
         let (env, mut registry) = (PullEnv::new(&engine), Registry::new(&engine, Lock::Open));
         env.home.write("config.yaml", "terminal:\n  docker_pull_timeout: 1\n");
         let image = registry.push("one", "amd64", 5).name;
-        registry.make_narrow();
+        registry.throttle();
         let late = env.pull(&image);
         assert!(
             late.code == Some(5)
@@ -347,6 +351,6 @@ fn a_pull_has_its_own_time_limit() {
             "{}: {late:?}",
             engine.name
         );
-        eventually("the engine stops", || registry.callers() == 0);
+        eventually("the engine stops", || registry.connections() == 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Questions that wait in the store, answered from the command line.
+//! `hermes approvals`: pending questions answered from the command line.
 
 use hermes_policy::{Gate, Moment, StoredQuestion, Verdict};
 use hermes_store::{GrantRow, NewQuestion, QuestionState};
@@ -38,12 +38,12 @@ fn judge(gate: &Gate, command: &str, approvers: &[&str], seed: u8) -> Verdict {
     gate.judge(Job::shell(command, "/work"), &origin(approvers), moment)
 }
 
-/// Has the gate ask about a command, and keeps the question. Gives its name.
-fn asked(home: &Home, command: &str, approvers: &[&str], seed: u8) -> String {
+/// Stores the question of the gate about a command and returns its id.
+fn store_question(home: &Home, command: &str, approvers: &[&str], seed: u8) -> String {
     let Verdict::Ask(question) = judge(&Gate::default(), command, approvers, seed) else {
         panic!("{command}")
     };
-    let kept = NewQuestion {
+    let question_row = NewQuestion {
         id: question.id().as_str().to_owned(),
         key: SessionKey::new("work"),
         waiting_call: None,
@@ -53,7 +53,7 @@ fn asked(home: &Home, command: &str, approvers: &[&str], seed: u8) -> String {
         created: now(),
         expires: question.expires(),
     };
-    with_store(home, async |store| store.save_question(kept).await.unwrap());
+    with_store(home, async |store| store.save_question(question_row).await.unwrap());
     question.id().as_str().to_owned()
 }
 
@@ -72,13 +72,13 @@ fn without_questions_nothing_can_be_answered() {
         let noun = if args[0] == "revoke" { "grant" } else { "question" };
         assert!(run.err.contains(&format!("no {noun} `{}`", args[1])), "{run:?}");
     }
-    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "looking makes nothing");
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "listing creates no files");
 }
 
 #[test]
 fn a_session_approval_reaches_the_waiting_process_and_becomes_a_grant() {
     let home = Home::new();
-    let id = asked(&home, "git push --force", &["cli"], 1);
+    let id = store_question(&home, "git push --force", &["cli"], 1);
     let listed = home.run(&["--json", "approvals", "ls"]).json();
     assert_eq!(listed["questions"][0]["id"], json!(id));
     assert_eq!(listed["questions"][0]["text"], json!("»git push --force«"));
@@ -88,7 +88,7 @@ fn a_session_approval_reaches_the_waiting_process_and_becomes_a_grant() {
     let text = home.run(&["approvals", "ls"]);
     assert!(text.out.starts_with(&id) && text.out.contains("  »git push --force«"), "{text:?}");
 
-    let heard = with_store(&home, async |store| {
+    let state = with_store(&home, async |store| {
         let waiting = store.clone();
         let name = id.clone();
         let waiting = tokio::spawn(async move { waiting.wait_for_decision(&name).await.unwrap().unwrap() });
@@ -101,17 +101,17 @@ fn a_session_approval_reaches_the_waiting_process_and_becomes_a_grant() {
         );
         waiting.await.unwrap()
     });
-    let QuestionState::Answered(answer) = heard else { panic!("{heard:?}") };
+    let QuestionState::Answered(answer) = state else { panic!("{state:?}") };
     assert_eq!((answer.by.as_str(), &answer.choice), ("cli", &Choice::Session));
 
     // The waiting process reopens the question, answers it, and gets a permit.
-    let kept = with_store(&home, async |store| store.question(&id).await.unwrap().unwrap().stored);
-    let stored: StoredQuestion = serde_json::from_value(kept).unwrap();
+    let stored = with_store(&home, async |store| store.question(&id).await.unwrap().unwrap().stored);
+    let stored: StoredQuestion = serde_json::from_value(stored).unwrap();
     let moment = Moment { now: now(), seed: [9; 16] };
     let Verdict::Ask(question) = Gate::default().reopen(stored, &origin(&["cli"]), moment) else { panic!() };
-    let answer_given =
+    let answer =
         hermes_types::Answer { by: answer.by.clone(), at: answer.at, choice: hermes_types::Choice::Session };
-    let permit = question.answer(answer_given).unwrap();
+    let permit = question.answer(answer).unwrap();
     let grants = permit.grants().iter().map(|grant| GrantRow {
         id: grant.id.as_str().to_owned(),
         scope: GrantScope::Session(SessionKey::new("work")),
@@ -148,8 +148,10 @@ fn a_session_approval_reaches_the_waiting_process_and_becomes_a_grant() {
 #[test]
 fn a_question_is_answered_once_and_only_by_its_approvers() {
     let home = Home::new();
-    let (mine, theirs) =
-        (asked(&home, "git push --force", &["cli"], 1), asked(&home, "git reset --hard", &["discord:7"], 2));
+    let (mine, theirs) = (
+        store_question(&home, "git push --force", &["cli"], 1),
+        store_question(&home, "git reset --hard", &["discord:7"], 2),
+    );
     let run = home.run(&["approvals", "approve", &theirs]);
     assert_eq!(run.code, Some(4), "{run:?}");
     assert!(run.err.contains("only discord:7 can answer"), "{run:?}");
@@ -169,9 +171,9 @@ fn a_question_is_answered_once_and_only_by_its_approvers() {
 #[test]
 fn an_id_prefix_selects_the_only_pending_question() {
     let home = Home::new();
-    // Their seeds, and so their names, begin alike.
-    let first = asked(&home, "git push --force", &["cli"], 0b0110_0000);
-    let second = asked(&home, "git reset --hard", &["cli"], 0b0110_0001);
+    // Equal first seed bytes give their ids a common prefix.
+    let first = store_question(&home, "git push --force", &["cli"], 0b0110_0000);
+    let second = store_question(&home, "git reset --hard", &["cli"], 0b0110_0001);
     let common: String =
         first.chars().zip(second.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
     assert!(common.len() > 2, "{first} {second}");

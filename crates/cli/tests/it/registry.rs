@@ -1,5 +1,5 @@
-//! A real registry with images that no engine has seen. In front of it is a door, where the engine
-//! finds it, which can be narrow.
+//! A real registry with images that no engine has. A proxy, which can be throttled, makes it reachable
+//! on the loopback of the engine.
 
 use std::fs::{self, File};
 use std::io::{Read, Write, copy};
@@ -19,12 +19,12 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// The one who may enter a locked registry: "user" with the password "hunter2".
-const USERS: &str = "user:$2b$04$tQMXGayGSSrSj/B1F9deFO6VnGOJw6dGGdDkwjEPHOEK2Z2/7WSn2\n";
-/// The same as `docker login` writes it down.
-pub(crate) const KEY: &str = "dXNlcjpodW50ZXIy";
+/// The htpasswd entry of "user" with the password "hunter2".
+const HTPASSWD: &str = "user:$2b$04$tQMXGayGSSrSj/B1F9deFO6VnGOJw6dGGdDkwjEPHOEK2Z2/7WSn2\n";
+/// The same credentials as `docker login` stores them.
+pub(crate) const AUTH: &str = "dXNlcjpodW50ZXIy";
 
-const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+const MANIFEST_TYPE: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
 /// An engine among the peers.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub(crate) struct Engine {
     busybox: PathBuf,
 }
 
-/// The engines that are up. One that is missing fails in CI and is loud elsewhere.
+/// The engines that are up. A missing engine fails in CI and prints a notice elsewhere.
 pub(crate) fn engines(names: &[&str]) -> Vec<Engine> {
     let found = |name: &&str| {
         let socket = peers::socket(name)?;
@@ -45,11 +45,11 @@ pub(crate) fn engines(names: &[&str]) -> Vec<Engine> {
 }
 
 impl Engine {
-    pub(crate) fn has(&self, image: &str) -> bool {
+    pub(crate) fn has_image(&self, image: &str) -> bool {
         http(&self.socket, "GET", &format!("/images/{image}/json"), &[], b"").0 == 200
     }
 
-    pub(crate) fn forget(&self, image: &str) {
+    pub(crate) fn remove_image(&self, image: &str) {
         http(&self.socket, "DELETE", &format!("/images/{image}?force=true"), &[], b"");
     }
 }
@@ -73,9 +73,9 @@ pub(crate) struct Registry {
 
 #[derive(Default)]
 struct RegistryProxy {
-    is_narrow: AtomicBool,
-    open: AtomicUsize,
-    carried: AtomicUsize,
+    is_throttled: AtomicBool,
+    open_connections: AtomicUsize,
+    bytes_sent: AtomicUsize,
 }
 
 /// An image in a registry.
@@ -96,7 +96,7 @@ impl Registry {
             "http": {"net": "unix", "addr": path("sock"), "secret": "of a test"},
         });
         if lock == Lock::Locked {
-            fs::write(path("users"), USERS).unwrap();
+            fs::write(path("users"), HTPASSWD).unwrap();
             config["auth"] = json!({"htpasswd": {"realm": "test", "path": path("users")}});
         }
         fs::write(path("config.yml"), config.to_string()).unwrap();
@@ -107,7 +107,7 @@ impl Registry {
         let server = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         eventually("the registry answers", || UnixStream::connect(path("sock")).is_ok());
         let proxy = Arc::new(RegistryProxy::default());
-        let port = RegistryProxy::hang(&proxy, engine, path("sock"));
+        let port = RegistryProxy::start(&proxy, engine, path("sock"));
         Self {
             engine: engine.clone(),
             folder,
@@ -141,22 +141,22 @@ impl Registry {
             .collect();
         let manifest = json!({
             "schemaVersion": 2,
-            "mediaType": MANIFEST,
+            "mediaType": MANIFEST_TYPE,
             "config": part("container.image.v1+json", config.as_bytes(), &image),
             "layers": list,
         })
         .to_string();
-        let kind = format!("Content-Type: {MANIFEST}");
+        let kind = format!("Content-Type: {MANIFEST_TYPE}");
         let path = format!("/v2/{name}/manifests/v1");
-        let (status, answer) = self.ask("PUT", &path, &[&kind], manifest.as_bytes());
-        assert_eq!(status, 201, "{answer}");
+        let (status, response) = self.request("PUT", &path, &[&kind], manifest.as_bytes());
+        assert_eq!(status, 201, "{response}");
         let (image, digest) = (format!("{}/{name}:v1", self.host), digest(manifest.as_bytes()));
-        // One that lost its name to a newer one is still there by its digest.
+        // An image that lost its tag to a newer one is removed by digest.
         self.pushed.extend([image.clone(), format!("{}/{name}@{digest}", self.host)]);
         Pushed { name: image, digest, layer: digests[1].clone() }
     }
 
-    /// A layer with one file that holds nothing anybody could have.
+    /// Returns a layer with one file of random bytes, which no engine can have.
     fn noise(&self, bytes: usize) -> Vec<u8> {
         let mut noise = vec![0; bytes];
         File::open("/dev/urandom").unwrap().read_exact(&mut noise).unwrap();
@@ -168,53 +168,53 @@ impl Registry {
     }
 
     fn upload(&self, name: &str, blob: &[u8]) -> String {
-        let (status, answer) = self.ask("POST", &format!("/v2/{name}/blobs/uploads/"), &[], b"");
-        assert_eq!(status, 202, "{answer}");
-        let location = answer.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap();
+        let (status, response) = self.request("POST", &format!("/v2/{name}/blobs/uploads/"), &[], b"");
+        assert_eq!(status, 202, "{response}");
+        let location = response.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap();
         let (_, path) = location.split_once("/v2/").unwrap();
         let digest = digest(blob);
-        let (status, answer) = self.ask("PUT", &format!("/v2/{path}&digest={digest}"), &[], blob);
-        assert_eq!(status, 201, "{answer}");
+        let (status, response) = self.request("PUT", &format!("/v2/{path}&digest={digest}"), &[], blob);
+        assert_eq!(status, 201, "{response}");
         digest
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> (u16, String) {
-        let key = format!("Authorization: Basic {KEY}");
-        let headers: Vec<&str> = headers.iter().copied().chain([key.as_str()]).collect();
+    fn request(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> (u16, String) {
+        let authorization = format!("Authorization: Basic {AUTH}");
+        let headers: Vec<&str> = headers.iter().copied().chain([authorization.as_str()]).collect();
         http(&self.folder.path().join("sock"), method, path, &headers, body)
     }
 
-    /// How often a part of it was read.
+    /// How many read requests had this in their path.
     pub(crate) fn reads(&self, path: &str) -> usize {
         let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
         let read = |line: &&str| line.contains("\"GET /v2/") || line.contains("\"HEAD /v2/");
         log.lines().filter(read).filter(|line| line.contains(path)).count()
     }
 
-    pub(crate) fn make_narrow(&self) {
-        self.proxy.is_narrow.store(true, Ordering::SeqCst);
+    pub(crate) fn throttle(&self) {
+        self.proxy.is_throttled.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn make_wide(&self) {
-        self.proxy.is_narrow.store(false, Ordering::SeqCst);
+    pub(crate) fn unthrottle(&self) {
+        self.proxy.is_throttled.store(false, Ordering::SeqCst);
     }
 
-    /// How many bytes went out through the door.
-    pub(crate) fn carried(&self) -> usize {
-        self.proxy.carried.load(Ordering::SeqCst)
+    /// How many bytes the proxy has sent to the engine.
+    pub(crate) fn bytes_sent(&self) -> usize {
+        self.proxy.bytes_sent.load(Ordering::SeqCst)
     }
 
-    /// How many are going through the door.
-    pub(crate) fn callers(&self) -> usize {
-        self.proxy.open.load(Ordering::SeqCst)
+    /// How many connections of the engine are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.proxy.open_connections.load(Ordering::SeqCst)
     }
 }
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        self.make_wide();
+        self.unthrottle();
         for image in &self.pushed {
-            self.engine.forget(image);
+            self.engine.remove_image(image);
         }
         self.server.kill().unwrap();
         self.server.wait().unwrap();
@@ -222,13 +222,13 @@ impl Drop for Registry {
 }
 
 impl RegistryProxy {
-    /// Listens where the engine is, on its own loopback.
-    fn hang(proxy: &Arc<Self>, engine: &Engine, registry: PathBuf) -> u16 {
-        let call = UnixStream::connect(&engine.socket).unwrap();
-        let pid = rustix::net::sockopt::socket_peercred(&call).unwrap().pid;
-        // Podman's threads go into the networks of its containers, without root for good: a thread
-        // that cannot come back ends there. The first one cannot end, so it would be found there.
-        // Its parent stays.
+    /// Listens on the loopback of the engine's network namespace and returns the port.
+    fn start(proxy: &Arc<Self>, engine: &Engine, registry: PathBuf) -> u16 {
+        let connection = UnixStream::connect(&engine.socket).unwrap();
+        let pid = rustix::net::sockopt::socket_peercred(&connection).unwrap().pid;
+        // Podman's threads enter the network namespaces of its containers. Without root a thread cannot
+        // return and ends there, except the first thread, which cannot end and would be found there. The
+        // parent process stays in the namespace of the engine.
         let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t")).unwrap();
         let network = File::open(format!("/proc/{parent}/ns/net")).unwrap();
@@ -242,14 +242,14 @@ impl RegistryProxy {
                 let (proxy, Ok(server)) = (Arc::clone(&proxy), UnixStream::connect(&registry)) else {
                     return;
                 };
-                thread::spawn(move || proxy.carry(caller.unwrap(), server));
+                thread::spawn(move || proxy.forward(caller.unwrap(), server));
             }
         });
         port_sent.recv().unwrap()
     }
 
-    fn carry(&self, caller: TcpStream, server: UnixStream) {
-        self.open.fetch_add(1, Ordering::SeqCst);
+    fn forward(&self, caller: TcpStream, server: UnixStream) {
+        self.open_connections.fetch_add(1, Ordering::SeqCst);
         let (mut from, mut to) = (caller.try_clone().unwrap(), server.try_clone().unwrap());
         thread::spawn(move || {
             copy(&mut from, &mut to).ok();
@@ -262,14 +262,14 @@ impl RegistryProxy {
             if to.write_all(&buffer[..count]).is_err() {
                 break;
             }
-            self.carried.fetch_add(count, Ordering::SeqCst);
-            if self.is_narrow.load(Ordering::SeqCst) {
+            self.bytes_sent.fetch_add(count, Ordering::SeqCst);
+            if self.is_throttled.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(250));
             }
         }
         from.shutdown(Shutdown::Both).ok();
         to.shutdown(Shutdown::Both).ok();
-        self.open.fetch_sub(1, Ordering::SeqCst);
+        self.open_connections.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -278,7 +278,7 @@ fn digest(bytes: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
-/// One request over a socket: the status and the rest of the answer.
+/// Sends one request over a socket and returns the status and the whole response.
 fn http(socket: &Path, method: &str, path: &str, headers: &[&str], body: &[u8]) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
@@ -287,8 +287,8 @@ fn http(socket: &Path, method: &str, path: &str, headers: &[&str], body: &[u8]) 
         format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n{headers}\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(body).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let answer = String::from_utf8_lossy(&answer).replace("\r\n", "\n");
-    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    let response = String::from_utf8_lossy(&response).replace("\r\n", "\n");
+    (response.split(' ').nth(1).unwrap().parse().unwrap(), response)
 }

@@ -1,4 +1,4 @@
-//! What is asked of an engine to make a container, on real ones.
+//! The create request that hermes sends to real engines.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,25 +10,24 @@ use serde_json::{Value, json};
 
 use crate::{Home, Run, socket};
 
-/// The engines: those that root talks to, and that of an ordinary user.
+/// Two engines of root and one of an ordinary user.
 const ENGINES: [&str; 3] = ["docker", "podman", ROOTLESS];
 const ROOTLESS: &str = "podman-rootless";
 
-/// The limits that an engine does not enforce: without root and with the first version of control
-/// groups, none.
+/// The limits that an engine does not enforce. Without root, cgroup version 1 enforces none.
 fn unenforced(engine: &str) -> Vec<String> {
     let is_limited = engine != ROOTLESS || Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     let missing: &[&str] =
         if is_limited { &["disk"] } else { &["disk", "memory", "processors", "processes"] };
-    missing.iter().map(|what| format!("the engine cannot limit the {what} of a container")).collect()
+    missing.iter().map(|resource| format!("the engine cannot limit the {resource} of a container")).collect()
 }
 
-/// The warnings about limits that are configured or usual.
+/// The warnings that hermes prints about these limits.
 fn warnings(limits: &[String]) -> String {
     limits.iter().map(|limit| format!("warning: {limit}\n")).collect()
 }
 
-/// A home whose places are containers of one engine. They end with it.
+/// A home directory whose containers, all of one engine, are removed on drop.
 struct RequestEnv {
     home: Home,
     socket: PathBuf,
@@ -55,7 +54,7 @@ impl RequestEnv {
         Run::of(self.command(args).output().unwrap())
     }
 
-    /// A line typed into `hermes shell`.
+    /// Types a line into `hermes shell`.
     fn shell(&self, session: &str, line: &str) -> Run {
         let hermes = self.command(&[]);
         let command = format!("{} shell --session {session}", hermes.get_program().display());
@@ -63,7 +62,7 @@ impl RequestEnv {
         let mut script = Command::new("script");
         script.args(["--quiet", "--return", "--command", &command, "/dev/null"]).env_clear();
         script.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        self.home.own(&mut script);
+        self.home.run_as_user(&mut script);
         let mut child =
             script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -73,13 +72,13 @@ impl RequestEnv {
         done
     }
 
-    /// What the engine answers, with its status.
-    fn ask(&self, path: &str) -> (String, String) {
+    /// Sends a GET request to the engine and returns the status and the response body.
+    fn get_from_engine(&self, path: &str) -> (String, String) {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
         write!(stream, "GET /v1.41{path} HTTP/1.0\r\nHost: engine\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
         (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
     }
 }
@@ -90,8 +89,8 @@ impl Drop for RequestEnv {
     }
 }
 
-/// A request without the moment at which it was made, and that moment.
-fn timeless(request: &Value) -> (String, u64) {
+/// Splits a request into the request without its creation time, and that time.
+fn split_creation_time(request: &Value) -> (String, u64) {
     let mut request = request.clone();
     let created = request["Labels"]["hermes-created"].take();
     (request.to_string(), created.as_str().unwrap().parse().unwrap())
@@ -122,31 +121,35 @@ fn every_entry_point_requests_the_same_container() {
                 assert_eq!(dry[key], by_exec[key], "{key}");
             }
         }
-        // What the engine was really asked for is what it says now.
-        let (status, found) = env.ask(&format!("/containers/{}/json", dry["container"].as_str().unwrap()));
+        // The engine reports what was requested.
+        let (status, found) =
+            env.get_from_engine(&format!("/containers/{}/json", dry["container"].as_str().unwrap()));
         assert_eq!(status, "200", "{found}");
         assert!(!found.contains("hunter2"), "{found}");
         let found: Value = serde_json::from_str(&found).unwrap();
-        let asked = &by_exec["request"];
-        for (name, value) in asked["Labels"].as_object().unwrap() {
+        let requested = &by_exec["request"];
+        for (name, value) in requested["Labels"].as_object().unwrap() {
             assert_eq!(&found["Config"]["Labels"][name], value, "{name}");
         }
         for key in ["Memory", "NanoCpus", "PidsLimit", "NetworkMode"] {
-            // What it cannot enforce Podman forgets.
+            // Podman drops limits that it cannot enforce.
             if key == "NetworkMode" || unenforced(engine).len() == 1 {
-                assert_eq!(found["HostConfig"][key], asked["HostConfig"][key], "{engine}: {key}");
+                assert_eq!(found["HostConfig"][key], requested["HostConfig"][key], "{engine}: {key}");
             }
         }
         assert_eq!(env.run(&["sandbox", "rm", "--force", "s"]).code, Some(0));
-        assert_eq!(env.ask(&format!("/containers/{}/json", dry["container"].as_str().unwrap())).0, "404");
+        assert_eq!(
+            env.get_from_engine(&format!("/containers/{}/json", dry["container"].as_str().unwrap())).0,
+            "404"
+        );
         let shell = env.shell("s", "test -t 0 && echo \"[$TOKEN]\"; exit 7");
         assert!(shell.code == Some(7) && shell.out.contains("[hunter2]"), "{shell:?}");
         let by_shell = shown("s");
-        let [(exec, then), (shell, later), (dry, _)] =
-            [&by_exec, &by_shell, &dry].map(|place| timeless(&place["request"]));
+        let [(exec, exec_time), (shell, shell_time), (dry, _)] =
+            [&by_exec, &by_shell, &dry].map(|place| split_creation_time(&place["request"]));
         assert_eq!(exec, shell, "{engine}");
         assert_eq!(exec, dry, "{engine}");
-        assert!(then <= later && by_exec["created"].as_u64().unwrap() <= then);
+        assert!(exec_time <= shell_time && by_exec["created"].as_u64().unwrap() <= exec_time);
         let output = env.run(&["sandbox", "show", "s"]).out;
         assert!(output.contains("\"hermes-created\"") && !output.contains("hunter2"), "{output}");
     }
@@ -184,7 +187,7 @@ fn a_dry_run_creates_nothing() {
         let new = "warning: no install id yet: the names shown will change once this home is first used\n";
         assert_eq!((dry.code, dry.err.as_str()), (Some(0), new), "{dry:?}");
         let container = dry.json()["container"].as_str().unwrap().to_owned();
-        assert_eq!(env.ask(&format!("/containers/{container}/json")).0, "404");
+        assert_eq!(env.get_from_engine(&format!("/containers/{container}/json")).0, "404");
         let left: Vec<_> =
             fs::read_dir(env.home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["config.yaml"]);
@@ -216,8 +219,8 @@ fn a_dry_run_without_an_engine_prints_the_spec() {
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
 }
 
-/// What the files of the first version of control groups say where there is no limit.
-const UNLIMITED: &str = "9223372036854771712\n";
+/// The content of the memory limit file of cgroup version 1 without a limit.
+const UNLIMITED_MEMORY: &str = "9223372036854771712\n";
 
 #[test]
 fn limits_and_options_apply_inside() {
@@ -237,14 +240,15 @@ fn limits_and_options_apply_inside() {
     - --memory=300m
     - --init
 ";
-    let script = "hostname; grep -c 10.1.2.3 /etc/hosts; [ $(ulimit -n) = 99 ] && echo few || echo many; grep CapEff /proc/self/status
+    let script = "hostname; grep -c 10.1.2.3 /etc/hosts; [ $(ulimit -n) = 99 ] && echo few || echo many
+        grep CapEff /proc/self/status
         df -k /dev/shm /tmp /scratch | awk 'NR > 1 { print $2 }'
         cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null
         cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null; true";
     for engine in ENGINES {
         let env = RequestEnv::new(engine, settings);
         let done = env.run(&["exec", "--session", "s", "--", script]);
-        let limits = if unenforced(engine).len() == 1 { "314572800\n77\n" } else { UNLIMITED };
+        let limits = if unenforced(engine).len() == 1 { "314572800\n77\n" } else { UNLIMITED_MEMORY };
         // An ignored option is a warning.
         assert_eq!(done.err.contains("ignores `--ulimit`"), engine == ROOTLESS, "{done:?}");
         let files = if engine == ROOTLESS { "many" } else { "few" };
@@ -280,7 +284,8 @@ fn a_read_only_container_works_and_a_port_is_published() {
         ]);
         assert!(done.code == Some(0) && done.out.matches("Read-only file system").count() == 2, "{done:?}");
         let place = env.run(&["sandbox", "show", "s", "--json"]).json();
-        let (_, found) = env.ask(&format!("/containers/{}/json", place["container"].as_str().unwrap()));
+        let (_, found) =
+            env.get_from_engine(&format!("/containers/{}/json", place["container"].as_str().unwrap()));
         let found: Value = serde_json::from_str(&found).unwrap();
         let bound = &found["HostConfig"]["PortBindings"]["80/tcp"];
         assert_eq!(*bound, json!([{"HostIp": "127.0.0.1", "HostPort": port.to_string()}]), "{engine}");
@@ -294,7 +299,7 @@ fn a_read_only_container_works_and_a_port_is_published() {
 }
 
 #[test]
-fn options_that_cannot_be_meant_stop_the_start_and_say_where() {
+fn an_invalid_docker_option_is_reported_with_its_line() {
     let check = |args: &str| {
         let home =
             Home::with_config(&format!("terminal:\n  docker_extra_args:\n    - --init\n    - {args}\n"));
@@ -355,7 +360,7 @@ fn an_option_cannot_give_more_network_than_the_setting() {
 }
 
 #[test]
-fn exposures_to_the_host_need_approval_and_are_known_before_creation() {
+fn a_dry_run_shows_exposures_to_the_host_and_commands_need_approval() {
     for (option, reach) in [
         ("--privileged", json!("host")),
         ("--pid=host", json!("host")),

@@ -1,4 +1,4 @@
-//! Conversations, looked after from the command line.
+//! `hermes sessions`.
 
 use hermes_store::{FILE_NAME, ModelCall, NewMessage, NewSession, SessionId, SessionPrompt, Store, TurnStep};
 use hermes_types::{Call, CallArguments, CallId, Message, Part, Person, SessionKey, Timestamp, Usage};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::Home;
 
-/// Does something with the database of a home.
+/// Runs a closure with the database of a home.
 pub(crate) fn with_store<T>(home: &Home, work: impl AsyncFnOnce(&Store) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -33,8 +33,8 @@ fn new_session() -> NewSession {
     }
 }
 
-/// A session in which a command was run, and an empty one that was used before it.
-fn talk(home: &Home) -> (SessionId, SessionId) {
+/// Creates a session with a command and an older, empty session.
+fn create_sessions(home: &Home) -> (SessionId, SessionId) {
     with_store(home, async |store| {
         let empty = store.create_session(new_session(), at(0)).await.unwrap();
         let id = store.create_session(new_session(), at(86_400)).await.unwrap();
@@ -92,9 +92,9 @@ fn listing_conversations_does_not_create_a_database() {
 }
 
 #[test]
-fn conversations_are_listed_with_the_last_one_first() {
+fn conversations_are_listed_newest_first() {
     let home = Home::new();
-    let (id, empty) = talk(&home);
+    let (id, empty) = create_sessions(&home);
     let listed = home.run(&["--json", "sessions", "ls"]).json();
     let ids: Vec<&Value> = listed["sessions"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
     assert_eq!(ids, [&json!(id), &json!(empty)]);
@@ -118,9 +118,9 @@ fn conversations_are_listed_with_the_last_one_first() {
 #[test]
 fn a_conversation_is_shown_by_any_name_without_control_characters() {
     let home = Home::new();
-    let (id, empty) = talk(&home);
-    let beginning: String = id.as_str().chars().take(13).collect();
-    for word in [id.as_str(), &beginning, "A look around", "last"] {
+    let (id, empty) = create_sessions(&home);
+    let prefix: String = id.as_str().chars().take(13).collect();
+    for word in [id.as_str(), &prefix, "A look around", "last"] {
         let shown = home.run(&["--json", "sessions", "show", word]).json();
         assert_eq!(shown["id"], json!(id), "{word}");
         assert_eq!(shown["messages"].as_array().unwrap().len(), 3);
@@ -144,7 +144,7 @@ fn a_conversation_is_shown_by_any_name_without_control_characters() {
 #[test]
 fn messages_can_be_searched() {
     let home = Home::new();
-    let (id, _) = talk(&home);
+    let (id, _) = create_sessions(&home);
     for (words, seq) in [(&["directory"][..], 1), (&["數据", "OR", "数据库"], 3), (&["-x", "OR", "look"], 2)]
     {
         let mut args = vec!["--json", "sessions", "search"];
@@ -162,22 +162,22 @@ fn messages_can_be_searched() {
 #[test]
 fn an_export_has_one_line_per_conversation() {
     let home = Home::new();
-    let (id, empty) = talk(&home);
+    let (id, empty) = create_sessions(&home);
     let run = home.run(&["sessions", "export", "last", empty.as_str()]);
     let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.iter().map(|line| &line["id"]).collect::<Vec<_>>(), [&json!(id), &json!(empty)]);
     assert_eq!(lines[0]["system_prompt"], json!("You are Hermes."));
     assert_eq!(lines[0]["messages"][2]["text"], json!("Cargo.toml 数据库"));
     assert_eq!(home.run(&["sessions", "export", "--all"]).out.lines().count(), 2);
-    let missing = home.run(&["sessions", "export", "last", "nobody"]);
+    let missing = home.run(&["sessions", "export", "last", "unknown"]);
     assert_eq!((missing.code, missing.out.as_str()), (Some(1), ""), "{missing:?}");
 }
 
 #[test]
-fn conversations_are_removed_all_or_none_and_old_ones_after_a_yes() {
+fn rm_removes_all_conversations_or_none_and_prune_needs_consent() {
     let home = Home::new();
-    let (id, empty) = talk(&home);
-    let run = home.run(&["sessions", "rm", "last", "nobody"]);
+    let (id, empty) = create_sessions(&home);
+    let run = home.run(&["sessions", "rm", "last", "unknown"]);
     assert_eq!(run.code, Some(1), "{run:?}");
     let run = home.run(&["--json", "sessions", "rm", "last", "A look around", id.as_str()]);
     assert_eq!(run.json(), json!({"removed": [id], "sessions": 1}));
@@ -211,8 +211,8 @@ fn a_file_that_is_not_a_database_is_reported_and_left_unchanged() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_hides_no_conversation() {
+fn conversations_are_listed_despite_an_invalid_configuration() {
     let home = Home::with_config("terminal: {timeout: nonsense}\n");
-    talk(&home);
+    create_sessions(&home);
     assert_eq!(home.run(&["sessions", "ls"]).code, Some(0));
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::Run;
 use crate::env::TestEnv;
 
-/// The value without the parts that time changes, each of which must be a number.
-fn timeless(value: &Value, times: &[&str]) -> Value {
+/// Asserts that these time-dependent fields are numbers and removes them.
+fn without_times(value: &Value, times: &[&str]) -> Value {
     let mut value = value.clone();
     for time in times {
         let number = value.as_object_mut().unwrap().remove(*time);
@@ -19,8 +19,8 @@ fn timeless(value: &Value, times: &[&str]) -> Value {
     value
 }
 
-/// How long something may take that is bound to happen.
-const SOON: Duration = Duration::from_secs(30);
+/// Limit after which a test gives up.
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_running_environment_is_shown_with_its_exposures_and_processes() {
@@ -30,7 +30,7 @@ fn a_running_environment_is_shown_with_its_exposures_and_processes() {
     let command = "while [ -e go ]; do sleep 0.05; done; exit 3";
     let mut start = env.command(&["exec", "--session", "odd\n\u{1b}[31mkey", "--background", "--", command]);
     let handle = Run::of(start.env("THE_TOKEN", "hunter2").output().unwrap()).out.trim().to_owned();
-    // The place must not end before all has been seen; this one ends when its directory is removed.
+    // This process keeps the environment alive until the test removes its directory.
     let stay = "while [ -e stay ]; do sleep 0.05; done";
     env.run(&["exec", "--session", "odd\n\u{1b}[31mkey", "--background", "--", stay]);
     let status = env.run(&["status", "--json"]);
@@ -39,7 +39,7 @@ fn a_running_environment_is_shown_with_its_exposures_and_processes() {
     let [place] = status.json()["places"].as_array().unwrap().clone().try_into().unwrap();
     let id = place["id"].as_str().unwrap().to_owned();
     assert_eq!(
-        timeless(&place, &["age_seconds", "idle_seconds"]),
+        without_times(&place, &["age_seconds", "idle_seconds"]),
         json!({
             "name": place["name"],
             "id": id,
@@ -60,7 +60,7 @@ fn a_running_environment_is_shown_with_its_exposures_and_processes() {
     };
     let shown = |status: &Value| {
         let mut processes = status["processes"].as_array().unwrap().iter();
-        timeless(processes.find(|process| process["id"] == handle.as_str()).unwrap(), &["age_seconds"])
+        without_times(processes.find(|process| process["id"] == handle.as_str()).unwrap(), &["age_seconds"])
     };
     assert_eq!(shown(&status.json()), process(true, None));
     let text = env.run(&["status"]).out;
@@ -74,7 +74,7 @@ fn a_running_environment_is_shown_with_its_exposures_and_processes() {
     fs::remove_file(env.work.path().join("go")).unwrap();
     let since = Instant::now();
     while shown(&env.status()) != process(false, Some(3)) {
-        assert!(since.elapsed() < SOON, "{}", env.status());
+        assert!(since.elapsed() < TEST_TIMEOUT, "{}", env.status());
     }
 }
 
@@ -116,7 +116,7 @@ fn an_environment_with_only_files_is_stopped() {
         if place["state"] == "asleep" {
             break place;
         }
-        assert!(since.elapsed() < SOON, "{place}");
+        assert!(since.elapsed() < TEST_TIMEOUT, "{place}");
     };
     let facts =
         ["session", "idle_seconds", "clients", "processes", "reach", "holes"].map(|fact| &place[fact]);
@@ -136,7 +136,7 @@ fn an_unusable_configured_backend_is_reported_with_exit_code_5() {
             "sandbox",
             Some("cannot mount /nowhere/at/all: no such file or directory"),
         ),
-        // Backends that are not configured need not work.
+        // The exit code does not depend on backends that are not configured.
         ("terminal: {docker_volumes: [\"/nowhere/at/all:/data\"]}\n", "local", None),
     ];
     for (config, backend, reason) in cases {
@@ -170,7 +170,7 @@ fn without_user_namespaces_the_sandbox_is_unusable_and_the_remedy_is_shown() {
     let doctor = env.run_without_namespaces(&["doctor", "--live"]);
     assert_eq!(doctor.code, Some(5), "{doctor:?}");
     assert!(doctor.out.contains("→ as root: sysctl -w user.max_user_namespaces=15000"), "{}", doctor.out);
-    // Nothing ran on this machine instead.
+    // The command did not run on the host instead.
     assert!(!doctor.out.contains("ran a command"), "{}", doctor.out);
     assert!(!Path::new(&env.home.path().join("sandboxes")).exists());
 }

@@ -35,7 +35,7 @@ fn tools_are_listed_as_the_model_sees_them() {
     assert!(listed["tools"][0]["parameters"]["properties"]["command"].is_object());
     let text = env.run(&["ls"]);
     assert!(text.out.lines().any(|line| line.starts_with("read_file ")), "{text:?}");
-    assert!(!env.home.path().join("hermes.db").exists(), "looking makes nothing");
+    assert!(!env.home.path().join("hermes.db").exists(), "listing creates no database");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn without_a_terminal_questions_are_denied_unless_approved_by_flag() {
 }
 
 #[test]
-fn secrets_of_the_owner_are_taken_out_of_what_a_model_sees() {
+fn secrets_of_the_owner_are_redacted_for_the_model() {
     let command = json!({"command": "echo value-of-the-key | rev | rev; echo forwarded-value"});
     let dotenv = "OPENAI_API_KEY=value-of-the-key\nMY_PLAIN=forwarded-value\n";
     let env = with("terminal:\n  docker_forward_env: [MY_PLAIN]\n");
@@ -133,8 +133,8 @@ fn a_background_process_persists_between_calls() {
     );
 }
 
-/// Calls a tool at a terminal with typed input; returns the result and the screen.
-fn at_a_terminal(env: &CommandEnv, name: &str, arguments: &Value, typed: &str) -> (Run, String) {
+/// Calls a tool in a terminal with typed input and returns the result and the terminal output.
+fn call_in_terminal(env: &CommandEnv, name: &str, arguments: &Value, typed: &str) -> (Run, String) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     unlockpt(&master).unwrap();
     let terminal = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
@@ -142,38 +142,38 @@ fn at_a_terminal(env: &CommandEnv, name: &str, arguments: &Value, typed: &str) -
     let mut master = File::from(master);
     let mut command = env.command(&["call", name, &arguments.to_string()]);
     let child = command.stdin(slave()).stderr(slave()).stdout(Stdio::piped()).spawn().unwrap();
-    // The terminal ends when the last program that has it open does.
+    // The terminal closes when the last program that has it open ends.
     drop(command);
     let (mut shown, mut piece) = (Vec::new(), [0; 1024]);
-    // What is typed before a question is no answer to it.
+    // Input typed before a question is not its answer.
     while !["[N]o: ", " > "].iter().any(|end| shown.ends_with(end.as_bytes())) {
         let count = master.read(&mut piece).unwrap();
         shown.extend_from_slice(piece.get(..count).unwrap());
     }
     master.write_all(typed.as_bytes()).unwrap();
     let run = Run::of(child.wait_with_output().unwrap());
-    // Its end is an error.
+    // Reading a closed terminal is an error.
     drop(master.read_to_end(&mut shown));
     (run, String::from_utf8(shown).unwrap())
 }
 
 #[test]
-fn at_a_terminal_a_person_is_asked_and_only_a_clear_yes_is_one() {
+fn a_terminal_asks_and_only_a_clear_yes_approves() {
     let env = with("");
     std::fs::write(env.path().join("victim"), "x").unwrap();
     let command = json!({"command": "chmod 777 victim && echo done"});
-    let (yes, shown) = at_a_terminal(&env, "terminal", &command, "y\n");
+    let (yes, shown) = call_in_terminal(&env, "terminal", &command, "y\n");
     assert_eq!((yes.code, &yes.json()["output"]), (Some(0), &json!("done")), "{shown}");
     assert!(shown.contains("chmod 777 victim") && shown.contains("[N]o"), "{shown}");
     for no in ["\n", "n\n", "yep\n", "\u{4}"] {
-        let (refused, shown) = at_a_terminal(&env, "terminal", &command, no);
+        let (refused, shown) = call_in_terminal(&env, "terminal", &command, no);
         assert_eq!(refused.code, Some(4), "{no:?} {shown}");
     }
     let question = json!({"question": "which one?", "choices": ["red", "blue"]});
     for (typed, answer) in [("2\n", "blue"), ("green\n", "green"), ("9\n", "9")] {
-        let (result, shown) = at_a_terminal(&env, "clarify", &question, typed);
+        let (result, shown) = call_in_terminal(&env, "clarify", &question, typed);
         assert_eq!(result.json()["user_response"], answer, "{shown}");
         assert!(shown.contains("which one?") && shown.contains("blue"), "{shown}");
     }
-    assert_eq!(at_a_terminal(&env, "clarify", &question, "\n").0.code, Some(1));
+    assert_eq!(call_in_terminal(&env, "clarify", &question, "\n").0.code, Some(1));
 }

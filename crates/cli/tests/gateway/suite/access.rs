@@ -8,8 +8,8 @@ use crate::env::{PlatformEnv, eventually, terminal_call};
 /// A command that needs approval on the local backend.
 const DANGER: &str = "chmod -R 777 ~/private && echo ran >>~/log";
 
-/// An environment with the local backend.
-async fn at_home<V: FakePlatform>(steps: impl IntoIterator<Item = ScriptStep>) -> PlatformEnv<V> {
+/// Starts a gateway with the local backend.
+async fn local_env<V: FakePlatform>(steps: impl IntoIterator<Item = ScriptStep>) -> PlatformEnv<V> {
     let config = format!("{}gateway:\n  terminal_backend: local\n", PlatformEnv::<V>::allow_everyone());
     let env = PlatformEnv::with(PlatformEnv::<V>::echo_script(steps), &config).await.open().await;
     std::fs::create_dir(env.path("owner/private")).unwrap();
@@ -17,14 +17,14 @@ async fn at_home<V: FakePlatform>(steps: impl IntoIterator<Item = ScriptStep>) -
 }
 
 /// How often the command ran.
-fn done<V: FakePlatform>(env: &PlatformEnv<V>) -> usize {
+fn run_count<V: FakePlatform>(env: &PlatformEnv<V>) -> usize {
     std::fs::read_to_string(env.path("owner/log")).unwrap_or_default().lines().count()
 }
 
 /// Approves a user with the pairing code in a reply.
-fn let_in<V: FakePlatform>(env: &PlatformEnv<V>, prompt: &str) {
-    let code = prompt.split_whitespace().last().unwrap().trim_matches('`');
-    assert!(prompt.contains(&format!("hermes pairing approve {}", V::NAME)), "{prompt}");
+fn approve_pairing<V: FakePlatform>(env: &PlatformEnv<V>, reply: &str) {
+    let code = reply.split_whitespace().last().unwrap().trim_matches('`');
+    assert!(reply.contains(&format!("hermes pairing approve {}", V::NAME)), "{reply}");
     let approved = env.run(&["pairing", "approve", V::NAME, code]);
     assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
 }
@@ -32,28 +32,28 @@ fn let_in<V: FakePlatform>(env: &PlatformEnv<V>, prompt: &str) {
 pub(super) async fn ignores_strangers<V: FakePlatform>() -> Supported {
     let env = PlatformEnv::<V>::with(PlatformEnv::<V>::echo_script([]), "").await.open().await;
     let (ann, bob) = (env.server.direct_chat(env.ann), env.server.direct_chat(env.bob));
-    env.send(env.bob, bob, "let me in");
-    let_in(&env, &env.wait_for_replies(bob, 1).await[0]);
+    env.send(env.bob, bob, "hello");
+    approve_pairing(&env, &env.wait_for_replies(bob, 1).await[0]);
     env.send(env.bob, bob, "thank you");
     env.wait_for_replies(bob, 2).await;
 
     let before = env.server.actions().len();
     env.mention(env.ann, env.channel, "hello?");
     env.mention(env.ann, env.channel, "/status");
-    for text in ["let me in", "hello?", "/status"] {
+    for text in ["hello", "hello?", "/status"] {
         env.send(env.ann, ann, text);
     }
-    env.mention(env.ann, env.channel, "anybody?");
+    env.mention(env.ann, env.channel, "hello?");
     env.send(env.bob, bob, "still there?");
     env.wait_for_replies(bob, 3).await;
-    let prompt = env.wait_for_replies(ann, 1).await;
+    let reply = env.wait_for_replies(ann, 1).await;
     let actions = env.server.actions().split_off(before);
     let others: Vec<&PlatformAction<V::Id>> =
         actions.iter().filter(|action| action.chat != Some(bob)).collect();
     assert!(others.len() == 1 && others[0].chat == Some(ann), "{others:?}");
     assert_eq!(env.model_requests().len(), 2);
 
-    let_in(&env, &prompt[0]);
+    approve_pairing(&env, &reply[0]);
     env.send(env.ann, ann, "now?");
     assert_eq!(env.wait_for_replies(ann, 2).await[1], "echo: now?");
     env.close().await;
@@ -62,36 +62,36 @@ pub(super) async fn ignores_strangers<V: FakePlatform>() -> Supported {
 
 pub(super) async fn accepts_one_button_press_from_the_right_person<V: FakePlatform>() -> Supported {
     V::supports_buttons()?;
-    let env = at_home::<V>([terminal_call("c1", DANGER), ScriptStep::text("done")]).await;
+    let env = local_env::<V>([terminal_call("c1", DANGER), ScriptStep::text("done")]).await;
     let message = env.mention(env.ann, env.channel, "do it");
-    let room = env.reply_chat(message).await;
-    let question = env.wait_for_message(room, "a question", |seen| !seen.buttons.is_empty()).await;
+    let chat = env.reply_chat(message).await;
+    let question = env.wait_for_message(chat, "a question", |seen| !seen.buttons.is_empty()).await;
     let (_, once) = &question.buttons[0];
     env.server.click_button(env.bob, question.id, once).await.unwrap();
-    env.wait("bob is prompt no", |server| {
-        server.private_notices(env.bob).iter().any(|prompt| prompt.contains("can answer")).then_some(())
+    env.wait("bob is refused", |server| {
+        server.private_notices(env.bob).iter().any(|notice| notice.contains("can answer")).then_some(())
     })
     .await;
-    assert_eq!(done(&env), 0);
-    let push = || env.server.click_button(env.ann, question.id, once);
-    // The second may find the button gone.
-    let (first, _) = tokio::join!(push(), push());
+    assert_eq!(run_count(&env), 0);
+    let press = || env.server.click_button(env.ann, question.id, once);
+    // The second press may fail because the buttons are removed.
+    let (first, _) = tokio::join!(press(), press());
     first.unwrap();
-    env.wait_for_message(room, "the answer", |seen| seen.text == "done").await;
-    env.wait("there is nothing to press", |server| {
-        server.bot_messages(room).iter().all(|seen| seen.buttons.is_empty()).then_some(())
+    env.wait_for_message(chat, "the answer", |seen| seen.text == "done").await;
+    env.wait("the buttons are removed", |server| {
+        server.bot_messages(chat).iter().all(|seen| seen.buttons.is_empty()).then_some(())
     })
     .await;
-    env.mention(env.ann, room, "and now?");
-    env.wait_for_message(room, "the next answer", |seen| seen.text.ends_with("and now?")).await;
-    assert_eq!(done(&env), 1);
+    env.mention(env.ann, chat, "and now?");
+    env.wait_for_message(chat, "the next answer", |seen| seen.text.ends_with("and now?")).await;
+    assert_eq!(run_count(&env), 1);
     env.close().await;
     Ok(())
 }
 
 pub(super) async fn shows_who_answered<V: FakePlatform>() -> Supported {
     V::supports_edits()?;
-    let env = at_home::<V>([terminal_call("c1", DANGER), ScriptStep::text("done")]).await;
+    let env = local_env::<V>([terminal_call("c1", DANGER), ScriptStep::text("done")]).await;
     let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "do it");
     let question = env.wait_for_message(dm, "a question", |seen| seen.text.contains("Allow this?")).await;
@@ -101,13 +101,13 @@ pub(super) async fn shows_who_answered<V: FakePlatform>() -> Supported {
     assert!(shown.text.ends_with(" UTC") && shown.text.starts_with(&question.text), "{shown:?}");
     assert_eq!((shown.previous_texts, shown.buttons), (vec![question.text], Vec::new()));
     env.wait_for_message(dm, "the answer", |seen| seen.text == "done").await;
-    assert_eq!(done(&env), 1);
+    assert_eq!(run_count(&env), 1);
     env.close().await;
     Ok(())
 }
 
 pub(super) async fn keeps_questions_across_a_crash<V: FakePlatform>() -> Supported {
-    let mut env = at_home::<V>([terminal_call("c1", DANGER), ScriptStep::text("as you wish")]).await;
+    let mut env = local_env::<V>([terminal_call("c1", DANGER), ScriptStep::text("as you wish")]).await;
     let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "do it");
     let said = env.wait_for_replies(dm, 1).await;
@@ -116,7 +116,7 @@ pub(super) async fn keeps_questions_across_a_crash<V: FakePlatform>() -> Support
     env.start().await;
     env.send(env.ann, dm, "/deny");
     env.wait_for_message(dm, "the answer", |seen| seen.text == "as you wish").await;
-    assert_eq!(done(&env), 0);
+    assert_eq!(run_count(&env), 0);
     let questions = env.replies(dm).iter().filter(|said| said.contains("Allow this?")).count();
     assert_eq!(questions, 1, "{:?}", env.replies(dm));
     env.close().await;
@@ -137,22 +137,22 @@ pub(super) async fn runs_commands_during_a_turn<V: FakePlatform>() -> Supported 
     env.send(env.ann, dm, "hello");
     env.wait_for_message(dm, "the answer", |seen| seen.text == "echo: hello").await;
     let last = env.model_requests().pop().unwrap()["messages"].to_string();
-    assert!(!last.contains("wait for it"), "a new conversation knows of the old one: {last}");
+    assert!(!last.contains("wait for it"), "the new conversation contains the old one: {last}");
     env.close().await;
     Ok(())
 }
 
 pub(super) async fn stop_ends_waits<V: FakePlatform>() -> Supported {
-    let env = at_home::<V>([terminal_call("c1", "sleep 600"), terminal_call("c2", DANGER)]).await;
+    let env = local_env::<V>([terminal_call("c1", "sleep 600"), terminal_call("c2", DANGER)]).await;
     let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "wait for it");
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.send(env.ann, dm, "/stop");
-    env.wait_for_message(dm, "it was stopped", |seen| seen.text == "interrupted").await;
+    env.wait_for_message(dm, "the turn was stopped", |seen| seen.text == "interrupted").await;
     env.send(env.ann, dm, "do it");
     let question = env.wait_for_message(dm, "a question", |seen| seen.text.contains("Allow this?")).await;
     env.send(env.ann, dm, "/stop");
-    env.wait("it was stopped again", |server| {
+    env.wait("the turn was stopped again", |server| {
         let ends = server.bot_messages(dm).into_iter().filter(|seen| seen.text == "interrupted").count();
         (ends == 2).then_some(())
     })
@@ -166,7 +166,7 @@ pub(super) async fn stop_ends_waits<V: FakePlatform>() -> Supported {
         })
         .await;
     }
-    assert_eq!(done(&env), 0);
+    assert_eq!(run_count(&env), 0);
     env.close().await;
     Ok(())
 }

@@ -6,7 +6,11 @@ use hermes_testkit::{FakePlatform, ScriptStep};
 use crate::env::{PlatformEnv, eventually, terminal_call};
 
 /// Restarts, sends one more message and asserts exactly these replies.
-async fn ends_with<V: FakePlatform>(mut env: PlatformEnv<V>, dm: V::Id, answers: &[&str]) -> Supported {
+async fn assert_replies_after_restart<V: FakePlatform>(
+    mut env: PlatformEnv<V>,
+    dm: V::Id,
+    answers: &[&str],
+) -> Supported {
     env.kill();
     env.start().await;
     env.wait_for_replies(dm, answers.len()).await;
@@ -36,7 +40,7 @@ pub(super) async fn survives_a_crash_in_the_model<V: FakePlatform>() -> Supporte
     let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "hello");
     eventually("the model is asked", || env.model_requests().len() == 1);
-    ends_with(env, dm, &["echo: hello"]).await
+    assert_replies_after_restart(env, dm, &["echo: hello"]).await
 }
 
 pub(super) async fn survives_a_crash_in_a_command<V: FakePlatform>() -> Supported {
@@ -53,13 +57,13 @@ pub(super) async fn survives_a_crash_in_a_command<V: FakePlatform>() -> Supporte
     env.kill();
     env.start().await;
     assert_eq!(env.wait_for_replies(dm, 1).await, ["done"]);
-    let prompt = env.model_requests();
-    let last = prompt.last().unwrap()["messages"].as_array().unwrap();
+    let requests = env.model_requests();
+    let last = requests.last().unwrap()["messages"].as_array().unwrap();
     let results: Vec<&str> =
         last.iter().filter(|one| one["role"] == "tool").filter_map(|one| one["content"].as_str()).collect();
     assert!(results[0].contains("it may have run"), "{results:?}");
     assert!(results[1].contains("\"output\":\"1\""), "{results:?}");
-    ends_with(env, dm, &["done"]).await
+    assert_replies_after_restart(env, dm, &["done"]).await
 }
 
 pub(super) async fn survives_a_crash_after_sending<V: FakePlatform>() -> Supported {
@@ -68,7 +72,7 @@ pub(super) async fn survives_a_crash_after_sending<V: FakePlatform>() -> Support
     env.server.lose_send_responses(1)?;
     env.send(env.ann, dm, "hello");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
-    ends_with(env, dm, &["echo: hello"]).await
+    assert_replies_after_restart(env, dm, &["echo: hello"]).await
 }
 
 pub(super) async fn survives_a_crash_before_sending<V: FakePlatform>() -> Supported {
@@ -76,6 +80,6 @@ pub(super) async fn survives_a_crash_before_sending<V: FakePlatform>() -> Suppor
     let dm = env.server.direct_chat(env.ann);
     env.server.fail_sends(2)?;
     env.send(env.ann, dm, "hello");
-    env.wait("it was tried", |server| (server.refused_sends() > 0).then_some(())).await;
-    ends_with(env, dm, &["echo: hello"]).await
+    env.wait("a send was tried", |server| (server.refused_sends() > 0).then_some(())).await;
+    assert_replies_after_restart(env, dm, &["echo: hello"]).await
 }

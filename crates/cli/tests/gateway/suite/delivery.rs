@@ -41,7 +41,7 @@ pub(super) async fn answers_duplicates_once<V: FakePlatform>() -> Supported {
 pub(super) async fn obeys_rate_limits<V: FakePlatform>() -> Supported {
     let env = PlatformEnv::<V>::echo().await.open().await;
     let dm = env.server.direct_chat(env.ann);
-    // Longer than the retry delay. An earlier request is a violation, which is checked at the end.
+    // The limit is longer than the retry delay. `close` fails on a request that comes too early.
     env.server.throttle_sends(2, Duration::from_secs(2))?;
     for text in ["one", "two", "three"] {
         env.send(env.ann, dm, text);

@@ -10,7 +10,7 @@ use crate::env::PlatformEnv;
 const FAMILY: &str = "👨\u{200d}👩\u{200d}👧\u{200d}👦";
 
 /// A text of several messages that is hard to split.
-fn long<V: FakePlatform>() -> String {
+fn long_text<V: FakePlatform>() -> String {
     let mut text = String::new();
     for number in 0.. {
         if V::text_length(&text) > V::MAX_TEXT_LENGTH * 2 {
@@ -23,40 +23,40 @@ fn long<V: FakePlatform>() -> String {
     for number in 0..V::MAX_TEXT_LENGTH / 8 {
         text.push_str(&format!("line {number}\n"));
     }
-    // Nowhere to cut.
+    // This text has no place to split at.
     text.push_str(&format!("```\n\n{}", "🎉".repeat(V::MAX_TEXT_LENGTH)));
     text
 }
 
 /// Asserts that the messages are valid and readable.
-fn are_valid<V: FakePlatform>(pieces: &[BotMessage<V::Id>]) {
-    for BotMessage { text, notifies_everyone: rings, .. } in pieces {
+fn assert_valid<V: FakePlatform>(pieces: &[BotMessage<V::Id>]) {
+    for BotMessage { text, notifies_everyone, .. } in pieces {
         assert!(V::text_length(text) <= V::MAX_TEXT_LENGTH && !text.trim().is_empty(), "{text:?}");
-        assert!(!rings, "{text:?}");
+        assert!(!notifies_everyone, "{text:?}");
         let is_joiner = |char: char| matches!(char, '\u{200d}' | '\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}');
         assert!(!text.starts_with(is_joiner) && !text.ends_with('\u{200d}'), "{text:?}");
     }
 }
 
-/// A text without whitespace, invisible characters and code fences.
-fn bare(text: &str) -> String {
+/// Removes whitespace, control characters and code fences.
+fn strip_formatting(text: &str) -> String {
     let is_fence = |line: &str| line.strip_prefix("```").is_some_and(|rest| !rest.contains('`'));
     let lines = text.lines().filter(|line| !is_fence(line));
     lines.flat_map(str::chars).filter(|char| !char.is_whitespace() && !char.is_control()).collect()
 }
 
 /// Joins messages without their part numbers.
-fn joined<Id>(pieces: &[BotMessage<Id>]) -> String {
+fn join_messages<Id>(pieces: &[BotMessage<Id>]) -> String {
     let count = pieces.len();
-    let one = |(piece, number): (&BotMessage<Id>, usize)| {
+    let strip_number = |(piece, number): (&BotMessage<Id>, usize)| {
         let text = piece.text.trim_end();
-        bare(text.strip_suffix(&format!("({number}/{count})")).unwrap_or(text))
+        strip_formatting(text.strip_suffix(&format!("({number}/{count})")).unwrap_or(text))
     };
-    pieces.iter().zip(1..).map(one).collect()
+    pieces.iter().zip(1..).map(strip_number).collect()
 }
 
 pub(super) async fn splits_long_answers<V: FakePlatform>() -> Supported {
-    let text = long::<V>();
+    let text = long_text::<V>();
     let env = PlatformEnv::<V>::then_echo([ScriptStep::text(&text)]).await.open().await;
     let dm = env.server.direct_chat(env.ann);
     env.send(env.ann, dm, "tell me all");
@@ -65,12 +65,12 @@ pub(super) async fn splits_long_answers<V: FakePlatform>() -> Supported {
     let mut pieces = env.server.bot_messages(dm);
     pieces.pop();
     assert!(pieces.len() > 2);
-    are_valid::<V>(&pieces);
+    assert_valid::<V>(&pieces);
     for BotMessage { text, .. } in &pieces {
         let fences = text.lines().filter(|line| line.starts_with("```")).count();
         assert!(fences.is_multiple_of(2), "{text}");
     }
-    assert_eq!(joined(&pieces), bare(&text));
+    assert_eq!(join_messages(&pieces), strip_formatting(&text));
     env.close().await;
     Ok(())
 }
@@ -87,7 +87,7 @@ pub(super) async fn handles_any_text<V: FakePlatform>() -> Supported {
         "x".repeat(V::MAX_TEXT_LENGTH * 2 + 1),
         format!("a{}b", "`".repeat(2_000)),
     ];
-    // After them the model replies only with whitespace.
+    // After these replies the model sends only whitespace.
     let script = ModelScript {
         steps: texts.iter().flat_map(|text| [ScriptStep::text(text), ScriptStep::text("so far")]).collect(),
         always: Some(ScriptStep::text(" \n\t\u{a0} \r\n")),
@@ -95,27 +95,27 @@ pub(super) async fn handles_any_text<V: FakePlatform>() -> Supported {
     };
     let env = PlatformEnv::<V>::with(script, &PlatformEnv::<V>::allow_everyone()).await.open().await;
     let first = env.mention(env.ann, env.channel, "show me");
-    let room = env.reply_chat(first).await;
+    let chat = env.reply_chat(first).await;
     let mut begin = 0;
     for text in &texts {
         if begin > 0 {
-            env.mention(env.ann, room, "more");
+            env.mention(env.ann, chat, "more");
         }
-        env.mention(env.ann, room, "is that all?");
+        env.mention(env.ann, chat, "is that all?");
         let seen = env
-            .wait("the end of it", |server| {
-                let seen = server.bot_messages(room).split_off(begin);
+            .wait("the last message", |server| {
+                let seen = server.bot_messages(chat).split_off(begin);
                 seen.last().is_some_and(|last| last.text == "so far").then_some(seen)
             })
             .await;
         begin += seen.len();
         let (_, pieces) = seen.split_last().unwrap();
-        are_valid::<V>(pieces);
-        assert_eq!(joined(pieces), bare(text));
+        assert_valid::<V>(pieces);
+        assert_eq!(join_messages(pieces), strip_formatting(text));
     }
-    env.mention(env.ann, room, "and now?");
-    env.wait_for_replies(room, begin + 1).await;
-    are_valid::<V>(&env.server.bot_messages(room).split_off(begin));
+    env.mention(env.ann, chat, "and now?");
+    env.wait_for_replies(chat, begin + 1).await;
+    assert_valid::<V>(&env.server.bot_messages(chat).split_off(begin));
     env.close().await;
     Ok(())
 }
@@ -129,11 +129,11 @@ pub(super) async fn limits_attachment_size<V: FakePlatform>() -> Supported {
     let said = env.wait_for_replies(dm, 1).await.remove(0);
     assert!(said.contains("[file small: 1000 bytes"), "{said}");
     assert!(said.contains("[file large could not be downloaded: too large: 1001 bytes"), "{said}");
-    let able = env.server.send_endless_file(env.ann, dm, "endless");
-    if able.is_ok() {
+    let supported = env.server.send_endless_file(env.ann, dm, "endless");
+    if supported.is_ok() {
         let said = env.wait_for_replies(dm, 2).await.remove(1);
         assert!(said.contains("[file endless could not be downloaded: larger than 1000 bytes]"), "{said}");
     }
     env.close().await;
-    able
+    supported
 }
