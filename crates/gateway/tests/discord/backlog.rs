@@ -4,13 +4,13 @@ use hermes_gateway::discord::ResumeState;
 use hermes_gateway::{ChannelHealth, ChatKind};
 use hermes_testkit::discord::InjectedFault;
 
-use crate::fixture::{BotFixture, settings, wide, world};
+use crate::fixture::{BotFixture, settings, without_rate_limits, world};
 
 /// The number of message list requests.
-fn asked(bot: &BotFixture) -> usize {
+fn list_request_count(bot: &BotFixture) -> usize {
     bot.server.read(|world| {
-        let lists = |line: &str| line.starts_with("GET ") && line.ends_with("/messages");
-        world.requests.iter().filter(|request| lists(&request.line)).count()
+        let is_list = |line: &str| line.starts_with("GET ") && line.ends_with("/messages");
+        world.requests.iter().filter(|request| is_list(&request.line)).count()
     })
 }
 
@@ -18,20 +18,20 @@ fn asked(bot: &BotFixture) -> usize {
 async fn mentions_in_new_channels_are_found_after_a_lost_session() {
     let mut bot = BotFixture::new().await;
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
     let other = server.add_channel(world.guild, "elsewhere");
     let thread = server.start_thread(world.ann, world.channel, None, "a thread");
     let forum = server.add_forum(world.guild, "forum");
     let quiet = server.add_channel(world.guild, "quiet");
-    let call = |text: &str| format!("<@{}> {text}", server.bot());
+    let mention = |text: &str| format!("<@{}> {text}", server.bot());
     server.send_text(world.ann, other, "not for the bot");
-    server.send_text(world.ann, other, &call("one"));
-    server.send_text(world.ann, other, &call("two"));
-    server.send_text(world.ann, thread, &call("three"));
-    let post = server.start_forum_post(world.ann, forum, "a post", &call("four"));
+    server.send_text(world.ann, other, &mention("one"));
+    server.send_text(world.ann, other, &mention("two"));
+    server.send_text(world.ann, thread, &mention("three"));
+    let post = server.start_forum_post(world.ann, forum, "a post", &mention("four"));
     let settings = settings(server);
-    let mut bot = BotFixture::start(world, settings, past);
+    let mut bot = BotFixture::start(world, settings, resume_state);
     let mut messages = Vec::new();
     for _ in 0..4 {
         messages.push(bot.next_message().await);
@@ -55,44 +55,44 @@ async fn mentions_in_new_channels_are_found_after_a_lost_session() {
 
 #[tokio::test]
 async fn the_first_start_fetches_nothing() {
-    let world = world(wide()).await;
+    let world = world(without_rate_limits()).await;
     let call = format!("<@{}> from before", world.server.bot());
     world.server.send_text(world.ann, world.channel, &call);
     let settings = settings(&world.server);
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
-    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
     bot.assert_nothing_arrived().await;
-    assert_eq!(asked(&bot), 0);
+    assert_eq!(list_request_count(&bot), 0);
     bot.end().await;
 }
 
 #[tokio::test]
-async fn a_chat_being_caught_up_keeps_its_order_and_blocks_no_others() {
+async fn fetching_missed_messages_keeps_order_and_blocks_no_other_chat() {
     let mut bot = BotFixture::new().await;
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
-    let call = |text: &str| format!("<@{}> {text}", server.bot());
-    server.send_text(world.ann, world.channel, &call("old"));
+    let mention = |text: &str| format!("<@{}> {text}", server.bot());
+    server.send_text(world.ann, world.channel, &mention("old"));
     server.inject(
         "GET /channels/*/messages",
         1,
         InjectedFault::RateLimit { retry_after: 2.0, global: false },
     );
     let settings = settings(server);
-    let mut bot = BotFixture::start(world, settings, past);
+    let mut bot = BotFixture::start(world, settings, resume_state);
     bot.server
         .wait_for(|world| world.requests.iter().any(|request| request.status == 429).then_some(()))
         .await
         .unwrap();
-    bot.server.send_text(bot.ann, bot.channel, &bot.call("new"));
+    bot.server.send_text(bot.ann, bot.channel, &bot.mention("new"));
     let dm = bot.server.dm_channel(bot.ann);
-    bot.server.send_text(bot.ann, dm, "beside");
+    bot.server.send_text(bot.ann, dm, "direct");
     let mut texts = Vec::new();
     for _ in 0..3 {
         texts.push(bot.next_message().await.text);
     }
-    assert_eq!(texts, ["beside", "old", "new"]);
+    assert_eq!(texts, ["direct", "old", "new"]);
     bot.assert_nothing_arrived().await;
     bot.end().await;
 }
@@ -101,7 +101,7 @@ async fn a_chat_being_caught_up_keeps_its_order_and_blocks_no_others() {
 async fn the_bookmark_does_not_pass_unfetched_messages() {
     let mut bot = BotFixture::new().await;
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
     server.send_text(world.ann, world.channel, &format!("<@{}> missed", server.bot()));
     server.inject(
@@ -110,13 +110,13 @@ async fn the_bookmark_does_not_pass_unfetched_messages() {
         InjectedFault::RateLimit { retry_after: 30.0, global: false },
     );
     let first = settings(server);
-    let bookmark = past.bookmark.clone();
-    let mut bot = BotFixture::start(world, first, past);
-    bot.until(|health| *health == ChannelHealth::Up).await;
+    let bookmark = resume_state.bookmark.clone();
+    let mut bot = BotFixture::start(world, first, resume_state);
+    bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
     // A new message is stored, and then the bot stops before the rest is fetched.
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
-    assert_eq!(past.bookmark, None, "nothing may be said to be heard");
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
+    assert_eq!(resume_state.bookmark, None, "the bookmark has not advanced");
     world.server.clear_injected();
     let second = settings(&world.server);
     let mut bot = BotFixture::start(world, second, ResumeState { bookmark, ..ResumeState::default() });
@@ -128,7 +128,7 @@ async fn the_bookmark_does_not_pass_unfetched_messages() {
 async fn many_missed_messages_arrive_once_page_by_page() {
     let mut bot = BotFixture::new().await;
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
     for number in 0..230 {
         let text =
@@ -136,12 +136,12 @@ async fn many_missed_messages_arrive_once_page_by_page() {
         server.send_text(world.ann, world.channel, &text);
     }
     let settings = settings(server);
-    let mut bot = BotFixture::start(world, settings, past);
+    let mut bot = BotFixture::start(world, settings, resume_state);
     for number in [7, 107, 207] {
         assert_eq!(bot.next_message().await.text, format!("call {number}"));
     }
     bot.assert_nothing_arrived().await;
-    assert_eq!(asked(&bot), 3);
+    assert_eq!(list_request_count(&bot), 3);
     bot.end().await;
 }
 
@@ -149,7 +149,7 @@ async fn many_missed_messages_arrive_once_page_by_page() {
 async fn all_missed_messages_arrive() {
     let mut bot = BotFixture::new().await;
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
     let dm = server.dm_channel(world.ann);
     for number in 0..1_250 {
@@ -158,7 +158,7 @@ async fn all_missed_messages_arrive() {
         server.send_text(world.ann, world.channel, &text);
     }
     let settings = settings(server);
-    let mut bot = BotFixture::start(world, settings, past);
+    let mut bot = BotFixture::start(world, settings, resume_state);
     for number in [7, 607, 1_207, 1_249] {
         assert_eq!(bot.next_message().await.text, format!("call {number}"));
     }
@@ -172,17 +172,17 @@ async fn all_missed_messages_arrive() {
 async fn a_busy_chat_does_not_delay_others() {
     let mut bot = BotFixture::new().await;
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
-    let call = |text: &str| format!("<@{}> {text}", server.bot());
+    let mention = |text: &str| format!("<@{}> {text}", server.bot());
     let other = server.add_channel(world.guild, "elsewhere");
-    server.send_text(world.ann, other, &call("from elsewhere"));
+    server.send_text(world.ann, other, &mention("from elsewhere"));
     for _ in 0..350 {
         server.send_text(world.ann, world.channel, "talk");
     }
-    server.send_text(world.ann, world.channel, &call("at last"));
+    server.send_text(world.ann, world.channel, &mention("at last"));
     let settings = settings(server);
-    let mut bot = BotFixture::start(world, settings, past);
+    let mut bot = BotFixture::start(world, settings, resume_state);
     let texts = [bot.next_message().await.text, bot.next_message().await.text];
     assert_eq!(texts, ["from elsewhere", "at last"]);
     bot.assert_nothing_arrived().await;
@@ -193,7 +193,7 @@ async fn a_busy_chat_does_not_delay_others() {
 async fn every_channel_is_searched() {
     let mut bot = BotFixture::new().await;
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
     let count = 130;
     for number in 0..count {
@@ -201,7 +201,7 @@ async fn every_channel_is_searched() {
         server.send_text(world.ann, channel, &format!("<@{}> {number}", server.bot()));
     }
     let settings = settings(server);
-    let mut bot = BotFixture::start(world, settings, past);
+    let mut bot = BotFixture::start(world, settings, resume_state);
     for number in (0..count).rev() {
         assert_eq!(bot.next_message().await.text, number.to_string());
     }
@@ -213,17 +213,18 @@ async fn every_channel_is_searched() {
 async fn a_stored_message_does_not_prove_that_earlier_ones_were_processed() {
     let mut bot = BotFixture::new().await;
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
-    let call = |text: &str| format!("<@{}> {text}", server.bot());
-    server.send_text(world.ann, world.channel, &call("missed"));
-    let kept = server.send_text(world.ann, world.channel, &call("kept"));
+    let mention = |text: &str| format!("<@{}> {text}", server.bot());
+    server.send_text(world.ann, world.channel, &mention("missed"));
+    let stored = server.send_text(world.ann, world.channel, &mention("stored"));
     let settings = settings(server);
-    // The later one was stored, but the bookmark never said that all before it were processed.
-    let past = ResumeState { last_messages: vec![(world.channel.to_string(), kept.to_string())], ..past };
-    let mut bot = BotFixture::start(world, settings, past);
+    // The later message was stored, but the bookmark does not prove that the earlier one was.
+    let resume_state =
+        ResumeState { last_messages: vec![(world.channel.to_string(), stored.to_string())], ..resume_state };
+    let mut bot = BotFixture::start(world, settings, resume_state);
     assert_eq!(bot.next_message().await.text, "missed");
-    assert_eq!(bot.next_message().await.text, "kept");
+    assert_eq!(bot.next_message().await.text, "stored");
     bot.assert_nothing_arrived().await;
     bot.end().await;
 }
@@ -232,20 +233,20 @@ async fn a_stored_message_does_not_prove_that_earlier_ones_were_processed() {
 async fn archived_threads_are_searched() {
     let mut bot = BotFixture::new().await;
     bot.assert_nothing_arrived().await;
-    let (world, past) = bot.stop_and_forget_sessions().await;
+    let (world, resume_state) = bot.stop_and_forget_sessions().await;
     let server = &world.server;
-    let call = |text: &str| format!("<@{}> {text}", server.bot());
+    let mention = |text: &str| format!("<@{}> {text}", server.bot());
     let forum = server.add_forum(world.guild, "forum");
     let thread = server.start_thread(world.ann, world.channel, None, "a thread");
     let other = server.start_thread(world.ann, world.channel, None, "another thread");
-    let post = server.start_forum_post(world.ann, forum, "a post", &call("in the post"));
-    server.send_text(world.ann, thread, &call("in the thread"));
+    let post = server.start_forum_post(world.ann, forum, "a post", &mention("in the post"));
+    server.send_text(world.ann, thread, &mention("in the thread"));
     server.send_text(world.ann, other, "not for the bot");
     for thread in [thread, other, post] {
         server.archive_thread(thread);
     }
     let settings = settings(server);
-    let mut bot = BotFixture::start(world, settings, past);
+    let mut bot = BotFixture::start(world, settings, resume_state);
     let mut texts = vec![bot.next_message().await.text, bot.next_message().await.text];
     texts.sort();
     assert_eq!(texts, ["in the post", "in the thread"]);
@@ -255,15 +256,15 @@ async fn archived_threads_are_searched() {
 
 #[tokio::test]
 async fn a_joined_thread_is_known_even_if_discord_does_not_report_it() {
-    let world = world(wide()).await;
+    let world = world(without_rate_limits()).await;
     let server = &world.server;
     let thread = server.start_thread(world.ann, world.channel, None, "a thread");
-    // It is not delivered to a new session.
+    // The server does not report an archived thread to a new session.
     server.archive_thread(thread);
     let settings = settings(server);
-    let past = ResumeState { threads: vec![thread.to_string()], ..ResumeState::default() };
-    let mut bot = BotFixture::start(world, settings, past);
-    bot.until(|health| *health == ChannelHealth::Up).await;
+    let resume_state = ResumeState { threads: vec![thread.to_string()], ..ResumeState::default() };
+    let mut bot = BotFixture::start(world, settings, resume_state);
+    bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
     bot.assert_nothing_arrived().await;
     bot.server.inject(&format!("GET /channels/{thread}"), 1, InjectedFault::Fail(404));
     bot.server.send_text(bot.ann, thread, "and then?");

@@ -37,7 +37,7 @@ pub(crate) struct BotFixture {
     task: JoinHandle<Result<(), FatalError>>,
 }
 
-/// A server with one person, one guild and one channel.
+/// A server with one user, one guild and one channel.
 pub(crate) struct World {
     pub(crate) server: DiscordServer,
     pub(crate) ann: Snowflake,
@@ -53,9 +53,9 @@ pub(crate) async fn world(options: ServerOptions) -> World {
     World { server, ann, guild, channel }
 }
 
-/// A server behind TLS with this name, and the settings for it.
-pub(crate) async fn behind(name: &str) -> (World, TlsFront, DiscordSettings) {
-    let world = world(wide()).await;
+/// Starts a server behind TLS with this host name, and returns the settings for it.
+pub(crate) async fn world_behind_tls(name: &str) -> (World, TlsFront, DiscordSettings) {
+    let world = world(without_rate_limits()).await;
     let authority = CertificateAuthority::new().unwrap();
     let front = TlsFront::start(world.server.address(), &authority, name).unwrap();
     world.server.set_base(&format!("https://{}", front.address()));
@@ -65,7 +65,7 @@ pub(crate) async fn behind(name: &str) -> (World, TlsFront, DiscordSettings) {
 }
 
 /// Options without rate limits.
-pub(crate) fn wide() -> ServerOptions {
+pub(crate) fn without_rate_limits() -> ServerOptions {
     ServerOptions { rate_limits: ServerRateLimits::Unlimited, ..ServerOptions::default() }
 }
 
@@ -98,32 +98,32 @@ pub(crate) fn settings(server: &DiscordServer) -> DiscordSettings {
     }
 }
 
-pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(TEST_TIMEOUT, future).await.expect("timed out")
 }
 
-pub(crate) fn text(words: &str) -> OutboundMessage {
-    OutboundMessage { text: words.to_owned(), ..OutboundMessage::default() }
+pub(crate) fn text_message(text: &str) -> OutboundMessage {
+    OutboundMessage { text: text.to_owned(), ..OutboundMessage::default() }
 }
 
 impl BotFixture {
-    /// Connected, with default settings.
+    /// Starts a bot with default settings and waits until it is connected.
     pub(crate) async fn new() -> Self {
         Self::with(|_| {}).await
     }
 
-    pub(crate) async fn with(choose: impl FnOnce(&mut DiscordSettings)) -> Self {
-        let world = world(wide()).await;
+    pub(crate) async fn with(configure: impl FnOnce(&mut DiscordSettings)) -> Self {
+        let world = world(without_rate_limits()).await;
         let mut settings = settings(&world.server);
-        choose(&mut settings);
+        configure(&mut settings);
         let mut bot = Self::start(world, settings, ResumeState::default());
-        bot.until(|health| *health == ChannelHealth::Up).await;
+        bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
         bot
     }
 
-    pub(crate) fn start(world: World, settings: DiscordSettings, past: ResumeState) -> Self {
+    pub(crate) fn start(world: World, settings: DiscordSettings, resume_state: ResumeState) -> Self {
         let World { server, ann, guild, channel } = world;
-        let discord = Arc::new(Discord::new(settings, past));
+        let discord = Arc::new(Discord::new(settings, resume_state));
         let (sender, inbound) = mpsc::channel(16);
         let (health_sender, health) = watch::channel(ChannelHealth::Connecting);
         let (bookmarks, bookmark) = watch::channel(None);
@@ -135,50 +135,53 @@ impl BotFixture {
     }
 
     /// A text that mentions the bot.
-    pub(crate) fn call(&self, words: &str) -> String {
-        format!("<@{}> {words}", self.server.bot())
+    pub(crate) fn mention(&self, text: &str) -> String {
+        format!("<@{}> {text}", self.server.bot())
     }
 
     /// Waits for a connection state.
-    pub(crate) async fn until(&mut self, wanted: impl FnMut(&ChannelHealth) -> bool) -> ChannelHealth {
-        within(self.health.wait_for(wanted)).await.unwrap().clone()
+    pub(crate) async fn wait_for_health(
+        &mut self,
+        condition: impl FnMut(&ChannelHealth) -> bool,
+    ) -> ChannelHealth {
+        with_timeout(self.health.wait_for(condition)).await.unwrap().clone()
     }
 
-    /// The next event, acknowledged.
-    pub(crate) async fn next(&mut self) -> InboundEvent {
-        let arrival = within(self.inbound.recv()).await.expect("nothing comes any more");
-        arrival.ack.send(()).unwrap();
-        arrival.event
+    /// Waits for the next event and acknowledges it.
+    pub(crate) async fn next_event(&mut self) -> InboundEvent {
+        let inbound_event = with_timeout(self.inbound.recv()).await.expect("the channel has ended");
+        inbound_event.ack.send(()).unwrap();
+        inbound_event.event
     }
 
     pub(crate) async fn next_message(&mut self) -> InboundMessage {
-        match self.next().await {
+        match self.next_event().await {
             InboundEvent::Message(message) => *message,
             InboundEvent::ButtonPress(press) => panic!("not a message: {press:?}"),
         }
     }
 
-    /// Ann uses a command, which is acknowledged as the gateway would do it.
+    /// Invokes a command as Ann and acknowledges it as the gateway does.
     pub(crate) async fn invoke_command(
         &mut self,
         name: &str,
         options: Value,
     ) -> (InboundMessage, io::Result<InteractionReply>) {
         let (server, discord, inbound) = (&self.server, &self.discord, &mut self.inbound);
-        let heard = async {
-            let arrival = within(inbound.recv()).await.unwrap();
-            let InboundEvent::Message(message) = arrival.event else {
-                panic!("not a message: {:?}", arrival.event)
+        let received = async {
+            let inbound_event = with_timeout(inbound.recv()).await.unwrap();
+            let InboundEvent::Message(message) = inbound_event.event else {
+                panic!("not a message: {:?}", inbound_event.event)
             };
-            arrival.ack.send(()).unwrap();
+            inbound_event.ack.send(()).unwrap();
             discord.acknowledge_command(message.interaction.as_ref().unwrap()).await;
             *message
         };
-        tokio::join!(heard, server.invoke_command(self.ann, self.channel, name, options))
+        tokio::join!(received, server.invoke_command(self.ann, self.channel, name, options))
     }
 
     pub(crate) async fn next_press(&mut self) -> ButtonPress {
-        match self.next().await {
+        match self.next_event().await {
             InboundEvent::ButtonPress(press) => *press,
             InboundEvent::Message(message) => panic!("not a press: {message:?}"),
         }
@@ -187,41 +190,42 @@ impl BotFixture {
     /// Asserts that no earlier message arrived.
     pub(crate) async fn assert_nothing_arrived(&mut self) {
         let dm = self.server.dm_channel(self.ann);
-        self.server.send_text(self.ann, dm, "the next thing");
-        assert_eq!(self.next_message().await.text, "the next thing");
+        self.server.send_text(self.ann, dm, "the next message");
+        assert_eq!(self.next_message().await.text, "the next message");
     }
 
-    /// Stops and starts again without state.
+    /// Restarts the bot without its state.
     pub(crate) async fn restart(self) -> Self {
         self.stop.cancel();
-        assert_eq!(within(self.task).await.unwrap(), Ok(()));
+        assert_eq!(with_timeout(self.task).await.unwrap(), Ok(()));
         let settings = settings(&self.server);
         let Self { server, ann, guild, channel, .. } = self;
         let mut bot = Self::start(World { server, ann, guild, channel }, settings, ResumeState::default());
-        bot.until(|health| *health == ChannelHealth::Up).await;
+        bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
         bot
     }
 
-    /// Stops and returns the state for the next start; the server forgets its sessions.
+    /// Stops the bot, makes the server forget its sessions, and returns the state for the next
+    /// start.
     pub(crate) async fn stop_and_forget_sessions(self) -> (World, ResumeState) {
         self.stop.cancel();
-        assert_eq!(within(self.task).await.unwrap(), Ok(()));
+        assert_eq!(with_timeout(self.task).await.unwrap(), Ok(()));
         let bookmark = self.bookmark.borrow().clone();
         self.server.forget_sessions();
         let Self { server, ann, guild, channel, .. } = self;
         (World { server, ann, guild, channel }, ResumeState { bookmark, ..ResumeState::default() })
     }
 
-    /// Stops and asserts that the server saw no violations.
+    /// Stops the bot and asserts that the server saw no violations.
     pub(crate) async fn end(self) {
         self.stop.cancel();
-        assert_eq!(within(self.task).await.unwrap(), Ok(()));
+        assert_eq!(with_timeout(self.task).await.unwrap(), Ok(()));
         assert_eq!(self.server.violations(), Vec::<String>::new());
     }
 
-    /// Waits until the channel ends.
+    /// Waits until the bot ends.
     pub(crate) async fn wait_for_end(self) -> (DiscordServer, Result<(), FatalError>) {
-        let end = within(self.task).await.unwrap();
+        let end = with_timeout(self.task).await.unwrap();
         (self.server, end)
     }
 }

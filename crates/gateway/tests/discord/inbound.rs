@@ -10,7 +10,7 @@ use hermes_gateway::{
 use hermes_testkit::discord::{EventDetail, InjectedFault, InteractionReply, ServerOptions, UserPost};
 use serde_json::json;
 
-use crate::fixture::{BotFixture, settings, text, wide, within, world};
+use crate::fixture::{BotFixture, settings, text_message, with_timeout, without_rate_limits, world};
 
 /// Commands that are offered in chats.
 const COMMAND_COUNT: usize = 20;
@@ -19,7 +19,7 @@ const COMMAND_COUNT: usize = 20;
 async fn a_mention_becomes_an_inbound_message() {
     let mut bot = BotFixture::new().await;
     let role = bot.server.add_role(bot.guild, "staff", &[bot.ann]);
-    let said = bot.server.send_text(bot.ann, bot.channel, &bot.call("fix <#5> the  build"));
+    let said = bot.server.send_text(bot.ann, bot.channel, &bot.mention("fix <#5> the  build"));
     let message = bot.next_message().await;
     let expected = InboundMessage {
         chat: Chat {
@@ -58,7 +58,7 @@ async fn only_messages_for_the_bot_arrive() {
     bot.server.send_text(bot.ann, bot.channel, "no mention");
     bot.server.send_text(bot.ann, bot.channel, &format!("<@{bob}> hello"));
     bot.server.send_text(bot.ann, bot.channel, &format!("<@{other}> hello"));
-    bot.server.send_text(other, bot.channel, &bot.call("from a bot"));
+    bot.server.send_text(other, bot.channel, &bot.mention("from a bot"));
     bot.server.send_text(bot.ann, thread, "not yet");
     bot.assert_nothing_arrived().await;
 
@@ -74,7 +74,7 @@ async fn only_messages_for_the_bot_arrive() {
 
 #[tokio::test]
 async fn threads_from_before_need_no_mention() {
-    let world = world(wide()).await;
+    let world = world(without_rate_limits()).await;
     let thread = world.server.start_thread(world.ann, world.channel, None, "from before");
     let settings = settings(&world.server);
     let mut bot = BotFixture::start(
@@ -82,7 +82,7 @@ async fn threads_from_before_need_no_mention() {
         settings,
         ResumeState { threads: vec![thread.to_string()], ..ResumeState::default() },
     );
-    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
     bot.server.send_text(bot.ann, thread, "go on");
     assert_eq!(bot.next_message().await.text, "go on");
     bot.end().await;
@@ -94,16 +94,16 @@ async fn bots_do_not_talk_forever() {
     let other = bot.server.add_bot("other");
     let dm = bot.server.dm_channel(bot.ann);
     for number in 0..12 {
-        bot.server.send_text(other, bot.channel, &bot.call(&format!("ping {number}")));
+        bot.server.send_text(other, bot.channel, &bot.mention(&format!("ping {number}")));
     }
     for number in 0..10 {
         assert_eq!(bot.next_message().await.text, format!("ping {number}"));
     }
     bot.server.send_text(bot.ann, dm, "between");
     assert_eq!(bot.next_message().await.text, "between");
-    bot.server.send_text(bot.ann, bot.channel, &bot.call("a person"));
+    bot.server.send_text(bot.ann, bot.channel, &bot.mention("a person"));
     assert_eq!(bot.next_message().await.text, "a person");
-    bot.server.send_text(other, bot.channel, &bot.call("again"));
+    bot.server.send_text(other, bot.channel, &bot.mention("again"));
     assert_eq!(bot.next_message().await.text, "again");
     bot.end().await;
 }
@@ -112,7 +112,7 @@ async fn bots_do_not_talk_forever() {
 async fn a_reply_carries_the_quoted_message() {
     let mut bot = BotFixture::new().await;
     let dm = bot.server.dm_channel(bot.ann);
-    let ours = bot.discord.send_message(&dm.to_string(), &text("what I said"), "m1").await.unwrap();
+    let ours = bot.discord.send_message(&dm.to_string(), &text_message("what I said"), "m1").await.unwrap();
     let reply_to = Some(ours.parse().unwrap());
     bot.server.send_post(
         bot.ann,
@@ -154,7 +154,7 @@ async fn commands_are_registered_once_and_received() {
         bot.server.read(|world| world.messages.get(&message.unwrap()).unwrap().content.clone()),
         "queued"
     );
-    // Commands get no reactions.
+    // A command gets no reactions.
     bot.discord.set_reaction(&command, hermes_gateway::Reaction::Seen).await;
 
     // A second bot with the same commands writes nothing.
@@ -165,8 +165,8 @@ async fn commands_are_registered_once_and_received() {
     };
     assert_eq!((count(&bot), writes(&bot)), (COMMAND_COUNT, 1));
     bot.server.invalidate();
-    bot.until(|health| *health != ChannelHealth::Up).await;
-    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.wait_for_health(|health| *health != ChannelHealth::Up).await;
+    bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
     bot.assert_nothing_arrived().await;
     assert_eq!(writes(&bot), 1);
     bot.end().await;
@@ -206,7 +206,7 @@ async fn command_registration_can_be_turned_off() {
 
 #[tokio::test]
 async fn command_registration_is_retried() {
-    let world = world(wide()).await;
+    let world = world(without_rate_limits()).await;
     world.server.inject("GET /applications/*/commands", 1, InjectedFault::Disconnect);
     world.server.inject("GET /applications/*/commands", 1, InjectedFault::Fail(503));
     world.server.inject("PUT /applications/*/commands", 1, InjectedFault::Fail(503));
@@ -218,7 +218,7 @@ async fn command_registration_is_retried() {
 
 #[tokio::test]
 async fn commands_in_ignored_channels_are_refused() {
-    let world = world(wide()).await;
+    let world = world(without_rate_limits()).await;
     let mut settings = settings(&world.server);
     settings.ignored_channels = [world.channel.to_string()].iter().collect();
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
@@ -235,7 +235,7 @@ async fn a_message_that_was_not_stored_is_submitted_again() {
     let dm = bot.server.dm_channel(bot.ann);
     bot.server.send_text(bot.ann, dm, "one");
     bot.server.send_text(bot.ann, dm, "two");
-    let first = within(bot.inbound.recv()).await.unwrap();
+    let first = with_timeout(bot.inbound.recv()).await.unwrap();
     drop(first.ack);
     assert_eq!(bot.next_message().await.text, "one");
     assert_eq!(bot.next_message().await.text, "two");
@@ -248,7 +248,7 @@ async fn the_next_message_waits_until_the_last_is_stored() {
     let dm = bot.server.dm_channel(bot.ann);
     bot.server.send_text(bot.ann, dm, "one");
     bot.server.send_text(bot.ann, dm, "two");
-    let first = within(bot.inbound.recv()).await.unwrap();
+    let first = with_timeout(bot.inbound.recv()).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(300), bot.inbound.recv()).await.is_err());
     first.ack.send(()).unwrap();
     assert_eq!(bot.next_message().await.text, "two");
@@ -261,10 +261,10 @@ async fn a_button_press_is_acknowledged_at_once() {
     let dm = bot.server.dm_channel(bot.ann);
     let button =
         MessageButton { label: "Yes".to_owned(), value: "yes".to_owned(), style: ButtonStyle::Success };
-    let post = hermes_gateway::OutboundMessage { buttons: vec![button], ..text("well?") };
+    let post = hermes_gateway::OutboundMessage { buttons: vec![button], ..text_message("well?") };
     let id = bot.discord.send_message(&dm.to_string(), &post, "a").await.unwrap();
-    bot.server.send_text(bot.ann, dm, "not kept yet");
-    let first = within(bot.inbound.recv()).await.unwrap();
+    bot.server.send_text(bot.ann, dm, "not stored yet");
+    let first = with_timeout(bot.inbound.recv()).await.unwrap();
     bot.server.press_button(bot.ann, id.parse().unwrap(), "yes").await.unwrap();
     first.ack.send(()).unwrap();
     assert_eq!(bot.next_press().await.value, "yes");
@@ -303,19 +303,22 @@ async fn a_command_can_be_acknowledged_twice() {
 #[tokio::test]
 async fn invalid_ids_are_rejected() {
     let bot = BotFixture::new().await;
-    let sent = bot.discord.send_message("general", &text("hello"), "m1").await;
+    let sent = bot.discord.send_message("general", &text_message("hello"), "m1").await;
     assert!(matches!(sent, Err(SendError::Permanent(_))), "{sent:?}");
-    assert_eq!(bot.discord.find_message("general", &text("hello"), "m1").await, DeliveryCheck::Unknown);
+    assert_eq!(
+        bot.discord.find_message("general", &text_message("hello"), "m1").await,
+        DeliveryCheck::Unknown
+    );
     bot.end().await;
 }
 
 #[tokio::test]
 async fn a_minimal_server_is_understood() {
-    let world = world(ServerOptions { event_detail: EventDetail::Minimal, ..wide() }).await;
+    let world = world(ServerOptions { event_detail: EventDetail::Minimal, ..without_rate_limits() }).await;
     let settings = settings(&world.server);
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
-    bot.until(|health| *health == ChannelHealth::Up).await;
-    bot.server.send_text(bot.ann, bot.channel, &bot.call("hello"));
+    bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
+    bot.server.send_text(bot.ann, bot.channel, &bot.mention("hello"));
     let message = bot.next_message().await;
     assert_eq!((message.text.as_str(), message.chat.kind), ("hello", ChatKind::Group));
     assert_eq!((message.chat.id, message.sender.id), (bot.channel.to_string(), bot.ann.to_string()));
@@ -327,11 +330,11 @@ async fn a_minimal_server_is_understood() {
     reply.unwrap();
     assert_eq!((message.text.as_str(), message.chat.id), ("/undo 2", bot.channel.to_string()));
 
-    // It does not even send RESUMED.
+    // The server does not even send RESUMED.
     bot.server.drop_connections();
-    bot.until(|health| *health != ChannelHealth::Up).await;
-    bot.server.send_text(bot.ann, dm, "meanwhile");
-    assert_eq!(bot.next_message().await.text, "meanwhile");
-    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.wait_for_health(|health| *health != ChannelHealth::Up).await;
+    bot.server.send_text(bot.ann, dm, "during the cut");
+    assert_eq!(bot.next_message().await.text, "during the cut");
+    bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
     bot.end().await;
 }

@@ -4,7 +4,7 @@ use hermes_gateway::ChannelHealth;
 use hermes_gateway::discord::ResumeState;
 use hermes_testkit::discord::{InjectedFault, ServerOptions};
 
-use crate::fixture::{BotFixture, settings, wide, world};
+use crate::fixture::{BotFixture, settings, without_rate_limits, world};
 
 fn is_down(health: &ChannelHealth) -> bool {
     matches!(health, ChannelHealth::Down { .. })
@@ -17,9 +17,9 @@ async fn messages_during_a_cut_arrive_once() {
     bot.server.send_text(bot.ann, dm, "before");
     assert_eq!(bot.next_message().await.text, "before");
     bot.server.drop_connections();
-    bot.server.send_text(bot.ann, dm, "meanwhile");
-    assert_eq!(bot.next_message().await.text, "meanwhile");
-    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.server.send_text(bot.ann, dm, "during the cut");
+    assert_eq!(bot.next_message().await.text, "during the cut");
+    bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
     bot.assert_nothing_arrived().await;
     assert_eq!(bot.server.read(|world| (world.identified, world.resumed)), (1, 1));
     bot.end().await;
@@ -42,16 +42,16 @@ async fn the_platform_may_ask_to_reconnect() {
 
 #[tokio::test]
 async fn a_silent_server_is_detected() {
-    let world = world(wide()).await;
+    let world = world(without_rate_limits()).await;
     world.server.silence();
     let settings = settings(&world.server);
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
     assert_eq!(
-        bot.until(is_down).await,
+        bot.wait_for_health(is_down).await,
         ChannelHealth::Down { reason: "no response from Discord".to_owned() }
     );
     bot.server.recover();
-    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.wait_for_health(|health| *health == ChannelHealth::Up).await;
     bot.end().await;
 }
 
@@ -61,7 +61,7 @@ async fn an_invalid_session_is_recovered_from() {
     let dm = bot.server.dm_channel(bot.ann);
     bot.server.send_text(bot.ann, dm, "before");
     assert_eq!(bot.next_message().await.text, "before");
-    bot.server.send_text(bot.ann, bot.channel, &bot.call("in the channel"));
+    bot.server.send_text(bot.ann, bot.channel, &bot.mention("in the channel"));
     assert_eq!(bot.next_message().await.text, "in the channel");
     bot.server.drop_connections();
     bot.server.forget_sessions();
@@ -78,7 +78,7 @@ async fn an_invalid_session_is_recovered_from() {
 
 #[tokio::test]
 async fn messages_sent_while_offline_are_fetched() {
-    let world = world(wide()).await;
+    let world = world(without_rate_limits()).await;
     let (server, ann, chat) = (&world.server, world.ann, world.channel);
     let role = server.add_role(world.guild, "staff", &[ann]);
     let dm = server.dm_channel(ann);
@@ -123,7 +123,7 @@ async fn a_repeated_message_has_the_same_id() {
 
 #[tokio::test]
 async fn a_wrong_token_is_fatal() {
-    let world = world(wide()).await;
+    let world = world(without_rate_limits()).await;
     world.server.expect_violation(4004);
     let mut settings = settings(&world.server);
     settings.token = hermes_types::Secret::new("wrong");
@@ -137,7 +137,7 @@ async fn a_wrong_token_is_fatal() {
 
 #[tokio::test]
 async fn a_missing_intent_is_fatal() {
-    let world = world(ServerOptions { privileged_intents: 0, ..wide() }).await;
+    let world = world(ServerOptions { privileged_intents: 0, ..without_rate_limits() }).await;
     world.server.expect_violation(4014);
     let settings = settings(&world.server);
     let (server, end) = BotFixture::start(world, settings, ResumeState::default()).wait_for_end().await;
@@ -147,12 +147,12 @@ async fn a_missing_intent_is_fatal() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_retried() {
-    let world = world(wide()).await;
+    let world = world(without_rate_limits()).await;
     let mut settings = settings(&world.server);
-    // Nothing listens there.
+    // No server listens at this address.
     settings.gateway_url = Some("ws://127.0.0.1:9".to_owned());
     let mut bot = BotFixture::start(world, settings, ResumeState::default());
-    let ChannelHealth::Down { reason } = bot.until(is_down).await else { panic!("not down") };
+    let ChannelHealth::Down { reason } = bot.wait_for_health(is_down).await else { panic!("not down") };
     assert!(reason.starts_with("cannot reach Discord"), "{reason}");
     bot.end().await;
 }
