@@ -1,7 +1,6 @@
-//! Each peer is used for real, by what `peers.json` says about it.
+//! Uses each peer as `peers.json` describes it.
 //!
-//! A missing peer fails its test when `CI=true` is set. Elsewhere the test says so in one line and
-//! passes.
+//! A missing peer fails its test if `CI=true` is set. Elsewhere the test prints a line and passes.
 #![expect(clippy::disallowed_methods, reason = "the tests start clients and read the environment")]
 
 #[path = "../src/peers/http.rs"]
@@ -56,10 +55,10 @@ fn ssh_refuses_a_server_with_another_host_key() -> Result<()> {
     let Access::Ssh { config, root_alias, host, port, identity, .. } = access else {
         bail!("not ssh: {access:?}")
     };
-    // Any other key will do: the user's public key takes the place of the server's.
-    let stranger = fs::read_to_string(identity.with_added_extension("pub"))?;
+    // Replaces the host key of the server by another key, the public key of the user.
+    let other_key = fs::read_to_string(identity.with_added_extension("pub"))?;
     let known_hosts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong_known_hosts");
-    fs::write(&known_hosts, format!("[{host}]:{port} {stranger}"))?;
+    fs::write(&known_hosts, format!("[{host}]:{port} {other_key}"))?;
     let option = format!("UserKnownHostsFile={}", known_hosts.display());
     let output = ssh(&config, &["-o", &option], &root_alias, "echo in")?;
     let complaint = String::from_utf8_lossy(&output.stderr).contains("Host key verification failed");
@@ -193,7 +192,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// How to use a peer; `None` if it is not there and need not be.
+/// How to use a peer; `None` if it is missing and optional.
 fn access(name: &str) -> Result<Option<(Report, Access)>> {
     let dir = std::env::var_os("HERMES_PEERS_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers"), PathBuf::from);
@@ -213,9 +212,9 @@ fn access(name: &str) -> Result<Option<(Report, Access)>> {
 
 fn absent<T>(name: &str, reason: &str, install: &str) -> Result<Option<T>> {
     if std::env::var("CI").is_ok_and(|value| value == "true") {
-        bail!("peer {name} is missing: {reason}; get it with: {install}");
+        bail!("peer {name} is missing: {reason}; install it with: {install}");
     }
-    // Not a printing macro: what those print in a test that passes is never seen.
-    writeln!(stderr(), "MISSING PEER {name}: NOTHING WAS TESTED: {reason}; get it with: {install}")?;
+    // Written directly, because the test harness hides what printing macros print.
+    writeln!(stderr(), "MISSING PEER {name}: NOTHING WAS TESTED: {reason}; install it with: {install}")?;
     Ok(None)
 }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use super::comparison::Subject;
 use super::comparison::table::{Bar, Format, Row, print};
 use super::{build_example, build_hermes, peak_memory, python_hermes};
 use crate::{peers, root};
@@ -63,18 +64,11 @@ struct AgentBench {
     folder: PathBuf,
 }
 
-/// The measured program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AgentSubject {
-    Ours,
-    Theirs,
-}
-
 impl AgentBench {
     fn new() -> Result<Self> {
         let (ours, model) = (build_hermes()?, build_example("scripted-model")?);
         let folder = std::env::temp_dir().join(format!("hermes-bench-{}", std::process::id()));
-        for who in [AgentSubject::Ours, AgentSubject::Theirs] {
+        for who in [Subject::Ours, Subject::Theirs] {
             fs::create_dir_all(folder.join(who.as_str()))?;
         }
         Ok(Self { ours, theirs: python_hermes()?, model, folder })
@@ -102,12 +96,12 @@ impl AgentBench {
     fn memory(&self) -> Result<Vec<Row>> {
         let script = json!({"always": answer_step(&[json!({"text": "hello"})])});
         let mut peaks = Vec::new();
-        for who in [AgentSubject::Ours, AgentSubject::Theirs] {
+        for who in [Subject::Ours, Subject::Theirs] {
             let server = self.server(&script)?;
             let command = self.command(who, &server.relay)?;
             let mut words = vec!["env".to_owned()];
             for (name, value) in command.get_envs() {
-                let value = value.context("a variable without a value")?;
+                let value = value.context("the variable has no value")?;
                 words.push(format!("{}={}", name.display(), value.display()));
             }
             words.push(command.get_program().display().to_string());
@@ -125,7 +119,7 @@ impl AgentBench {
         for _ in 0..5 {
             let server = self.server(&script)?;
             let mut child = self
-                .command(AgentSubject::Ours, &server.relay)?
+                .command(Subject::Ours, &server.relay)?
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()?;
@@ -152,13 +146,13 @@ impl AgentBench {
         let mut rows = Vec::new();
         for line in String::from_utf8(output.stdout)?.lines() {
             let report: Value = serde_json::from_str(line)?;
-            let backend = report["backend"].as_str().context("no backend")?.to_owned();
+            let backend = report["backend"].as_str().context("the report has no `backend`")?.to_owned();
             let figures = |name: &str| -> Result<Vec<f64>> {
                 report[name]
                     .as_array()
-                    .context("no figures")?
+                    .context("the report has no figures")?
                     .iter()
-                    .map(|one| one.as_f64().context("no figure"))
+                    .map(|one| one.as_f64().context("the figure is not a number"))
                     .collect()
             };
             let (bare, direct) = (figures("bare")?, figures("direct")?);
@@ -179,9 +173,9 @@ impl AgentBench {
     ) -> Result<(Vec<f64>, Vec<f64>)> {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for round in 0..=OUR_ROUNDS {
-            let mut runs = vec![(AgentSubject::Ours, &mut ours)];
+            let mut runs = vec![(Subject::Ours, &mut ours)];
             if round % (OUR_ROUNDS / THEIR_ROUNDS) == 0 {
-                runs.push((AgentSubject::Theirs, &mut theirs));
+                runs.push((Subject::Theirs, &mut theirs));
             }
             for (who, figures) in runs {
                 let run = self.run(who, script)?;
@@ -195,7 +189,7 @@ impl AgentBench {
         Ok((ours, theirs))
     }
 
-    fn run(&self, who: AgentSubject, script: &Value) -> Result<Run> {
+    fn run(&self, who: Subject, script: &Value) -> Result<Run> {
         let server = self.server(script)?;
         let mut command = self.command(who, &server.relay)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -211,7 +205,7 @@ impl AgentBench {
         Ok(Run { began, requests: server.relay.requests() })
     }
 
-    fn command(&self, who: AgentSubject, relay: &Relay) -> Result<Command> {
+    fn command(&self, who: Subject, relay: &Relay) -> Result<Command> {
         let home = self.folder.join(who.as_str());
         let config = format!(
             "model:\n  default: scripted\n  provider: custom\n  base_url: http://{}/v1\n  api_key: none\n  context_length: 200000\n\
@@ -220,12 +214,12 @@ impl AgentBench {
         );
         fs::write(home.join("config.yaml"), config)?;
         let mut command = match who {
-            AgentSubject::Ours => Command::new(&self.ours),
-            AgentSubject::Theirs => Command::new(&self.theirs),
+            Subject::Ours => Command::new(&self.ours),
+            Subject::Theirs => Command::new(&self.theirs),
         };
         command.args(match who {
-            AgentSubject::Ours => ["chat", "-q", "say hi"].as_slice(),
-            AgentSubject::Theirs => &["-z", "say hi"],
+            Subject::Ours => ["chat", "-q", "say hi"].as_slice(),
+            Subject::Theirs => &["-z", "say hi"],
         });
         command.current_dir(&home).env("HERMES_HOME", &home).env("HOME", &home).env("XDG_RUNTIME_DIR", &home);
         Ok(command)
@@ -242,15 +236,6 @@ impl Drop for AgentBench {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.folder) {
             eprintln!("{}: {error}", self.folder.display());
-        }
-    }
-}
-
-impl AgentSubject {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::Theirs => "theirs",
         }
     }
 }
@@ -273,8 +258,10 @@ impl Server {
         let mut child =
             Command::new(program).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
-        let address = line.trim().strip_prefix("http://").context("its address")?.parse()?;
+        BufReader::new(child.stdout.take().context("the scripted model has no standard output")?)
+            .read_line(&mut line)?;
+        let address =
+            line.trim().strip_prefix("http://").context("the scripted model printed no address")?.parse()?;
         let input = child.stdin.take();
         Ok(Self { relay: Relay::start(address)?, child, input })
     }
@@ -285,7 +272,7 @@ impl Drop for Server {
         drop(self.input.take());
         // Its exit code reports protocol violations, which matter only in tests.
         if let Err(error) = self.child.wait() {
-            eprintln!("the scripted model: {error}");
+            eprintln!("cannot wait for the scripted model: {error}");
         }
     }
 }

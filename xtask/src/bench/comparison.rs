@@ -1,7 +1,7 @@
 //! Comparison of several programs.
 //!
-//! Each is a process that answers requests with figures, see [`subject`]. They run in turns, and
-//! the ratio of the medians counts.
+//! Each program is a process that answers requests with figures, see [`subject`]. They run in
+//! turns, and the ratio of the medians is compared with the bar.
 
 mod subject;
 pub(super) mod table;
@@ -19,7 +19,7 @@ use subject::SubjectProcess;
 use table::{Format, Row};
 
 /// The id of the measured installation; hermes reads it from a file in its home.
-const INSTALL: &str = "be4c4000000000000000000000000000";
+const INSTALL_ID: &str = "be4c4000000000000000000000000000";
 
 pub(super) type Group = fn(&mut Bench) -> Result<Vec<Row>>;
 
@@ -64,12 +64,13 @@ impl Comparison {
     }
 }
 
-/// Several processes that wait for each other suffer more from load than a single one.
+/// Warns about a busy machine: processes that wait for each other are slowed more than a single
+/// one.
 fn warn_of_load() -> Result<()> {
     let text = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = text.split(' ').next().unwrap_or_default().parse()?;
     let processors = std::thread::available_parallelism()?.get();
-    // The average of the last minute includes one or two processes of ours.
+    // The average of the last minute includes one or two processes of the benchmark.
     if load > processors as f64 + 1.0 {
         eprintln!(
             "the machine is busy (load {load} on {processors} processors): ratios look worse than they are"
@@ -87,7 +88,7 @@ pub(super) struct Bench {
     driver: &'static str,
     env: Vec<(&'static str, OsString)>,
     pub(super) hermes: PathBuf,
-    pub(super) folder: Folder,
+    pub(super) folder: BenchDir,
 }
 
 /// The measured program.
@@ -97,12 +98,22 @@ pub(super) enum Subject {
     Theirs,
 }
 
+impl Subject {
+    /// The name of the directory of this program.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Theirs => "theirs",
+        }
+    }
+}
+
 impl Bench {
     fn new(driver: &'static str, env: Vec<(&'static str, OsString)>) -> Result<Self> {
         let (hermes, contestant) = (build_hermes()?, build_example("contestant")?);
-        let folder = Folder::new()?;
-        fs::write(folder.home().join(".install-id"), INSTALL)?;
-        let install: String = INSTALL.chars().take(8).collect();
+        let folder = BenchDir::new()?;
+        fs::write(folder.home().join(".install-id"), INSTALL_ID)?;
+        let install: String = INSTALL_ID.chars().take(8).collect();
         let mut command = Command::new(contestant);
         command.arg(folder.home()).arg(folder.run().join(format!("hermes-{install}")));
         command.env("HERMES_HOME", folder.home()).env("XDG_RUNTIME_DIR", folder.run());
@@ -119,8 +130,8 @@ impl Bench {
 
     /// One of these variables, as text.
     pub(super) fn variable(&self, name: &str) -> Result<String> {
-        let found = self.env.iter().find(|(known, _)| *known == name).context("no such variable")?;
-        Ok(found.1.to_str().context("a variable that is not text")?.to_owned())
+        let found = self.env.iter().find(|(known, _)| *known == name).context("the variable is not set")?;
+        Ok(found.1.to_str().context("the variable is not UTF-8")?.to_owned())
     }
 
     pub(super) fn ask(&mut self, who: Subject, words: &[&str]) -> Result<Value> {
@@ -138,7 +149,7 @@ impl Bench {
             command.env("HERMES_HOME", &workspace).env("HOME", &workspace);
             self.theirs = Some(SubjectProcess::start(&mut command)?);
         }
-        self.theirs.as_mut().context("the Python program")
+        self.theirs.as_mut().context("the Python program is not running")
     }
 
     /// Runs all requests in turns and returns the seconds of each.
@@ -150,7 +161,8 @@ impl Bench {
         let mut answers = vec![Vec::new(); questions.len()];
         for round in 0..=rounds {
             for ((who, words), answers) in questions.iter().zip(&mut answers) {
-                let seconds = self.ask(*who, words)?["seconds"].as_f64().context("no time")?;
+                let seconds =
+                    self.ask(*who, words)?["seconds"].as_f64().context("the response has no `seconds`")?;
                 // The first round has cold caches and creates the environments.
                 if round > 0 {
                     answers.push(seconds);
@@ -162,11 +174,11 @@ impl Bench {
 }
 
 /// A temporary directory. Its path is short because socket paths are limited.
-pub(super) struct Folder {
+pub(super) struct BenchDir {
     path: PathBuf,
 }
 
-impl Folder {
+impl BenchDir {
     fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("hermes-bench-{}", std::process::id()));
         let folder = Self { path };
@@ -198,7 +210,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for BenchDir {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.path) {
             eprintln!("{}: {error}", self.path.display());
@@ -207,5 +219,5 @@ impl Drop for Folder {
 }
 
 pub(super) fn path_text(path: &Path) -> Result<&str> {
-    path.to_str().context("a path that is not text")
+    path.to_str().context("the path is not UTF-8")
 }

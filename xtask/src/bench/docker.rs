@@ -23,15 +23,15 @@ const GROUPS: &[(&str, Group)] = &[
     ("leftovers", leftovers::rows),
 ];
 
-/// The variables that tell every side which engine and which image.
-const ENGINE: &str = "DOCKER_HOST";
-const IMAGE: &str = "TERMINAL_DOCKER_IMAGE";
+/// The variables with the engine and the image for all programs.
+const ENGINE_VAR: &str = "DOCKER_HOST";
+const IMAGE_VAR: &str = "TERMINAL_DOCKER_IMAGE";
 
 pub(super) fn main(args: &[String]) -> Result<ExitCode> {
     let (socket, image) =
         peers::docker().context("the peer `docker`; start it with: cargo xtask peers up docker")?;
     let driver = include_str!("docker/hermes.py");
-    let env = vec![(ENGINE, address(&socket)), (IMAGE, image.into())];
+    let env = vec![(ENGINE_VAR, address(&socket)), (IMAGE_VAR, image.into())];
     Comparison { name: "docker", driver, groups: GROUPS, env }.run(args)
 }
 

@@ -23,12 +23,12 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
     let ours = build_hermes()?;
     let folder = std::env::temp_dir().join(format!("hermes-bench-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
-    let measured = measure(&ours, &folder).and_then(|said| Ok((said, theirs(&folder)?)));
+    let measured = measure(&ours, &folder).and_then(|report| Ok((report, theirs(&folder)?)));
     fs::remove_dir_all(&folder)?;
-    let (said, theirs) = measured?;
-    let figure = |name: &str| said[name].as_f64().with_context(|| format!("no {name}"));
+    let (report, theirs) = measured?;
+    let figure = |name: &str| report[name].as_f64().with_context(|| format!("no {name}"));
     let ready: Vec<f64> =
-        said["ready"].as_array().into_iter().flatten().filter_map(Value::as_f64).map(|s| s * 1e3).collect();
+        report["ready"].as_array().into_iter().flatten().filter_map(Value::as_f64).map(|s| s * 1e3).collect();
     let (idle, session) = (figure("idle_mb")?, figure("session_kib")?);
     let rows = [
         Row::figures("launch to connected", "ms", &ready, Bar::AtMost(200.0)),

@@ -6,13 +6,13 @@
 //! | private | its root file system; `/tmp` and the shared directory are the machine's, with the same paths |
 //! | cleans up | its cgroup is killed, with every instance in it, and its cell ends; root and images stay |
 //!
-//! Debian 12 and 13 have no Apptainer, and unstable's needs a newer C library, so it gets a root of
-//! its own. That has to be entered by pivot_root: Apptainer refuses to set up mounts in a plain
-//! chroot. It runs as an ordinary user, as on the machines it is made for.
+//! Debian 12 and 13 have no Apptainer, and that of unstable needs a newer C library, so it gets a
+//! private root. The root must be entered with pivot_root, because Apptainer refuses to set up
+//! mounts in a plain chroot. Apptainer runs as an ordinary user, as on the machines it is made for.
 //!
-//! The cell shares the machine's process numbers so that the launch script can turn into Apptainer
-//! itself: a signal to the one is a signal to the other. What instances leave running is found by
-//! its cgroup.
+//! The cell shares the process ids of the machine so that the launch script can execute Apptainer:
+//! a signal to the script is a signal to Apptainer. Processes left by instances are found by their
+//! cgroup.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -37,7 +37,7 @@ pub(crate) const NAME: &str = "apptainer";
 pub(crate) const NEEDS: &[Need] =
     &[Need { program: "newuidmap", package: "uidmap" }, Need { program: "nsenter", package: "util-linux" }];
 
-/// The mirror's index of unstable is older than its date of expiry, hence the second option.
+/// The second option accepts the expired index of unstable on the mirror.
 const ROOT_OPTIONS: &[&str] = &[
     "--quiet",
     "--mode=root",
@@ -58,7 +58,7 @@ pub(crate) fn ensure_root(dirs: &Dirs) -> Result<()> {
     }
     eprintln!("peers: apptainer: building its private root");
     dirs::make(&dirs.state("apptainer"), 0o755)?;
-    // The images and the user's home come from an earlier recipe's Apptainer; they are made again.
+    // The images and the home of the user belong to an earlier recipe and are created again.
     down(dirs)?;
     dirs::keep_only(&dirs.state("apptainer"), &[])?;
     let fresh = dirs.state("tmp/apptainer-root");
@@ -92,7 +92,7 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     };
     let cell = Cell::new(dirs, NAME);
     if cell.init()?.is_none() {
-        // Instances outlive a cell that was killed, but nothing can reach them any more.
+        // Instances outlive a killed cell but are no longer reachable.
         down(dirs)?;
     }
     let answers = || {
@@ -171,7 +171,7 @@ fn describe(dirs: &Dirs, image: Image) -> ApptainerImage {
     }
 }
 
-/// Makes the user known inside the root, with the ranges it has outside.
+/// Adds the user to the root, with the id ranges of the machine.
 fn add_user(root: &Path, user: &User) -> Result<()> {
     let User { name, uid, gid, home } = user;
     let home = home.display();
@@ -202,8 +202,8 @@ fn write_launcher(dirs: &Dirs, user: &User, inside: &Process) -> Result<()> {
     dirs::write(&launcher(dirs), &text, 0o755)
 }
 
-/// Gives an image the two forms that Apptainer runs. It is unpacked outside, because the root has
-/// no view of the archive, and built inside.
+/// Converts an image to the two forms that Apptainer runs. The archive is unpacked outside of the
+/// root, where it is visible, and the forms are built inside.
 fn convert(dirs: &Dirs, builder: &Builder, image: Image) -> Result<()> {
     let ApptainerImage { sandbox, sif, .. } = describe(dirs, image);
     if sandbox.exists() && sif.exists() {
@@ -223,7 +223,7 @@ fn convert(dirs: &Dirs, builder: &Builder, image: Image) -> Result<()> {
             .with_context(|| format!("converting the {} image", image.name()))
     };
     let mut unpack = builder.outside("tar");
-    // Device nodes are the engine's business.
+    // The engine creates device nodes.
     unpack.args(["--extract", "--exclude", "./dev/*", "--file"]).arg(image.tarball(dirs));
     unpack.arg("--directory").arg(&plain);
     run(unpack)?;
@@ -240,8 +240,7 @@ fn convert(dirs: &Dirs, builder: &Builder, image: Image) -> Result<()> {
     dirs::remove(&partial)
 }
 
-/// Starts build steps in a cgroup of their own, which tells them from anything else and ends them
-/// for sure.
+/// Runs build steps in a separate cgroup, which identifies them and kills all of them.
 struct Builder {
     inside: String,
     procs: PathBuf,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::dirs::{self, Dirs};
 use super::run;
 
-/// A program that a peer needs and the package that brings it.
+/// A program that a peer needs and the package that provides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Need {
     pub(crate) program: &'static str,
@@ -40,14 +40,14 @@ pub(crate) const PROGRAMS: &[Need] = &[
     Need { program: "wget", package: "wget" },
 ];
 
-/// The needs that this machine does not meet. A program counts wherever it came from: a machine
-/// with Docker's own packages needs none of Debian's.
+/// Returns the programs that are missing. The origin of a program does not matter: a machine with
+/// Docker's own packages needs none of Debian's.
 pub(crate) fn unmet(needs: &[&[Need]]) -> Vec<Need> {
     let there = |need: &Need| run::PATH.split(':').any(|dir| Path::new(dir).join(need.program).exists());
     needs.iter().flat_map(|list| list.iter()).copied().filter(|need| !there(need)).collect()
 }
 
-/// The command a person would type.
+/// The command that installs the packages.
 pub(crate) fn install_command(needs: &[Need]) -> String {
     format!("apt-get install -y --no-install-recommends {}", packages(needs).join(" "))
 }
@@ -66,8 +66,9 @@ pub(crate) fn install(dirs: &Dirs, needs: &[Need]) -> Result<()> {
         return Ok(());
     }
     eprintln!("peers: fetching the package lists");
-    // A source that does not answer fails the update but not what the other sources offer, so the
-    // second attempt is what decides. It begins by finishing what a killed dpkg left half done.
+    // One unreachable source fails the update, although packages of the other sources can be
+    // installed, so only the second attempt decides. First, finish what a killed dpkg left
+    // incomplete.
     if let Err(error) = apt_get(dirs, &["update", "-q"]) {
         eprintln!("peers: apt-get update: {error:#}");
     }
@@ -75,7 +76,7 @@ pub(crate) fn install(dirs: &Dirs, needs: &[Need]) -> Result<()> {
     apt_get(dirs, &arguments)?;
     let still = unmet(&[needs]);
     if let Some(need) = still.first() {
-        bail!("package {} brings no {}", need.package, need.program);
+        bail!("package {} does not provide {}", need.package, need.program);
     }
     Ok(())
 }
@@ -100,11 +101,10 @@ fn apt_get(dirs: &Dirs, arguments: &[&str]) -> Result<()> {
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const NO_SERVICES: &str = "#!/bin/sh\n# Made by `cargo xtask peers`, which removes it again.\nexit 101\n";
 
-/// Runs apt or dpkg while Debian's policy hook forbids to start services.
+/// Runs apt or dpkg while Debian's policy hook forbids starting services.
 ///
-/// A hook that is already there is covered, not replaced, in a mount namespace. The child gets a
-/// session of its own so that Ctrl-C does not break dpkg in the middle; it then finishes, and the
-/// next run waits for its lock.
+/// An existing hook is hidden by a mount in a mount namespace, not replaced. The child gets its own
+/// session, so Ctrl-C does not interrupt dpkg; dpkg finishes, and the next run waits for its lock.
 fn guarded(dirs: &Dirs, program: &str, arguments: &[&str]) -> Result<()> {
     let ours = dirs.state("policy-rc.d");
     dirs::write(&ours, NO_SERVICES, 0o755)?;
@@ -125,7 +125,7 @@ fn guarded(dirs: &Dirs, program: &str, arguments: &[&str]) -> Result<()> {
     outcome.with_context(|| program.to_owned())
 }
 
-/// Removes our policy hook, also one that a killed run left; anyone else's stays.
+/// Removes our policy hook, also one left by a killed run. Other hooks stay.
 pub(crate) fn remove_policy() -> Result<()> {
     match fs::read_to_string(POLICY) {
         Ok(text) if text == NO_SERVICES => dirs::remove(Path::new(POLICY)),

@@ -13,9 +13,9 @@ use anyhow::{Context, Result};
 pub(crate) struct Dirs {
     /// Files that are kept: images, storage of the engines, logs, `peers.json`.
     state: PathBuf,
-    /// Files that end with the machine: sockets and records of processes. It is short because the path
-    /// of a Unix socket has room for about 100 bytes, and named after the state directory so that
-    /// it is found again even if that was deleted while peers were up.
+    /// Files that end with the machine: sockets and records of processes. It is short because the
+    /// path of a Unix socket has room for about 100 bytes, and named after the state directory so
+    /// that it is found again even if that was deleted while peers were up.
     run: PathBuf,
     id: String,
 }

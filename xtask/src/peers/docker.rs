@@ -29,7 +29,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { program: "iptables", package: "iptables" },
 ];
 
-/// Starts dockerd if it does not answer, and gives it the images.
+/// Starts dockerd if it does not answer, and imports the images.
 pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     let (socket, storage) = (socket(dirs), dirs.state("docker"));
     dirs::make(&storage, 0o711)?;

@@ -33,10 +33,10 @@ pub(crate) fn probe(socket: &Path) -> Result<Access> {
     Ok(Access::Engine { socket: socket.to_owned(), version: version.to_owned() })
 }
 
-/// Starts an engine if it does not answer, and gives it the images.
+/// Starts an engine if it does not answer, and imports the images.
 ///
-/// An engine that was killed may have left storage that it cannot use any more. All that is worth
-/// keeping there can be imported again, so the second attempt begins with nothing.
+/// A killed engine may have left storage that it can no longer use. The images can be imported
+/// again, so the second attempt starts with empty storage.
 pub(crate) fn up(dirs: &Dirs, name: &'static str, spec: &Spec, socket: &Path, storage: &Path) -> Result<()> {
     let cell = Cell::new(dirs, name);
     let attempt = || {
@@ -54,7 +54,7 @@ pub(crate) fn up(dirs: &Dirs, name: &'static str, spec: &Spec, socket: &Path, st
     attempt()
 }
 
-/// Removes what an earlier run's tests left: a new cell begins with images only.
+/// Removes leftovers of earlier tests, so that a new cell starts with only the images.
 fn prune(socket: &Path) -> Result<()> {
     for what in ["containers", "networks", "volumes"] {
         http::request(socket, "POST", &format!("/{what}/prune"), None, Duration::from_secs(60))?;

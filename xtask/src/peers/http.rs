@@ -1,7 +1,7 @@
 //! One HTTP request over a Unix socket.
 //!
-//! The engines' command-line clients may be missing or of another version than the daemon, so the
-//! socket is spoken to directly. The request says HTTP/1.0: the answer then comes unchunked and
+//! The command-line client of an engine may be missing or have another version than the daemon, so
+//! requests go to the socket directly. They use HTTP/1.0, so that the response is not chunked and
 //! ends with the connection.
 
 use std::io::{Read, Write};
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// What to send along.
+/// The body of a request.
 pub(crate) struct Body<'a> {
     /// Its media type.
     pub(crate) kind: &'static str,
-    /// How many bytes there are.
+    /// The number of bytes.
     pub(crate) length: u64,
     /// The bytes.
     pub(crate) bytes: &'a mut dyn Read,
 }
 
-/// Sends one request and returns the body of a 2xx answer. `limit` bounds each wait for the peer.
+/// Sends one request and returns the body of a 2xx response. `limit` bounds each wait for the peer.
 pub(crate) fn request(
     socket: &Path,
     method: &str,

@@ -28,7 +28,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { program: "busybox", package: "busybox-static" },
 ];
 
-/// An image of which there may be an archive.
+/// A test image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Image {
     Bash,
@@ -70,7 +70,7 @@ impl Image {
         format!("localhost/hermes-test:{}", self.name())
     }
 
-    /// The name of this build of the image; another recipe has another.
+    /// The name of this build of the image, which changes with the recipe.
     pub(crate) fn build(self) -> String {
         let recipe = match self {
             Self::Bash => dirs::fingerprint((RELEASE, BASH_OPTIONS)),
@@ -157,7 +157,7 @@ fn build_busybox(dirs: &Dirs, tarball: &Path) -> Result<()> {
 
 const LABEL: &str = "dev.hermes.peers.build";
 
-/// Gives the images to an engine, unless it has them.
+/// Imports the images into an engine, unless it has them.
 pub(crate) fn import(dirs: &Dirs, engine: &str, socket: &Path) -> Result<()> {
     for image in ALL {
         if held_build(socket, image)?.as_deref() == Some(image.build().as_str()) {
@@ -174,14 +174,15 @@ pub(crate) fn import(dirs: &Dirs, engine: &str, socket: &Path) -> Result<()> {
         let mut file = File::open(image.tarball(dirs))?;
         let body = Body { kind: "application/x-tar", length: file.metadata()?.len(), bytes: &mut file };
         let answer = http::request(socket, "POST", &target, Some(body), Duration::from_secs(300))?;
-        // An engine answers 200 before it begins, so only the image itself proves the import.
+        // An engine answers 200 before the import starts, so only the image itself proves the
+        // import.
         held_build(socket, image)?
             .with_context(|| format!("{} did not import: {}", engine, String::from_utf8_lossy(&answer)))?;
     }
     Ok(())
 }
 
-/// Which build of the image the engine holds under its name.
+/// Returns the build of the image that the engine has under its name.
 fn held_build(socket: &Path, image: Image) -> Result<Option<String>> {
     let target = format!("/images/{}/json", image.reference());
     let answer = match http::request(socket, "GET", &target, None, Duration::from_secs(60)) {

@@ -56,7 +56,7 @@ impl Podman {
         }
     }
 
-    /// Starts the service if it does not answer, and gives it the images.
+    /// Starts the service if it does not answer, and imports the images.
     pub(crate) fn up(self, dirs: &Dirs) -> Result<()> {
         let socket = self.socket(dirs);
         let (storage, run) = (dirs.state(self.name()), self.run(dirs));
@@ -71,7 +71,7 @@ impl Podman {
                 chown(&storage, Some(user.uid), Some(user.gid))?;
                 chown(&run, Some(user.uid), Some(user.gid))?;
                 args.extend([user.name.into(), user.home.into()]);
-                // The network of a rootless container is its own already.
+                // A rootless container already has its own network.
                 (include_str!("podman-rootless.sh"), Isolation::Machine)
             }
         };

@@ -1,15 +1,42 @@
-//! `peers.json`: what a test needs to know to use the peers.
+//! `peers.json`, which describes the peers to the tests.
 //!
 //! `cargo xtask peers up` and `down` write it into the state directory (`target/peers`, or the
-//! directory named by `HERMES_PEERS_DIR`). It tells what was true then; a test that finds a peer
-//! gone fails, and `cargo xtask peers status` tells why.
+//! directory named by `HERMES_PEERS_DIR`). It describes the state at that time; a test that finds a
+//! peer gone fails, and `cargo xtask peers status` prints the reason.
 //!
 //! ```json
-//! {   "schema": 1,   "shared_dir": "/…/target/peers/shared",   "user": { "name": "hermes-peer",
-//! "uid": 1001, "gid": 1001, "home": "/home/hermes-peer" },   "images": [{ "name": "bash",
-//! "reference": "localhost/hermes-test:bash", "tarball": "/…/bash-….tar" }],   "peers": [
-//!     { "name": "docker", "state": "up", "access": { "kind": "engine", "socket": "/run/…/docker.sock", … } },
-//!     { "name": "sshd", "state": "missing", "reason": "no sshd", "install": "apt-get install openssh-server" }
+//! {
+//!   "schema": 1,
+//!   "shared_dir": "/…/target/peers/shared",
+//!   "user": {
+//!     "name": "hermes-peer",
+//!     "uid": 1001,
+//!     "gid": 1001,
+//!     "home": "/home/hermes-peer"
+//!   },
+//!   "images": [
+//!     {
+//!       "name": "bash",
+//!       "reference": "localhost/hermes-test:bash",
+//!       "tarball": "/…/bash-….tar"
+//!     }
+//!   ],
+//!   "peers": [
+//!     {
+//!       "name": "docker",
+//!       "state": "up",
+//!       "access": {
+//!         "kind": "engine",
+//!         "socket": "/run/…/docker.sock",
+//!         "version": "…"
+//!       }
+//!     },
+//!     {
+//!       "name": "sshd",
+//!       "state": "missing",
+//!       "reason": "no sshd",
+//!       "install": "apt-get install openssh-server"
+//!     }
 //!   ]
 //! }
 //! ```
@@ -18,7 +45,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the format; it changes when a reader would have to.
+/// The version of the format; it changes with every incompatible change.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// The whole file.
@@ -67,30 +94,30 @@ pub(crate) struct Image {
 pub(crate) struct Peer {
     /// `docker`, `podman`, `podman-rootless`, `sshd`, `apptainer`, `models` or `smollm`.
     pub(crate) name: String,
-    /// What can be done with it now.
+    /// Its state, and how to use or start it.
     #[serde(flatten)]
     pub(crate) condition: Condition,
 }
 
-/// Whether a peer can be used, and if not, what would change that.
+/// Whether a peer can be used, and if not, the command that fixes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum Condition {
-    /// It answered a real request.
+    /// The peer answered a real request.
     Up {
         /// How to use it.
         access: Access,
     },
-    /// It is installed but does not answer.
+    /// The peer is installed but does not answer.
     Down {
-        /// Why.
+        /// The reason.
         reason: String,
         /// The command that starts it.
         start: String,
     },
-    /// It is not installed, or cannot run here.
+    /// The peer is not installed, or cannot run on this machine.
     Missing {
-        /// Why.
+        /// The reason.
         reason: String,
         /// The command that installs it.
         install: String,
@@ -147,7 +174,7 @@ pub(crate) enum Access {
     },
     /// A language model that answers as OpenAI's do, without a key.
     Model {
-        /// What the paths of OpenAI's API are put behind.
+        /// The base URL of the OpenAI-compatible API.
         url: String,
         /// The name of the model.
         model: String,

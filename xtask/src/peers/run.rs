@@ -23,8 +23,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Lets a command that fetches packages use the machine's proxy and certificates, if it has its
-/// own.
+/// Lets a command that fetches packages use the proxy and the certificates of the machine, if set.
 pub(crate) fn online(command: &mut Command) -> &mut Command {
     for name in ["http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"] {
         if let Some(value) = std::env::var_os(name) {
@@ -47,7 +46,7 @@ pub(crate) fn contained(program: &str) -> Command {
     command
 }
 
-/// Runs a command to its end and returns what it printed to its standard output.
+/// Runs a command to its end and returns its standard output.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String> {
     let name = name(command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -66,7 +65,7 @@ pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String> {
     Ok(stdout)
 }
 
-/// Runs a command to its end with all that it prints in a log file.
+/// Runs a command to its end and writes its output to a log file.
 pub(crate) fn logged(command: &mut Command, limit: Duration, log: &Path) -> Result<()> {
     let name = name(command);
     let file = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;

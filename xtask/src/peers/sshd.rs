@@ -34,7 +34,7 @@ const USER_ALIAS: &str = "hermes-test-user";
 const PORT: &str = "ssh/port";
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts sshd if it does not let us in.
+/// Starts sshd unless a login works already.
 pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     let user = user::ensure()?;
     dirs::make(&dirs.state("ssh"), 0o700)?;
@@ -85,7 +85,7 @@ fn log_in(dirs: &Dirs) -> Result<()> {
 }
 
 fn make_key(path: &Path) -> Result<()> {
-    // The public half is written last: without it the pair is not whole.
+    // The public key is written last: without it the pair is incomplete.
     if path.with_added_extension("pub").exists() {
         return Ok(());
     }
@@ -95,7 +95,7 @@ fn make_key(path: &Path) -> Result<()> {
     run::output(&mut keygen, LIMIT).map(drop)
 }
 
-/// The port that a cell has, or had and can have again, or else a free one.
+/// Returns the current or previous port of a cell if it is usable, or else a free one.
 pub(crate) fn port(dirs: &Dirs, record: &str, cell: &Cell<'_>) -> Result<u16> {
     match recorded_port(dirs, record) {
         Some(port) if cell.init()?.is_some() || free(port) => Ok(port),
@@ -119,7 +119,7 @@ fn write_files(dirs: &Dirs, port: u16, user: &str) -> Result<()> {
         let path = path.with_added_extension("pub");
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     };
-    // sshd reads this one as the user who logs in, who may not be allowed into the state directory.
+    // sshd reads this file as the login user, who may have no access to the state directory.
     let authorized_keys = dirs.run("ssh/authorized_keys");
     dirs::write(&authorized_keys, &public(&user_key)?, 0o644)?;
     dirs::write(&known_hosts, &format!("[{HOST}]:{port} {}", public(&host_key)?), 0o644)?;

@@ -45,13 +45,13 @@ pub(crate) fn ensure() -> Result<User> {
         useradd.args(["--create-home", "--user-group", "--shell", "/bin/bash", "--password", "*", NAME]);
         run::output(&mut useradd, limit)?;
     }
-    // Far above the ranges that useradd hands out, for systems where it hands out none.
+    // Far above the ranges that useradd assigns, for systems where it assigns none.
     for (file, option) in [("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")] {
         if range(file)?.is_none() {
             run::output(run::command("usermod").args([option, "700000000-700065535", NAME]), limit)?;
         }
     }
-    find()?.context("useradd made no user")
+    find()?.context("useradd did not create the user")
 }
 
 /// The user's range in `/etc/subuid` or `/etc/subgid`.

@@ -17,17 +17,18 @@ impl SubjectProcess {
     pub(super) fn start(command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
-        let answers = BufReader::new(child.stdout.take().context("its output")?);
-        Ok(Self { requests: child.stdin.take(), responses: answers, child })
+        let responses =
+            BufReader::new(child.stdout.take().context("the measured process has no standard output")?);
+        Ok(Self { requests: child.stdin.take(), responses, child })
     }
 
     pub(super) fn ask(&mut self, words: &[&str]) -> Result<Value> {
-        let questions = self.requests.as_mut().context("its input")?;
-        writeln!(questions, "{}", serde_json::to_string(words)?).context("the process has ended")?;
-        let mut answer = String::new();
-        self.responses.read_line(&mut answer)?;
-        ensure!(!answer.is_empty(), "no answer to {words:?}");
-        Ok(serde_json::from_str(&answer)?)
+        let requests = self.requests.as_mut().context("the measured process has no standard input")?;
+        writeln!(requests, "{}", serde_json::to_string(words)?).context("the measured process has ended")?;
+        let mut response = String::new();
+        self.responses.read_line(&mut response)?;
+        ensure!(!response.is_empty(), "no response to {words:?}");
+        Ok(serde_json::from_str(&response)?)
     }
 }
 

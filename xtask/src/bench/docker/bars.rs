@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::IMAGE;
+use super::IMAGE_VAR;
 use crate::bench::comparison::table::{Bar, Row};
 use crate::bench::comparison::{Bench, Subject};
 
@@ -18,7 +18,7 @@ const SLEEP: [&str; 2] = ["sleep", "1800"];
 const REMOVE: [&str; 4] = ["spawn", "docker", "rm", "--force"];
 
 pub(super) fn no_op(bench: &mut Bench) -> Result<Vec<Row>> {
-    let (name, image) = (container(), bench.variable(IMAGE)?);
+    let (name, image) = (container(), bench.variable(IMAGE_VAR)?);
     bench.ask(Subject::Ours, &[&RUN[..], &[&name, &image], &SLEEP].concat())?;
     let exec = ["spawn", "docker", "exec", &name, "bash", "-c", "true"];
     let asked = bench.run_in_turns(
@@ -36,7 +36,7 @@ pub(super) fn no_op(bench: &mut Bench) -> Result<Vec<Row>> {
 }
 
 pub(super) fn new_container(bench: &mut Bench) -> Result<Vec<Row>> {
-    let (name, image) = (container(), bench.variable(IMAGE)?);
+    let (name, image) = (container(), bench.variable(IMAGE_VAR)?);
     let (mut ours, mut ready, mut command, mut theirs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..=FEW_ROUNDS {
         let mut seconds = |who: Subject, words: &[&str]| -> Result<f64> {

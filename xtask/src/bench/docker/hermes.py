@@ -1,4 +1,4 @@
-"""The Python program's side of `cargo xtask bench docker`: answers each line of JSON with the time it took."""
+"""Measures the Python program for `cargo xtask bench docker`: answers each line of JSON with a duration."""
 
 import json
 import logging
@@ -6,21 +6,21 @@ import os
 import sys
 import time
 
-# Whatever else is printed must not look like an answer.
+# Other output must not be mistaken for an answer.
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 
-# It warns with every container that it cannot limit its disk.
+# The program warns for each container that it cannot limit the disk.
 logging.disable(logging.WARNING)
 
 from tools.environments.docker import DockerEnvironment  # noqa: E402
 
 image = os.environ["TERMINAL_DOCKER_IMAGE"]
-kept = {}
+state = {}
 
 
 def container(name):
-    """With what its configuration asks for when the owner has said nothing."""
+    """Creates a container with the default configuration."""
     limits = {"cpu": 1, "memory": 5120, "disk": 51200}
     return DockerEnvironment(image, timeout=180, persistent_filesystem=True, task_id=name, **limits)
 
@@ -31,17 +31,17 @@ def end(place):
 
 
 def no_op():
-    if "place" not in kept:
-        kept["place"] = container(f"bench-{os.getpid()}")
+    if "place" not in state:
+        state["place"] = container(f"bench-{os.getpid()}")
     began = time.perf_counter()
-    assert kept["place"].execute("true")["returncode"] == 0
+    assert state["place"].execute("true")["returncode"] == 0
     return time.perf_counter() - began
 
 
 def new_place():
-    kept["count"] = kept.get("count", 0) + 1
+    state["count"] = state.get("count", 0) + 1
     began = time.perf_counter()
-    place = container(f"bench-{os.getpid()}-{kept['count']}")
+    place = container(f"bench-{os.getpid()}-{state['count']}")
     assert place.execute("true")["returncode"] == 0
     taken = time.perf_counter() - began
     end(place)
@@ -51,5 +51,5 @@ def new_place():
 actions = {"no-op": no_op, "new-place": new_place}
 for line in sys.stdin:
     print(json.dumps({"seconds": actions[json.loads(line)[0]]()}), file=answers, flush=True)
-if "place" in kept:
-    end(kept["place"])
+if "place" in state:
+    end(state["place"])

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::IMAGE;
+use super::IMAGE_VAR;
 use super::registry::Registry;
 use crate::bench::comparison::Bench;
 use crate::bench::comparison::table::{Bar, Row};
@@ -29,7 +29,7 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
     let home = bench.folder.home().join("killed");
     fs::create_dir_all(&home)?;
     let hermes = Hermes { program: bench.hermes.clone(), home, env: bench.env().to_vec() };
-    let registry = Registry::new(&hermes.home.join("registry"), &bench.variable(IMAGE)?, bench.env())?;
+    let registry = Registry::new(&hermes.home.join("registry"), &bench.variable(IMAGE_VAR)?, bench.env())?;
     let began = Instant::now();
     hermes.run(&["exec", "--backend", "docker", "--session", "first", "--", "true"])?;
     let usual = began.elapsed();

@@ -1,11 +1,11 @@
-"""The Python program's side of `cargo xtask bench exec`: answers each line of JSON with the time it took."""
+"""Measures the Python program for `cargo xtask bench exec`: answers each line of JSON with a duration."""
 
 import json
 import os
 import sys
 import time
 
-# Whatever else is printed must not look like an answer.
+# Other output must not be mistaken for an answer.
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 
