@@ -27,8 +27,8 @@
 //! | `survives_a_crash_after_sending` | killed after an unconfirmed send: one message |
 //! | `survives_a_crash_before_sending` | killed while nothing can be sent: one message |
 //!
-//! To add a platform, add a line at the end of this file. A platform declares which features it does
-//! not support, with a reason that is printed.
+//! To add a platform, add a line at the end of this file. A platform declares which features it
+//! does not support, with a reason that is printed.
 
 mod access;
 mod connection;

@@ -105,8 +105,8 @@ impl TestEnv {
         Run::of(self.command_as(UNPRIVILEGED_UID, args).output().unwrap())
     }
 
-    /// The command as another user, who becomes the owner of all files of the fixture. Only root can
-    /// change the user.
+    /// The command as another user, who becomes the owner of all files of the fixture. Only root
+    /// can change the user.
     #[expect(clippy::disallowed_methods, reason = "the program under test")]
     pub(crate) fn command_as(&self, user: u32, args: &[&str]) -> Command {
         let program = self.work.path().join("hermes");

@@ -1,5 +1,5 @@
-//! A real registry with images that no engine has. A proxy, which can be throttled, makes it reachable
-//! on the loopback of the engine.
+//! A real registry with images that no engine has. A proxy, which can be throttled, makes it
+//! reachable on the loopback of the engine.
 
 use std::fs::{self, File};
 use std::io::{Read, Write, copy};
@@ -226,9 +226,9 @@ impl RegistryProxy {
     fn start(proxy: &Arc<Self>, engine: &Engine, registry: PathBuf) -> u16 {
         let connection = UnixStream::connect(&engine.socket).unwrap();
         let pid = rustix::net::sockopt::socket_peercred(&connection).unwrap().pid;
-        // Podman's threads enter the network namespaces of its containers. Without root a thread cannot
-        // return and ends there, except the first thread, which cannot end and would be found there. The
-        // parent process stays in the namespace of the engine.
+        // Podman's threads enter the network namespaces of its containers. Without root a thread
+        // cannot return and ends there, except the first thread, which cannot end and would be
+        // found there. The parent process stays in the namespace of the engine.
         let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t")).unwrap();
         let network = File::open(format!("/proc/{parent}/ns/net")).unwrap();
