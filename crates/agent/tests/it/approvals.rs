@@ -1,4 +1,4 @@
-//! Dangerous actions on this machine need one approval, whichever tool would do them.
+//! Dangerous actions on this machine need one approval with every tool.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::env::TestSession;
 use crate::fixture::Fixture;
 
-/// An owner with secrets, whose gate asks.
+/// A home directory with secrets, and a gate that asks.
 fn owner_fixture() -> Fixture {
     let mut fixture = Fixture::local();
     fixture.mode = ApprovalMode::Manual;
@@ -31,14 +31,14 @@ fn owner_fixture() -> Fixture {
     fixture
 }
 
-/// A denied call does nothing, an approved one succeeds. Each asks one question.
-async fn assert_asked_once(fixture: &Fixture, tool: Tool, arguments: Value, untouched: impl Fn() -> bool) {
+/// Asserts that a denied call does nothing, an approved call succeeds, and each asks one question.
+async fn assert_asked_once(fixture: &Fixture, tool: Tool, arguments: Value, is_unchanged: impl Fn() -> bool) {
     let s: TestSession = fixture.session().await;
     s.approver.answer_with(Choice::Deny { reason: None });
     let result = s.call(tool, arguments.clone()).await;
     assert!(result.is_denied(), "{arguments}: {}", result.content);
     assert_eq!(s.approver.take_questions().len(), 1, "{arguments}");
-    assert!(untouched(), "{arguments}");
+    assert!(is_unchanged(), "{arguments}");
     s.context.approvals().begin_turn();
     s.approver.answer_with(Choice::Once);
     let result = s.call(tool, arguments.clone()).await;
@@ -91,7 +91,7 @@ async fn secrets_are_read_and_changed_only_after_one_question() {
 }
 
 #[tokio::test]
-async fn a_link_does_not_avoid_a_question() {
+async fn reading_through_a_symlink_asks() {
     let fixture = owner_fixture();
     std::os::unix::fs::symlink(fixture.home().join(".ssh/id_ed25519"), fixture.work().join("harmless"))
         .unwrap();

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub(crate) struct TestEnv {
     pub(crate) kind: BackendKind,
-    /// Contains everything of the execution environments.
+    /// Contains all files of the execution environments.
     pub(crate) folder: PathBuf,
     /// Contains the home of the owner and the home of hermes.
     pub(crate) owner: PathBuf,
@@ -59,7 +59,7 @@ pub(crate) struct TestSession {
     pub(crate) stop: CancellationToken,
 }
 
-/// Gives the same answer to every question, or none, and records the questions.
+/// An approver that answers every question alike, or not at all, and records the questions.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptedApprover {
     choice: Mutex<Option<Choice>>,
@@ -105,7 +105,7 @@ impl ScriptedApprover {
         self.questions.lock().unwrap().clone()
     }
 
-    /// The questions since the last time.
+    /// The questions since the last call.
     pub(crate) fn take_questions(&self) -> Vec<String> {
         std::mem::take(&mut self.questions.lock().unwrap())
     }

@@ -1,4 +1,4 @@
-//! `read_file`, `write_file` and `search_files`.
+//! The tools `read_file`, `write_file` and `search_files`.
 
 use std::fs;
 

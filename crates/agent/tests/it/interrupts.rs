@@ -1,4 +1,4 @@
-//! Turns that a person stops.
+//! Turns that the user interrupts.
 
 use hermes_agent::{StopReason, TurnControl, TurnEvent};
 use hermes_testkit::model::BodyDelivery;

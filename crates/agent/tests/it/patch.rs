@@ -1,4 +1,4 @@
-//! `patch`.
+//! The `patch` tool.
 
 use hermes_agent::Tool;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `terminal`, and the rules for all results.
+//! The `terminal` tool, and the rules for the results of all tools.
 
 use hermes_agent::Tool;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! `web_fetch`, against servers on this machine. A resolver lets the client reach them although
-//! they are not public.
+//! `web_fetch`, against servers on this machine. A resolver lets the client reach them although they
+//! are not public.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -50,11 +50,11 @@ impl Server {
 }
 
 enum Response {
-    /// Headers, a body.
+    /// Headers and a body.
     Whole(String, Vec<u8>),
-    /// Headers, and a body that goes on for ever.
+    /// Headers and an endless body.
     Endless(String),
-    /// Headers, a beginning, and then nothing.
+    /// Headers and an incomplete body, then silence.
     Stuck(String),
 }
 
