@@ -11,7 +11,7 @@ use crate::fixture::{REFUSED, SECRET, TestUser, test_users};
 type Adjust = Box<dyn Fn(&TestUser, &mut Jail)>;
 type Words = Box<dyn Fn(&TestUser) -> Vec<String>>;
 
-/// Who runs the control that proves that the attack works.
+/// The user of the control run, which proves that the attack works.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control {
     /// The same user, without a jail.
@@ -29,7 +29,7 @@ pub(crate) struct Attack {
     adjust: Adjust,
 }
 
-/// A shell attack. It succeeds if the last command does.
+/// A shell attack. It succeeds if the last command succeeds.
 pub(crate) fn shell(script: impl Fn(&TestUser) -> String + 'static) -> Attack {
     attack(move |user| vec!["bash".into(), "-c".into(), exit_code_script(&script(user))])
 }

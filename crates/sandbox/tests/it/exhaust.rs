@@ -1,4 +1,4 @@
-//! Attacks that exhaust resources. Each is small enough to be harmless where it is not stopped.
+//! Attacks that exhaust resources. Each is small enough to be harmless if it is not stopped.
 
 use std::os::fd::AsFd;
 

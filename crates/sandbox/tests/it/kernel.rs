@@ -1,4 +1,4 @@
-//! Attacks on the kernel's interfaces.
+//! Attacks on the interfaces of the kernel.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -104,7 +104,7 @@ fn no_key_is_requested() {
 
 #[test]
 fn no_keyring_is_joined() {
-    // KEYCTL_GET_KEYRING_ID of the session keyring, made if it is not there.
+    // KEYCTL_GET_KEYRING_ID of the session keyring, which creates a missing keyring.
     syscall(libc::SYS_keyctl, &["0", "-3", "1"]).assert_refused();
 }
 

@@ -1,4 +1,4 @@
-//! The probe agrees with the other tests.
+//! The result of the probe agrees with the other tests.
 
 use crate::fixture::test_users;
 

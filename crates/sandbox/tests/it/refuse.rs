@@ -5,7 +5,7 @@ use hermes_types::MountAccess;
 
 use crate::fixture::{CommandOutput, TestUser, test_users};
 
-/// No jail was created, for this reason, and nothing was run.
+/// Asserts that no jail was created for this reason, and that nothing ran.
 fn assert_no_jail(user: &TestUser, output: &CommandOutput, reason: &str) {
     assert_eq!((output.code, output.stdout.as_str()), (99, ""), "{output:?}");
     assert!(output.stderr.contains(reason), "{output:?}");
@@ -82,7 +82,7 @@ fn a_machine_without_user_namespaces_gets_a_remedy() {
 #[test]
 fn a_masked_proc_is_distinguished() {
     for user in test_users() {
-        // As container engines do: a nested user namespace cannot remove the mount.
+        // Container engines mask /proc like this. A nested user namespace cannot remove the mount.
         let output = run_in_namespaces(&user, "-Urm", "mount -t tmpfs none /proc/sys/kernel;");
         assert_no_jail(&user, &output, "parts of /proc are masked");
     }

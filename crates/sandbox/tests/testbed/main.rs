@@ -1,8 +1,13 @@
 //! The program that tests start, with and without a jail.
 //!
-//! `run FILE` launches the jail described in the file with its own standard streams and exits as
-//! its program does. `attack NAME ARGUMENT...` tries one forbidden operation and exits with 0 on
-//! success, or with [`REFUSED`].
+//! | command | effect |
+//! |---|---|
+//! | `run FILE` | launches the jail described in the file and exits with the code of its program |
+//! | `detach FILE` | launches the jail detached and prints the pid of its first process |
+//! | `probe` | prints the result of [`Launcher::probe`] |
+//! | `attack NAME ARGUMENT...` | tries a forbidden operation; exits with 0 on success, or with [`REFUSED`] |
+//!
+//! `run`, `detach` and `probe` exit with [`NO_JAIL`] if no jail could be created.
 #![expect(clippy::print_stdout, reason = "tests read what it prints")]
 
 mod attack;
@@ -14,10 +19,10 @@ use std::process::ExitCode;
 
 use hermes_sandbox::{Jail, JailExit, JailStreams, Launcher};
 
-/// The attack was refused.
+/// The exit code of a refused attack.
 const REFUSED: u8 = 7;
 
-/// No jail was created.
+/// The exit code if no jail was created.
 const NO_JAIL: u8 = 99;
 
 fn main() -> ExitCode {
