@@ -1,4 +1,4 @@
-//! How long the gate takes: typical commands, and 64 KiB of the worst texts we know.
+//! Measures the gate: typical commands, and 64 KiB of the slowest known texts.
 //!
 //! `cargo run --release -p hermes-policy --example judge_speed`
 
@@ -66,7 +66,7 @@ fn main() {
     for unit in UNITS {
         for size in [4 * 1024, 64 * 1024] {
             let text = unit.repeat(size / unit.len());
-            // The best of five: what the gate needs, not what its neighbors take.
+            // The best of five runs excludes the load of other processes.
             let took = (0..5).map(|_| judge(&text)).min().unwrap_or_default();
             if took > Duration::from_millis(10) {
                 println!("{took:>12?}  {size} bytes of {unit:?}");

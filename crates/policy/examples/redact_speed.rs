@@ -1,8 +1,8 @@
-//! How fast redaction is: `cargo run --release -p hermes-policy --example redact_speed [FILE]`.
+//! Measures redaction: `cargo run --release -p hermes-policy --example redact_speed [FILE]`.
 //!
-//! Without a file it makes up text of three kinds. With one it measures on that file, repeated to a
-//! useful size. Each figure is the best of five runs.
-#![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
+//! Without a file it generates three kinds of text. With a file it repeats the file to a useful
+//! size. Each figure is the best of five runs.
+#![expect(clippy::print_stdout, reason = "prints the figures")]
 
 use std::time::Instant;
 
@@ -43,7 +43,7 @@ fn measure(redactor: &Redactor, text: &str) -> f64 {
     text.len() as f64 * f64::from(TEXTS) / 1e6 / start.elapsed().as_secs_f64()
 }
 
-/// No real image: only its alphabet matters here.
+/// Not a real image, because only the alphabet matters.
 fn base64_like() -> Vec<u8> {
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut state = 1_u64;

@@ -1,4 +1,5 @@
-//! The lists of ordinary, dangerous and look-alike commands, each judged on a host and without one.
+//! Lists of ordinary, dangerous and look-alike commands, judged with and without access to the
+//! host.
 
 use std::path::Path;
 
@@ -26,8 +27,8 @@ fn read(name: &str) -> Vec<Entry> {
         .collect()
 }
 
-/// At most one in fifty of these may ask or be refused.
-fn few_ask(name: &str) {
+/// Asserts that at most one in fifty of these commands asks or is refused.
+fn assert_few_ask(name: &str) {
     let entries = read(name);
     let stopped: Vec<String> = entries
         .iter()
@@ -49,13 +50,13 @@ fn few_ask(name: &str) {
 #[test]
 fn ordinary_commands_run_without_a_question() {
     assert!(read("ordinary.txt").len() >= 500);
-    few_ask("ordinary.txt");
-    few_ask("ordinary-more.txt");
+    assert_few_ask("ordinary.txt");
+    assert_few_ask("ordinary-more.txt");
 }
 
 #[test]
 fn commands_that_only_look_dangerous_run_without_a_question() {
-    few_ask("near-misses.txt");
+    assert_few_ask("near-misses.txt");
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn every_rule_matches_its_examples_and_ignores_the_others() {
 }
 
 #[test]
-fn nothing_asks_where_the_host_cannot_be_reached() {
+fn nothing_asks_without_access_to_the_host() {
     for name in
         ["ordinary.txt", "ordinary-more.txt", "near-misses.txt", "dangerous.txt", "dangerous-more.txt"]
     {
@@ -101,7 +102,7 @@ fn nothing_asks_where_the_host_cannot_be_reached() {
 }
 
 #[test]
-fn the_floor_holds_where_only_a_directory_of_the_owner_can_be_reached() {
+fn the_floor_holds_with_access_to_one_directory_of_the_owner() {
     for entry in read("dangerous.txt").iter().filter(|entry| entry.label.starts_with("floor")) {
         let report = report_with(&entry.command, Reach::Directories(vec!["/workspace".to_owned()]));
         assert_eq!((report.verdict, report.floor), ("deny", true), "{}", entry.command);

@@ -29,7 +29,7 @@ fn answer(choice: Choice) -> Answer {
 
 fn yes(question: Box<Question>, choice: Choice) -> Permit {
     let answer = answer(choice);
-    question.answer(answer).expect("the right person said yes in time")
+    question.answer(answer).expect("the approver answered in time")
 }
 
 fn rule(verdict: UserVerdict, pattern: &str) -> UserRule {
@@ -212,7 +212,7 @@ fn grants_can_be_stored_and_are_added_once() {
     grants.add(permit.grants());
     grants.add(permit.grants());
     let text = serde_json::to_string(&grants).expect("grants are plain data");
-    let back: Grants = serde_json::from_str(&text).expect("what was written can be read");
+    let back: Grants = serde_json::from_str(&text).expect("serialized data can be read");
     assert_eq!((back.list().len(), &back), (1, &grants));
 }
 
@@ -263,7 +263,7 @@ fn a_stored_question_is_judged_again_when_it_is_reopened() {
     let (id, stored) = (asked.id().clone(), asked.to_stored());
     let text = serde_json::to_string(&stored).expect("stored questions are plain data");
     let stored: hermes_policy::StoredQuestion =
-        serde_json::from_str(&text).expect("what was written can be read");
+        serde_json::from_str(&text).expect("serialized data can be read");
     let later = Moment { now: Timestamp::from_seconds(1_100), seed: [1; 16] };
     let Verdict::Ask(again) = gate.reopen(stored.clone(), &origin(Reach::Host), later) else {
         panic!("it was asked before")

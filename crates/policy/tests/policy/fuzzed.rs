@@ -1,13 +1,14 @@
-//! No input makes the gate panic, hang or grow. The fuzz target proves the same for longer.
+//! No input makes the gate panic, hang or use much memory. The fuzz target runs the same for
+//! longer.
 
 use std::time::{Duration, Instant};
 
 use crate::support::report;
 
-/// A small, repeatable source of numbers.
-struct Numbers(u64);
+/// A deterministic random number generator.
+struct TestRng(u64);
 
-impl Numbers {
+impl TestRng {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -32,7 +33,7 @@ const PIECES: &[&str] = &[
 
 #[test]
 fn twenty_thousand_odd_inputs_are_judged_quickly_and_without_a_panic() {
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut numbers = TestRng(0x9e37_79b9_7f4a_7c15);
     let mut slowest = (Duration::ZERO, String::new());
     for _ in 0..20_000 {
         let mut text = String::new();
@@ -47,8 +48,8 @@ fn twenty_thousand_odd_inputs_are_judged_quickly_and_without_a_panic() {
             slowest = (took, text);
         }
     }
-    // Generous, because this is an unoptimized build on a shared machine; a hang is what it looks
-    // for.
+    // The limit is generous, because this is an unoptimized build on a shared machine. The test
+    // looks for hangs.
     assert!(slowest.0 < Duration::from_secs(2), "{slowest:?}");
 }
 

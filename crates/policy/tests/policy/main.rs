@@ -1,6 +1,6 @@
-//! One binary for everything that is tested from outside.
+//! Tests of the public interface.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test that meets the unexpected should stop")]
+#![expect(clippy::expect_used, clippy::panic, reason = "an unexpected result fails the test")]
 
 mod corpus;
 mod decisions;

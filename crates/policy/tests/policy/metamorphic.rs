@@ -1,4 +1,4 @@
-//! A command said in another way gets a verdict at least as strict.
+//! Another spelling of a command gets a verdict that is at least as strict.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ const COMMANDS: &[&[&str]] = &[
     &["cargo", "build"],
 ];
 
-/// One word in one of the ways a shell lets it be written.
+/// Spells a word in one of the ways that a shell accepts.
 fn spelled(word: &str, how: u8, split: usize) -> String {
     let at = word.char_indices().map(|(at, _)| at).nth(split % word.chars().count().max(1)).unwrap_or(0);
     let (head, tail) = word.split_at(at);
@@ -62,11 +62,11 @@ fn spelled(word: &str, how: u8, split: usize) -> String {
     }
 }
 
-/// A whole command line inside something that runs it. A line ends with a newline so that
-/// here-documents close.
+/// Wraps a command line in a command that runs it. A line ends with a newline so that
+/// here-documents are closed.
 fn wrapped(command: &str, how: u8, simple: bool) -> String {
     let quoted = format!("'{}'", command.replace('\'', "'\\''"));
-    // Wrappers that only take a simple command get a shell in between.
+    // Wrappers that accept only a simple command get a shell in between.
     let one = if simple { command.to_owned() } else { format!("bash -c {quoted}") };
     match how % 26 {
         0 => command.to_owned(),
@@ -113,7 +113,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_other_spelling_is_judged_milder(
+    fn no_other_spelling_gets_a_milder_verdict(
         which in 0..COMMANDS.len(),
         spelling in prop::collection::vec((any::<u8>(), any::<usize>()), 8),
         path in any::<u8>(),

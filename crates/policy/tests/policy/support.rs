@@ -1,4 +1,4 @@
-//! A host to judge on.
+//! Fixtures for verdicts.
 
 use hermes_policy::{Gate, GateReport, Moment};
 use hermes_types::{
