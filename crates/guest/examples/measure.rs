@@ -6,7 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a measurement that fails has no result")]
 #![expect(clippy::print_stdout, reason = "the example prints its figures")]
-#![expect(clippy::disallowed_methods, reason = "it starts the guest, and bash to compare it with")]
+#![expect(clippy::disallowed_methods, reason = "starts the guest, and bash for comparison")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

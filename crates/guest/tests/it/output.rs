@@ -89,7 +89,7 @@ async fn the_middle_of_a_long_output_can_be_paged() {
     let small =
         s.run(RunRequest { memory_bytes: 4096, spool_bytes: 100_000, ..s.command("seq 1 100000") }).await;
     let page = s.client.read_output(small.process, 5000, 100).await.unwrap();
-    assert_eq!(page.offset, small.output_bytes - 100_000, "what is too old is not made up");
+    assert_eq!(page.offset, small.output_bytes - 100_000, "output that is no longer stored is skipped");
 }
 
 /// The files in the private directory of the guest, except its socket.

@@ -320,9 +320,9 @@ async fn running_processes_are_limited_and_the_latest_exits_are_kept() {
     for other in others {
         s.client.kill(other).await.unwrap();
     }
-    // It started first and exits last.
+    // This process started first and exits last.
     s.client.close_stdin(first).await.unwrap();
     assert!(s.client.wait(first, TIMEOUT).await.unwrap().exit.is_some());
-    let kept: Vec<_> = s.client.processes().await.unwrap().iter().map(|view| view.process).collect();
-    assert!(kept.contains(&first) && kept.len() <= limit::MAX_FINISHED + 1, "{}", kept.len());
+    let stored: Vec<_> = s.client.processes().await.unwrap().iter().map(|view| view.process).collect();
+    assert!(stored.contains(&first) && stored.len() <= limit::MAX_FINISHED + 1, "{}", stored.len());
 }

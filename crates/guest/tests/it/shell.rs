@@ -96,8 +96,8 @@ async fn state_survives_every_kind_of_exit() {
     for (name, command, code) in endings {
         let ended = s.run(s.command(command)).await;
         assert_eq!(ended.code, code, "{name}: {}", output_text(&ended));
-        let kept = if name == "exec-fails" { "x" } else { name };
-        assert_eq!(s.out("unalias -a; echo $A").await, format!("{kept}\n"), "{name}");
+        let expected = if name == "exec-fails" { "x" } else { name };
+        assert_eq!(s.out("unalias -a; echo $A").await, format!("{expected}\n"), "{name}");
     }
     assert_eq!(s.out("pwd; set -o | grep -c on$ >/dev/null").await, "/tmp\n");
     s.run(s.command("export A=lost; kill -9 $$")).await;
@@ -187,16 +187,19 @@ async fn a_directory_or_variable_for_one_call_does_not_persist() {
     let run = RunRequest {
         workdir: hermes_guest::protocol::message::WorkingDir::Other(ByteBuf::from("/")),
         env: vec![(ByteBuf::from("ONCE"), ByteBuf::from("1")), (ByteBuf::from("LANG"), ByteBuf::from("C"))],
-        ..s.command("pwd; echo $ONCE $LANG; cd /tmp; export KEPT=1")
+        ..s.command("pwd; echo $ONCE $LANG; cd /tmp; export EXPORTED=1")
     };
     let ended = s.run(run).await;
     assert_eq!(output_text(&ended), "/\n1 C\n");
     assert_eq!(ended.cwd.as_slice(), guest.work().to_str().unwrap().as_bytes());
     let work_dir = guest.work().display().to_string();
-    assert_eq!(s.out("pwd; echo ${ONCE-none} $LANG $KEPT").await, format!("{work_dir}\nnone C.UTF-8 1\n"));
+    assert_eq!(
+        s.out("pwd; echo ${ONCE-none} $LANG $EXPORTED").await,
+        format!("{work_dir}\nnone C.UTF-8 1\n")
+    );
     let internal = RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Discard };
-    s.run(RunRequest { mode: internal, ..s.command("cd /; export KEPT=2; f() { :; }") }).await;
-    assert_eq!(s.out("pwd; echo $KEPT; declare -F").await, format!("{work_dir}\n1\n"));
+    s.run(RunRequest { mode: internal, ..s.command("cd /; export EXPORTED=2; f() { :; }") }).await;
+    assert_eq!(s.out("pwd; echo $EXPORTED; declare -F").await, format!("{work_dir}\n1\n"));
 }
 
 #[tokio::test]
@@ -262,7 +265,7 @@ async fn a_session_may_have_any_key_and_is_found_again() {
     let client = guest.client().await;
     let absent = client.show_session(&ShellSessionKey::from("never")).await.unwrap_err();
     assert!(matches!(absent, Error::Rejected(Rejection::NoSession)), "{absent:?}");
-    let stranger = TestShell { client, key: ShellSessionKey::from("never") };
-    let rejected = stranger.client.run(stranger.command("true")).await.unwrap_err();
+    let unopened = TestShell { client, key: ShellSessionKey::from("never") };
+    let rejected = unopened.client.run(unopened.command("true")).await.unwrap_err();
     assert!(matches!(rejected, Error::Rejected(Rejection::NoSession)), "{rejected:?}");
 }
