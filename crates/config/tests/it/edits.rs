@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const FIXTURE: &str = include_str!("../fixtures/python-user.yaml");
 
-/// A text that a key of this schema accepts, and the value it stands for.
+/// A text that a key of this schema accepts, and the parsed value.
 fn valid_value(schema: &Value) -> BoxedStrategy<(String, Value)> {
     if let Some(words) = schema["enum"].as_array() {
         let words: Vec<Value> = words.iter().filter(|word| **word != "apptainer").cloned().collect();
@@ -136,7 +136,7 @@ fn unsetting_everything_in_any_order_leaves_the_comments() {
         path.first().is_some_and(|first| names.contains(first))
     };
     for path in paths.iter().filter(|path| !shared(path)) {
-        // Each one alone, and all one after the other.
+        // Unsets each key alone, and then all keys in turn.
         edit::unset(FIXTURE, path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         text = edit::unset(&text, path).unwrap_or_else(|error| panic!("{path:?}: {error}\n{text}"));
     }

@@ -1,4 +1,4 @@
-//! The configuration on real files.
+//! Tests of the configuration with real files.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod edits;
