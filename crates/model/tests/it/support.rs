@@ -1,4 +1,4 @@
-//! Shared by the tests of this crate.
+//! Fixtures for the tests of this crate.
 
 use std::time::Duration;
 
