@@ -1,4 +1,4 @@
-//! Waiting for a condition that another thread or process brings about.
+//! Waits for a condition that depends on another thread or process.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
-//! What a test needs from the machine: peers, privileges, features of the kernel.
+//! Reports missing prerequisites of tests: peers, privileges, features of the kernel.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 
-/// Reports that a test cannot prove what it is for. That is a failure in CI; elsewhere it is
-/// printed to the terminal.
+/// Reports that a test cannot run. In CI the test fails; elsewhere a line is printed to the
+/// terminal.
 #[expect(clippy::disallowed_methods, reason = "the caller of the tests sets CI")]
 pub fn report_missing(what: &str) {
     let message = format!("NOTHING WAS TESTED: {what}");

@@ -27,7 +27,7 @@ pub struct ModelScript {
 #[serde(rename_all = "snake_case")]
 pub enum ScriptStep {
     Reply(ScriptedReply),
-    /// These bytes.
+    /// Responds with these bytes.
     Raw {
         status: u16,
         #[serde(default)]
@@ -43,9 +43,9 @@ pub enum ScriptStep {
         headers: Vec<(String, String)>,
         body: Value,
     },
-    /// This text followed by the user's last text: for concurrent requests in any order.
+    /// Responds with this text and the last text of the user, for concurrent requests in any order.
     Echo(String),
-    /// No response.
+    /// Never responds.
     Silence,
 }
 

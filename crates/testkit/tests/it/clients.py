@@ -1,4 +1,4 @@
-"""The vendors' own clients against a scripted model: `clients.py ADDRESS`. What they made of it goes out as JSON."""
+"""Runs the clients of the vendors against a scripted model: `clients.py ADDRESS`. Prints their results as JSON."""
 
 import json
 import sys
@@ -9,8 +9,8 @@ import openai
 address = sys.argv[1]
 tool = {"name": "terminal", "description": "runs", "parameters": {"type": "object", "properties": {}}}
 seen = {}
-picture = "R0lGODlh"
-address_of_picture = f"data:image/gif;base64,{picture}"
+image = "R0lGODlh"
+address_of_image = f"data:image/gif;base64,{image}"
 
 client = openai.OpenAI(base_url=f"{address}/v1", api_key="sk-test", max_retries=0)
 asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function", "function": tool}]}
@@ -26,7 +26,7 @@ with client.chat.completions.stream(**asked, stream_options={"include_usage": Tr
         pass
     final = stream.get_final_completion()
     seen["chat stream"] = chat(final.choices[0].message) + [final.choices[0].finish_reason, final.usage.total_tokens]
-asked["messages"] = [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": {"url": address_of_picture}}]}]
+asked["messages"] = [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": {"url": address_of_image}}]}]
 whole = client.chat.completions.create(**asked)
 seen["chat"] = chat(whole.choices[0].message) + [whole.choices[0].finish_reason, whole.usage.total_tokens]
 
@@ -41,7 +41,7 @@ with client.responses.stream(**asked) as stream:
     for event in stream:
         pass
     seen["responses stream"] = response(stream.get_final_response())
-asked["input"] = [{"role": "user", "content": [{"type": "input_text", "text": "hi"}, {"type": "input_image", "image_url": address_of_picture, "detail": "auto"}]}]
+asked["input"] = [{"role": "user", "content": [{"type": "input_text", "text": "hi"}, {"type": "input_image", "image_url": address_of_image, "detail": "auto"}]}]
 seen["responses"] = response(client.responses.create(**asked))
 
 
@@ -59,7 +59,7 @@ with claude.messages.stream(**asked) as stream:
     for event in stream:
         pass
     seen["messages stream"] = message(stream.get_final_message())
-source = {"type": "base64", "media_type": "image/gif", "data": picture}
+source = {"type": "base64", "media_type": "image/gif", "data": image}
 asked["messages"] = [{"role": "user", "content": [{"type": "image", "source": source}, {"type": "text", "text": "hi"}]}]
 seen["messages"] = message(claude.messages.create(**asked))
 

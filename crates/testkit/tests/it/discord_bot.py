@@ -1,4 +1,4 @@
-"""The usual client against the Discord server: `discord_bot.py API GATEWAY TOKEN`. Each thing it saw goes out as a line of JSON."""
+"""Runs discord.py against the fake server: `discord_bot.py API GATEWAY TOKEN`. Prints each event as a line of JSON."""
 
 import io
 import json
