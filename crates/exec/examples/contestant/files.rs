@@ -12,7 +12,7 @@ use crate::opened::Opened;
 
 /// Uses a file as a tool does. The directory of the place has a `tree` to search and a file to
 /// patch, in which the first word is replaced by the second.
-pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str, &str)) {
+pub(crate) async fn use_file(opened: &Opened, cwd: &str, action: &str, words: (&str, &str)) {
     let files = opened.sandbox.files().await.unwrap();
     match action {
         "read" => {
@@ -22,10 +22,10 @@ pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str
             assert!(reader.read_to_end(1 << 20).await.unwrap().0.starts_with(b"line 0 "));
         }
         "write" => {
-            let how = WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Create };
+            let options = WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Create };
             let text = "a line of text\n".repeat(500);
             let permit = permit(opened, cwd, FileAccess::Write, "written.txt");
-            files.write(permit, &mut text.as_bytes(), how).await.unwrap();
+            files.write(permit, &mut text.as_bytes(), options).await.unwrap();
         }
         "patch" => {
             let edit = FileEdit {

@@ -4,8 +4,8 @@
 //! The other sides use the same protocol, so the benchmark can alternate between them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a measurement that fails has no result")]
-#![expect(clippy::print_stdout, reason = "the figures are what this is for")]
-#![expect(clippy::disallowed_methods, reason = "it starts bash to compare with")]
+#![expect(clippy::print_stdout, reason = "prints the figures")]
+#![expect(clippy::disallowed_methods, reason = "starts bash for comparison")]
 
 mod files;
 mod opened;
@@ -28,11 +28,11 @@ use opened::{Layout, OWNER_HOME, Opened};
 use world::{field, lineage, lives, sleepers};
 
 const DEADLINE: Duration = Duration::from_secs(1);
-const TREE: usize = 200;
-/// Places created concurrently.
-const AT_ONCE: usize = 4;
+const TREE_PROCESSES: usize = 200;
+/// The number of places that are created concurrently.
+const MAX_CONCURRENT: usize = 4;
 /// The state of a typical session of an agent.
-const STATE: &str = "for i in $(seq 100); do export V$i=\"value $i\"; done; \
+const SESSION_STATE: &str = "for i in $(seq 100); do export V$i=\"value $i\"; done; \
     for i in $(seq 20); do eval \"f$i() { local a=\\$1; if [ -n \\\"\\$a\\\" ]; then echo $i; fi; }\"; done";
 
 fn main() {
@@ -55,7 +55,7 @@ struct Contestant {
     layout: Layout,
     /// The open places, by their names in requests.
     open: HashMap<String, Opened>,
-    /// Whether the file to patch has its second word now.
+    /// Whether the file to patch contains the second word.
     patched: bool,
     /// The processes of many idle places.
     crowd: Vec<u32>,
@@ -84,7 +84,7 @@ impl Contestant {
                 self.layout.plan(&SessionKey::new(&session)).fill_warm_pool().await.unwrap();
                 self.new_place(&session).await
             }
-            ["hold", backend, count] => self.hold(backend, count.parse().unwrap()).await,
+            ["hold", backend, count] => self.measure_memory(backend, count.parse().unwrap()).await,
             ["masked"] => json!(
                 Jail::new("/bin/true", Path::new(OWNER_HOME))
                     .masked
@@ -92,8 +92,8 @@ impl Contestant {
                     .map(Path::new)
                     .collect::<Vec<_>>()
             ),
-            ["flood", place, attention, text] => self.flood(place, attention, text).await,
-            ["tree", place] => self.tree(place).await,
+            ["flood", place, attention, text] => self.measure_output(place, attention, text).await,
+            ["tree", place] => self.measure_tree_kill(place).await,
             ["crowd", count] => self.make_crowd(count.parse().unwrap()).await,
             ["crowd-left"] => json!({ "left": self.crowd.iter().filter(|pid| lives(**pid)).count() }),
             ["file", action] => {
@@ -102,7 +102,7 @@ impl Contestant {
                 let opened = self.place("local").await;
                 let cwd = opened.sandbox.cwd().await.unwrap();
                 let began = Instant::now();
-                files::touch(opened, &cwd, action, words).await;
+                files::use_file(opened, &cwd, action, words).await;
                 seconds(began.elapsed())
             }
             _ => panic!("{words:?}"),
@@ -113,7 +113,7 @@ impl Contestant {
         if !self.open.contains_key(name) {
             let opened = Opened::new(&self.layout, name).await;
             if name.ends_with("state") {
-                assert_eq!(opened.run(STATE).await.code, 0);
+                assert_eq!(opened.run(SESSION_STATE).await.code, 0);
             }
             self.open.insert(name.to_owned(), opened);
         }
@@ -129,8 +129,8 @@ impl Contestant {
         seconds(taken)
     }
 
-    /// The memory that many used and open places cost this process.
-    async fn hold(&mut self, backend: &str, count: usize) -> Value {
+    /// Measures the memory of this process per open place.
+    async fn measure_memory(&mut self, backend: &str, count: usize) -> Value {
         let own = || field("/proc/self/smaps_rollup", "Pss:");
         // The cost of the first place is not counted.
         self.place(backend).await;
@@ -148,7 +148,7 @@ impl Contestant {
         json!({ "kib_each": kib as f64 / count as f64 })
     }
 
-    async fn flood(&mut self, place: &str, attention: &str, text: &str) -> Value {
+    async fn measure_output(&mut self, place: &str, attention: &str, text: &str) -> Value {
         let attention = if attention == "live" { OutputMode::Live } else { OutputMode::AtEnd };
         let opened = self.place(place).await;
         let guest = opened.guest();
@@ -168,17 +168,17 @@ impl Contestant {
         json!({
             "seconds": taken.as_secs_f64(),
             "total": outcome.total_bytes,
-            // The peak minus the memory before: never too little.
+            // The peak minus the memory before is an upper bound.
             "guest_kib": memory(guest, "VmHWM:").saturating_sub(guest_before),
             "host_kib": memory(own, "VmHWM:").saturating_sub(host_before),
         })
     }
 
-    /// The delay between a deadline and the end of a tree that tries to escape.
-    async fn tree(&mut self, place: &str) -> Value {
-        // A number of seconds that no other process sleeps for.
+    /// Measures the delay between a deadline and the end of a process tree that tries to escape.
+    async fn measure_tree_kill(&mut self, place: &str) -> Value {
+        // No other process sleeps for this number of seconds.
         let mark = format!("86400.{}{:05}", std::process::id(), self.count);
-        let each = TREE / 4;
+        let each = TREE_PROCESSES / 4;
         let text = format!(
             "for i in $(seq {each}); do sleep {mark} & setsid sleep {mark} & (sleep {mark} &); \
              (setsid sleep {mark} & ); done; echo ready; wait"
@@ -204,7 +204,7 @@ impl Contestant {
         let mut making = JoinSet::new();
         let mut guests = Vec::new();
         for number in 0..count {
-            if making.len() >= AT_ONCE {
+            if making.len() >= MAX_CONCURRENT {
                 guests.extend(making.join_next().await.map(Result::unwrap));
             }
             let layout = self.layout.clone();

@@ -1,4 +1,4 @@
-//! Places and commands of this contestant.
+//! Places and commands of the benchmark.
 
 use std::fs;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ impl Opened {
         }
     }
 
-    /// The process of its guest.
+    /// The pid of the guest.
     pub(crate) fn guest(&self) -> u32 {
         let record = fs::read(self.place_dir.join("place.json")).unwrap();
         let record: Value = serde_json::from_slice(&record).unwrap();

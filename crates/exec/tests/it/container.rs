@@ -1,4 +1,4 @@
-//! Container life cycle: everything that can happen to a container but not to another place.
+//! The life cycle of containers, as far as it differs from other places.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use hermes_types::{MountAccess, SessionKey};
 
 use crate::fixture::{Fixture, Peer};
 use crate::private::{Disk, Kind, Private};
-use crate::session::{Session, TestEnv, guest, lives, text, until};
+use crate::session::{Session, TestEnv, guest, is_alive, text, until};
 
 impl Fixture {
     fn engine(&self) -> &Peer {
@@ -103,7 +103,7 @@ pub(crate) async fn opening_a_paused_container_replaces_it(test_env: &TestEnv) {
     let api = test_env.engine().engine().await.api;
     let paused = api.pause_container(&name(&s.plan)).await;
     if !test_env.has_cgroups().await {
-        assert!(paused.is_err(), "without cgroups nothing is paused");
+        assert!(paused.is_err(), "a container without cgroups cannot be paused");
         return;
     }
     paused.unwrap();
@@ -164,13 +164,13 @@ pub(crate) async fn a_failed_creation_leaves_nothing_and_gives_the_reason(test_e
     }
 }
 
-/// An image with other settings than its base, removed after the test.
+/// An image with changed settings, removed after the test.
 struct CustomImage {
     image: String,
 }
 
 impl CustomImage {
-    /// Applies these lines of a Dockerfile; Podman accepts no other form.
+    /// Applies these Dockerfile lines, the only form that Podman accepts.
     async fn new(test_env: &TestEnv, tag: &str, changes: &str) -> Self {
         let api = test_env.engine().engine().await.api;
         let folder = test_env.folder.file_name().unwrap().to_string_lossy().replace('.', "").to_lowercase();
@@ -194,7 +194,7 @@ impl CustomImage {
     }
 }
 
-pub(crate) async fn the_guest_starts_whatever_entry_point_and_user_the_image_has(test_env: &TestEnv) {
+pub(crate) async fn the_guest_starts_with_any_entry_point_and_user_of_the_image(test_env: &TestEnv) {
     let changes = "ENTRYPOINT [\"/bin/false\"]\nCMD [\"no\"]\nWORKDIR /nowhere\nUSER 1000:1000";
     let odd = CustomImage::new(test_env, "all", changes).await;
     let made = test_env.engine().engine().await.api.inspect_image(&odd.image).await.unwrap().config.unwrap();
@@ -283,7 +283,7 @@ pub(crate) async fn commands_can_write_with_every_podman_user_mapping(test_env: 
     }
 }
 
-pub(crate) async fn a_read_only_layer_cannot_be_written_and_all_else_can(test_env: &TestEnv) {
+pub(crate) async fn only_the_read_only_layer_is_not_writable(test_env: &TestEnv) {
     let write = "for at in / /etc /usr /home /workspace /root /tmp /var/tmp /run /dev/shm; do \
         if ( : >$at/x ) 2>/dev/null; then echo $at; fi; done";
     // The directories of Hermes are mounts too; commands cannot write there.
@@ -348,7 +348,7 @@ pub(crate) async fn a_container_killed_for_its_memory_is_recreated_and_reported_
     fs::write(format!("/proc/{first}/oom_score_adj"), "1000").unwrap();
     let error = command.wait().await.unwrap_err();
     assert!(matches!(error, Error::Guest(_)), "{error}");
-    until("the first process is dead", || !lives(first)).await;
+    until("the first process is dead", || !is_alive(first)).await;
     let seen = s.run("echo [$A]; pwd; cat file").await;
     assert_eq!((text(&seen).as_str(), seen.state_loss), ("[]\n/workspace\nkept\n", StateLoss::Yes));
     assert_eq!(s.run("true").await.state_loss, StateLoss::No);
@@ -361,15 +361,15 @@ pub(crate) async fn a_client_killed_during_creation_leaves_no_container(test_env
     let began = std::time::Instant::now();
     assert!(fixture.another_hermes("first", &acts).wait().unwrap().success());
     let all = began.elapsed();
-    const MOMENTS: u32 = 10;
-    for moment in 0..MOMENTS {
+    const KILLS: u32 = 10;
+    for moment in 0..KILLS {
         let mut hermes = fixture.another_hermes(&moment.to_string(), &acts);
-        tokio::time::sleep(all * moment / MOMENTS).await;
+        tokio::time::sleep(all * moment / KILLS).await;
         hermes.kill().unwrap();
         hermes.wait().unwrap();
     }
-    // No place is opened again: a living one ends by itself, and the sweep removes the others.
-    until("they are gone", || test_env.running().is_empty()).await;
+    // The test opens no place again: a live one ends by itself, and the sweep removes the others.
+    until("all processes are gone", || test_env.running().is_empty()).await;
     test_env.assert_nothing_left().await;
 }
 
@@ -377,7 +377,7 @@ pub(crate) async fn a_client_killed_during_creation_leaves_no_container(test_env
 async fn a_container_with_a_disk_limit_cannot_exceed_it() {
     let engine = Private::on(Kind::Docker(&[]), Disk::Btrfs).await;
     let test_env = TestEnv::of(engine.peer.clone());
-    // The quota is found with a probe container, which is removed.
+    // Hermes detects the quota with a probe container, which it removes.
     let facts = engine.peer.engine().await.facts;
     assert!(facts.has_disk_quota, "{facts:?}");
     let fill =
@@ -391,7 +391,7 @@ async fn a_container_with_a_disk_limit_cannot_exceed_it() {
     let written: u64 = said.lines().last().unwrap().parse().unwrap();
     assert!(said.contains("quota") && written < 32 << 20, "{said}");
     assert_eq!(s.out("echo fine >/again; cat /again").await, "fine\n");
-    test_env.leave().await;
+    test_env.remove_all().await;
     let api = engine.peer.engine().await.api;
     let all = ListContainersOptionsBuilder::new().all(true).build();
     assert_eq!(api.list_containers(Some(all)).await.unwrap(), Vec::new());

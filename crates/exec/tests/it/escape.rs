@@ -13,12 +13,12 @@ use crate::fixture::run_options;
 use crate::session::{Session, TestEnv, text};
 
 /// CHOWN, DAC_OVERRIDE, FOWNER, SETGID and SETUID, as the kernel numbers them.
-const RIGHTS: &str = "00000000000000cb";
+const GRANTED_CAPS: &str = "00000000000000cb";
 
 /// Capability sets without any capability.
-const NONE: &str = "0000000000000000";
+const NO_CAPS: &str = "0000000000000000";
 
-pub(crate) async fn commands_have_the_rights_they_were_given_and_no_others(test_env: &TestEnv) {
+pub(crate) async fn commands_have_only_the_granted_capabilities(test_env: &TestEnv) {
     let s = test_env.open("s").await;
     let field = async |name: &str, of: &str| {
         let found = s.out(&format!("sed -n 's/^{name}:.//p' /proc/{of}/status")).await;
@@ -26,26 +26,26 @@ pub(crate) async fn commands_have_the_rights_they_were_given_and_no_others(test_
     };
     for of in ["self", "1"] {
         for name in ["CapPrm", "CapEff", "CapBnd"] {
-            assert_eq!(field(name, of).await, RIGHTS, "{name} of {of}");
+            assert_eq!(field(name, of).await, GRANTED_CAPS, "{name} of {of}");
         }
-        assert_eq!(field("CapAmb", of).await, NONE);
+        assert_eq!(field("CapAmb", of).await, NO_CAPS);
         assert_eq!(field("NoNewPrivs", of).await, "1");
-        // The engine's filter of system calls is on.
+        // The seccomp filter of the engine is active.
         assert_eq!(field("Seccomp", of).await, "2");
     }
-    // The control: unconfined root has more.
+    // Control: unconfined root has more capabilities.
     let here = fs::read_to_string("/proc/self/status").unwrap();
     let bounds = here.lines().find_map(|line| line.strip_prefix("CapBnd:\t")).unwrap();
-    assert_ne!(bounds, RIGHTS);
+    assert_ne!(bounds, GRANTED_CAPS);
 }
 
-pub(crate) async fn nothing_of_the_host_is_there(test_env: &TestEnv) {
+pub(crate) async fn nothing_of_the_host_is_visible(test_env: &TestEnv) {
     let s = test_env.open("s").await;
     let secret = test_env.folder.join("secret");
-    fs::write(&secret, "of the host").unwrap();
+    fs::write(&secret, "host data").unwrap();
     let peer = test_env.peer.clone().unwrap();
     // Paths of the host, looked up inside.
-    for path in [&secret, &test_env.kept(), &test_env.host().run_dir, &peer.socket] {
+    for path in [&secret, &test_env.persistent_dir(), &test_env.host().run_dir, &peer.socket] {
         assert!(path.exists(), "{}", path.display());
         assert_ne!(s.run(&format!("test -e {}", path.display())).await.code, 0, "{}", path.display());
     }
@@ -77,7 +77,7 @@ async fn python(s: &Session, program: &str) -> String {
     s.out(&format!("exec python3 - <<'END'\n{program}\nEND")).await
 }
 
-pub(crate) async fn devices_and_the_kernel_are_out_of_reach(test_env: &TestEnv) {
+pub(crate) async fn devices_and_the_kernel_are_not_accessible(test_env: &TestEnv) {
     let s = test_env.open("s").await;
     let devices =
         s.out("cd /dev; for name in * mqueue/* shm/*; do [ -L $name ] || { [ -c $name -o -b $name ] && echo $name; }; done; true").await;
@@ -112,7 +112,7 @@ pub(crate) async fn devices_and_the_kernel_are_out_of_reach(test_env: &TestEnv) 
 
 /// System calls that only root of the host may make. Prints calls that succeeded or failed for
 /// another reason than missing rights.
-const CALLS: &str = r"import ctypes, os
+const PRIVILEGED_CALLS: &str = r"import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 new = {'mount': 0x20000, 'network': 0x40000000, 'processes': 0x20000000, 'cgroup': 0x2000000}
 calls = {
@@ -121,7 +121,7 @@ calls = {
     'mount proc': lambda: libc.mount(b'none', b'/mnt', b'proc', 0, None),
     'bind': lambda: libc.mount(b'/', b'/mnt', None, 4096, None),
     'remount': lambda: libc.mount(b'none', b'/proc/sys', None, 32 | 4096, None),
-    'unmount what hides': lambda: libc.umount2(b'/proc/sys', 2),
+    'unmount a mask': lambda: libc.umount2(b'/proc/sys', 2),
     'unmount the guest': lambda: libc.umount2(b'/.hermes/guest', 2),
     'chroot': lambda: libc.chroot(b'/'),
     'name': lambda: libc.sethostname(b'other', 5),
@@ -136,13 +136,13 @@ for name, flag in new.items():
     calls['new ' + name] = lambda flag=flag: libc.unshare(flag)
 for name, call in calls.items():
     try:
-        if call() != -1: print(name, 'was done')
+        if call() != -1: print(name, 'succeeded')
         elif ctypes.get_errno() not in (1, 13, 38): print(name, os.strerror(ctypes.get_errno()))
     except PermissionError: pass
 print(libc.getpid() == os.getpid())";
 
-/// The same as root of a new user namespace, which Podman allows. It is root of nothing else.
-const AS_ROOT_OF_NOTHING: &str = r"import ctypes, os, stat
+/// Tries the same as root of a new user namespace, which Podman allows and which grants nothing.
+const CALLS_IN_USER_NAMESPACE: &str = r"import ctypes, os, stat
 libc = ctypes.CDLL(None, use_errno=True)
 if libc.unshare(0x10000000 | 0x20000) == -1:
     print(os.strerror(ctypes.get_errno()))
@@ -150,7 +150,7 @@ else:
     attempts = {
         'mount proc': lambda: libc.mount(b'none', b'/mnt', b'proc', 0, None),
         'mount cgroup': lambda: libc.mount(b'none', b'/mnt', b'cgroup', 0, b'memory'),
-        'unmount what hides': lambda: libc.umount2(b'/proc/sys', 2),
+        'unmount a mask': lambda: libc.umount2(b'/proc/sys', 2),
         'unmount the guest': lambda: libc.umount2(b'/.hermes/guest', 2),
         'open by handle': lambda: libc.open_by_handle_at(0, None, 0),
         'load a module': lambda: libc.init_module(None, 0, b''),
@@ -159,32 +159,32 @@ else:
     }
     for name, attempt in attempts.items():
         try:
-            if attempt() != -1: print(name, 'was done')
+            if attempt() != -1: print(name, 'succeeded')
         except OSError: pass
-    print('root of nothing')";
+    print('no privileges')";
 
 pub(crate) async fn cgroups_and_mounts_cannot_be_changed(test_env: &TestEnv) {
     let s = test_env.open("s").await;
-    assert_eq!(python(&s, CALLS).await, "True\n");
-    let said = python(&s, AS_ROOT_OF_NOTHING).await;
-    assert!(["Operation not permitted\n", "root of nothing\n"].contains(&said.as_str()), "{said}");
-    // Through a writable cgroup the kernel would run a program on the host; the control does the
-    // same to a directory.
+    assert_eq!(python(&s, PRIVILEGED_CALLS).await, "True\n");
+    let output = python(&s, CALLS_IN_USER_NAMESPACE).await;
+    assert!(["Operation not permitted\n", "no privileges\n"].contains(&output.as_str()), "{output}");
+    // Through a writable cgroup, a command could make the kernel run a program on the host.
+    // Control: the same steps succeed in an ordinary directory.
     let attempt = |directories: &str| {
         format!(
-            "for at in {directories}; do mkdir $at/mine && echo made $at; \
-             echo /tmp/x >$at/release_agent && echo told $at; echo 1 >$at/notify_on_release && echo asked $at; done; true"
+            "for at in {directories}; do mkdir $at/mine && echo created $at; \
+             echo /tmp/x >$at/release_agent && echo set $at; echo 1 >$at/notify_on_release && echo enabled $at; done; true"
         )
     };
     let quietly = |command: String| format!("{{ {command}; }} 2>/dev/null");
     let cgroups = "$(grep -- ' - cgroup' /proc/self/mountinfo | cut -d' ' -f5)";
     assert_eq!(s.out(&quietly(attempt(cgroups))).await, "");
-    assert_eq!(s.out(&quietly(attempt("/tmp"))).await, "made /tmp\ntold /tmp\nasked /tmp\n");
+    assert_eq!(s.out(&quietly(attempt("/tmp"))).await, "created /tmp\nset /tmp\nenabled /tmp\n");
 }
 
-pub(crate) async fn a_setuid_program_gives_no_rights(test_env: &TestEnv) {
+pub(crate) async fn a_setuid_program_gives_no_privileges(test_env: &TestEnv) {
     let s = test_env.open("s").await;
-    // As an unprivileged user, with a setuid copy of a program of root.
+    // An unprivileged user runs a setuid copy of a program of root.
     let report = "cp /usr/bin/python3 /workspace/rooted; chmod 4755 /workspace/rooted /workspace; chmod 755 /workspace; \
         cat >/workspace/who.py <<'END'\nimport os\nprint(os.geteuid())\nEND\n\
         stat -c %a /workspace/rooted; \
@@ -193,7 +193,7 @@ pub(crate) async fn a_setuid_program_gives_no_rights(test_env: &TestEnv) {
     assert_eq!(s.out(report).await, "4755\n65534\n");
 }
 
-pub(crate) async fn the_guest_of_another_place_is_not_there(test_env: &TestEnv) {
+pub(crate) async fn the_guest_of_another_place_is_not_reachable(test_env: &TestEnv) {
     let (s, other) = (test_env.open("s").await, test_env.open("other").await);
     other.out("export SECRET=1; echo x >/workspace/mine").await;
     assert_eq!(s.out("ls -A /workspace").await, "");
@@ -216,10 +216,10 @@ pub(crate) async fn the_guest_of_another_place_is_not_there(test_env: &TestEnv) 
 
 /// Inspects the first process as a command of the same user: whether it can be traced and stopped,
 /// which of two secrets is in its memory, its variables, and its open files outside the place.
-const SPY: &str = r"import ctypes, os
+const INSPECT_INIT: &str = r"import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long] * 4
-secrets = {name: ('canary' + '-' + name).encode() for name in ['mine', 'other', 'nobodys']}
+secrets = {name: ('canary' + '-' + name).encode() for name in ['mine', 'other', 'unused']}
 found = set()
 with open('/proc/1/mem', 'rb', 0) as memory:
     for line in open('/proc/1/maps'):
@@ -234,17 +234,17 @@ print('memory', *sorted(found))
 print('environ', *sorted(pair.split(b'=')[0].decode() for pair in open('/proc/1/environ', 'rb').read().split(b'\0') if pair))
 kinds = ('socket:', 'pipe:', 'anon_inode:', '/memfd:', '/dev/null', '/dev/ptmx', '/dev/pts/', '/.hermes/run/')
 links = [os.readlink('/proc/1/fd/' + number) for number in os.listdir('/proc/1/fd')]
-print('strange', *sorted(link for link in links if not link.startswith(kinds)))
-print('held', libc.ptrace(0x4206, 1, 0, 0) == 0, flush=True)";
+print('unexpected', *sorted(link for link in links if not link.startswith(kinds)))
+print('traceable', libc.ptrace(0x4206, 1, 0, 0) == 0, flush=True)";
 
-/// The first process runs as the user of the commands, which can trace it. It holds nothing that
-/// they did not have, has no more rights, and the host does not trust it.
+/// The first process runs as the user of the commands, which can trace it. It has no data and no
+/// privileges that they do not have, and the host does not trust it.
 pub(crate) async fn the_first_process_reveals_only_the_environment_of_the_session(test_env: &TestEnv) {
     let (s, other) = (test_env.open("s").await, test_env.open("other").await);
     other.out("export SECRET=canary-other").await;
     s.out("export SECRET=canary-mine").await;
-    let seen = python(&s, SPY).await.replace(" TERM\n", "\n");
-    assert_eq!(seen, "memory mine\nenviron HOME PATH\nstrange\nheld True\n");
+    let seen = python(&s, INSPECT_INIT).await.replace(" TERM\n", "\n");
+    assert_eq!(seen, "memory mine\nenviron HOME PATH\nunexpected\ntraceable True\n");
     assert_eq!((s.out("echo $SECRET").await, other.out("echo $SECRET").await), {
         ("canary-mine\n".to_owned(), "canary-other\n".to_owned())
     });
@@ -259,11 +259,11 @@ pub(crate) async fn a_fork_bomb_stays_below_its_limit(test_env: &TestEnv) {
         \x20   if pid == 0: time.sleep(1000); os._exit(0)\n\
         \x20   made += 1\n\
         print(made)";
-    let limits = |most| ContainerLimits { processes: Some(most), ..ContainerLimits::default() };
-    let free = test_env.open_with("free", |docker| docker.limits = limits(1000)).await;
-    assert_eq!(python_left(&free, bomb).await, 200);
+    let limits = |max| ContainerLimits { processes: Some(max), ..ContainerLimits::default() };
+    let unlimited = test_env.open_with("free", |docker| docker.limits = limits(1000)).await;
+    assert_eq!(python_number(&unlimited, bomb).await, 200);
     let s = test_env.open_with("s", |docker| docker.limits = limits(64)).await;
-    let made = python_left(&s, bomb).await;
+    let made = python_number(&s, bomb).await;
     if test_env.has_cgroups().await {
         assert!((1..MAX_PROCESSES).contains(&made), "{made}");
     } else {
@@ -272,8 +272,8 @@ pub(crate) async fn a_fork_bomb_stays_below_its_limit(test_env: &TestEnv) {
     assert_eq!(s.out("echo fine").await, "fine\n");
 }
 
-/// The output of a program whose leftover processes are killed.
-async fn python_left(s: &Session, program: &str) -> usize {
+/// Runs a Python program that prints a number, and kills its leftover processes.
+async fn python_number(s: &Session, program: &str) -> usize {
     let command = format!("exec python3 - <<'END'\n{program}\nEND");
     let outcome = s.end(&command, run_options(OutputMode::AtEnd)).await;
     s.processes().await.kill(outcome.leftover.unwrap()).await.unwrap();
@@ -285,16 +285,16 @@ pub(crate) async fn a_place_without_network_has_only_loopback(test_env: &TestEnv
     let port = listener.local_addr().unwrap().port();
     let service = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut said = [0; 4];
-        stream.read_exact(&mut said).unwrap();
-        said
+        let mut received = [0; 4];
+        stream.read_exact(&mut received).unwrap();
+        received
     });
-    let addresses = own_addresses();
+    let addresses = host_addresses();
     assert!(addresses.contains(&"127.0.0.1".to_owned()), "{addresses:?}");
     let attempt = |address: &str| {
         format!(
             "import socket\ns = socket.socket(); s.settimeout(5)\n\
-             try: s.connect(('{address}', {port})); s.sendall(b'told'); print('reached')\n\
+             try: s.connect(('{address}', {port})); s.sendall(b'ping'); print('reached')\n\
              except ConnectionRefusedError: print('refused')\n\
              except OSError: print('unreachable')"
         )
@@ -304,16 +304,16 @@ pub(crate) async fn a_place_without_network_has_only_loopback(test_env: &TestEnv
         assert_eq!(s.out("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '").await, "lo\n", "{network:?}");
         let elsewhere = ["169.254.169.254", "10.0.2.2", "172.17.0.1"];
         for address in addresses.iter().map(String::as_str).chain(elsewhere) {
-            // Its own loopback interface exists, and nothing listens there.
+            // The loopback interface of the place exists, but nothing listens there.
             let expected = if address.starts_with("127.") { "refused\n" } else { "unreachable\n" };
             assert_eq!(python(&s, &attempt(address)).await, expected, "{network:?} {address}");
             if network == Network::Proxy {
-                let answer = python(&s, &through_proxy(address, port)).await;
+                let answer = python(&s, &proxy_connect_program(address, port)).await;
                 assert!(answer.starts_with("HTTP/1.1 403 "), "{address}: {answer}");
             }
         }
     }
-    // The control: with a network, the engine's host can be reached.
+    // Control: with a network, the host of the engine can be reached.
     let s = test_env.open_with("full", |docker| docker.network = Network::Full).await;
     let gateway = "import socket, struct\n\
         for line in open('/proc/net/route').read().splitlines()[1:]:\n\
@@ -322,12 +322,12 @@ pub(crate) async fn a_place_without_network_has_only_loopback(test_env: &TestEnv
     let gateway = python(&s, gateway).await;
     assert_ne!(python(&s, &attempt(gateway.trim())).await, "unreachable\n", "{gateway}");
     let mut reached = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-    std::io::Write::write_all(&mut reached, b"told").unwrap();
-    assert_eq!(&service.join().unwrap(), b"told", "the service was there all the time");
+    std::io::Write::write_all(&mut reached, b"ping").unwrap();
+    assert_eq!(&service.join().unwrap(), b"ping", "the service was running all the time");
 }
 
-/// Asks what serves the proxy for a connection, and prints the answer.
-fn through_proxy(address: &str, port: u16) -> String {
+/// A Python program that requests a connection from the proxy and prints the response.
+fn proxy_connect_program(address: &str, port: u16) -> String {
     format!(
         "import socket\ns = socket.create_connection(('127.0.0.1', 13128), 10)\n\
          s.sendall(b'CONNECT {address}:{port} HTTP/1.1\\r\\nHost: {address}\\r\\n\\r\\n'); print(s.recv(100).decode())"
@@ -335,7 +335,7 @@ fn through_proxy(address: &str, port: u16) -> String {
 }
 
 /// The addresses of this machine.
-fn own_addresses() -> Vec<String> {
+fn host_addresses() -> Vec<String> {
     let routes = fs::read_to_string("/proc/net/fib_trie").unwrap();
     let lines: Vec<&str> = routes.lines().collect();
     let local = lines.windows(2).filter(|pair| pair[1].contains("/32 host LOCAL"));

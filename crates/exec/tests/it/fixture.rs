@@ -1,4 +1,4 @@
-//! Creates places of one backend, for the tests and for other processes that they start.
+//! Creates places of one backend, for the tests and for the processes that they start.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) struct Fixture {
     pub(crate) backend: BackendName,
     /// The engine and image of containers.
     pub(crate) peer: Option<Peer>,
-    /// Everything of these places is below this directory.
+    /// Contains all files of these places.
     pub(crate) folder: PathBuf,
     /// The directory of the guest program.
     pub(crate) cache: PathBuf,
@@ -65,7 +65,7 @@ impl Fixture {
             BackendName::Sandbox => {
                 let sandboxed = SandboxBackend {
                     helper: self.helper.clone(),
-                    files: Some(self.kept()),
+                    files: Some(self.persistent_dir()),
                     owner_home: self.owner.clone(),
                     audience: hermes_exec::Audience::Owner,
                     binds: Vec::new(),
@@ -92,7 +92,7 @@ impl Fixture {
         DockerBackend {
             engine: EngineAddress::Unix(socket),
             image,
-            files: Some(self.kept()),
+            files: Some(self.persistent_dir()),
             volumes: Vec::new(),
             binds: Vec::new(),
             network: Network::None,
@@ -104,8 +104,8 @@ impl Fixture {
         }
     }
 
-    /// The directory of kept files.
-    pub(crate) fn kept(&self) -> PathBuf {
+    /// The directory of persistent files.
+    pub(crate) fn persistent_dir(&self) -> PathBuf {
         self.folder.join("kept")
     }
 }

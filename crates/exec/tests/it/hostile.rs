@@ -14,7 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
 use crate::fixture::{Fixture, run_options};
-use crate::session::{Session, WAIT_TIMEOUT, guest, kill, lives, socket, text};
+use crate::session::{Session, WAIT_TIMEOUT, guest, is_alive, kill, socket, text};
 
 /// An impostor that listens in place of the guest.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +52,7 @@ impl Impostor {
                 stream.read_exact(&mut theirs).await.ok();
             }
             Self::Noise => {
-                // Until the client disconnects.
+                // Wait until the client disconnects.
                 while stream.write_all(&[0xa5; 4096]).await.is_ok() {}
             }
             Self::Deaf => {}
@@ -90,7 +90,7 @@ pub(crate) async fn an_unreachable_guest_is_replaced(fixture: &Fixture) {
         let opened = tokio::time::timeout(WAIT_TIMEOUT, fixture.try_open("s")).await.unwrap().unwrap();
         let outcome = opened.run("echo [$A]").await;
         assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes), "{impostor:?}");
-        assert!(!lives(before), "{impostor:?}");
+        assert!(!is_alive(before), "{impostor:?}");
         listening.abort();
     }
 }
@@ -105,7 +105,7 @@ pub(crate) async fn a_hanging_guest_is_listed_and_can_be_ended(fixture: &Fixture
     let [found] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(found.state, PlaceState::Unresponsive);
     tokio::time::timeout(WAIT_TIMEOUT, found.end()).await.unwrap().unwrap();
-    assert!(!lives(stopped));
+    assert!(!is_alive(stopped));
     assert_eq!(fixture.open("s").await.out("echo fine").await, "fine\n");
 }
 
@@ -125,12 +125,12 @@ pub(crate) async fn a_guest_that_breaks_the_protocol_is_replaced(fixture: &Fixtu
         let opened = tokio::time::timeout(WAIT_TIMEOUT, fixture.try_open("s")).await.unwrap();
         let outcome = opened.unwrap().run("echo fine").await;
         assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("fine\n", StateLoss::Yes), "{impostor:?}");
-        assert!(!lives(before), "{impostor:?}");
+        assert!(!is_alive(before), "{impostor:?}");
         listening.abort();
     }
 }
 
-pub(crate) async fn a_guest_that_dies_under_a_command_is_an_error_and_nothing_runs_twice(fixture: &Fixture) {
+pub(crate) async fn a_guest_killed_during_a_command_is_an_error_and_nothing_runs_twice(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let mut command =
         s.start("echo ran >>count; echo begun; sleep 1000", run_options(OutputMode::Live)).await;
@@ -139,7 +139,7 @@ pub(crate) async fn a_guest_that_dies_under_a_command_is_an_error_and_nothing_ru
     let ended = tokio::time::timeout(Duration::from_secs(20), command.wait()).await.unwrap();
     assert!(matches!(ended, Err(Error::Guest(_))), "{ended:?}");
     assert_eq!(s.out("cat count").await, "ran\n");
-    // Text printed by a command is not taken for an error of its place.
+    // Hermes does not mistake text printed by a command for an error of the place.
     let outcome = s.run("echo ran >>count; echo 'Error: container is not running' >&2; exit 1").await;
     assert_eq!((outcome.code, outcome.state_loss), (1, StateLoss::No));
     assert_eq!(s.out("cat count").await, "ran\nran\n");
@@ -165,7 +165,7 @@ pub(crate) async fn a_run_directory_that_others_can_change_is_not_trusted(fixtur
     }
     assert!(hermes_exec::proxy::serve_while_running(&run, &s.plan.name()).await.is_err());
     assert!(!run.join(format!(".proxy-{}", s.plan.name())).exists());
-    assert!(lives(named));
+    assert!(is_alive(named));
     listening.abort();
     fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
 }

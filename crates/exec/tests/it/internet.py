@@ -1,6 +1,6 @@
-"""A small internet: names, web servers and package indexes on public addresses, and a private network beside it.
+"""Simulates the internet: DNS, web servers and package indexes on public addresses, and a private network.
 
-Runs in a network namespace of its own. Says "here", waits for a line, serves, says "ready", and ends with its input.
+Runs in its own network namespace. Prints "here", waits for a line, serves, prints "ready", and exits when its input closes.
 """
 
 import base64

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use hermes_exec::{Error, Installation, PlaceState, Places, ResolvedPlace, StateLoss};
 use hermes_types::SessionKey;
 
-use crate::session::{TestEnv, WAIT_TIMEOUT, guest, lives, socket, text};
+use crate::session::{TestEnv, WAIT_TIMEOUT, guest, is_alive, socket, text};
 
 pub(crate) async fn a_place_cannot_forge_its_record(test_env: &TestEnv) {
     let s = test_env.open("s").await;
@@ -24,7 +24,7 @@ pub(crate) async fn a_place_cannot_forge_its_record(test_env: &TestEnv) {
     assert_eq!(text(&written), "place.json\nsock\n");
     let found = test_env.places().find("s").await.unwrap();
     let [found] = found.as_slice() else { panic!("{found:?}") };
-    assert!(found.record.files.as_ref().unwrap().starts_with(test_env.kept()), "{found:?}");
+    assert!(found.record.files.as_ref().unwrap().starts_with(test_env.persistent_dir()), "{found:?}");
     found.remove().await.unwrap();
     assert!(victim.exists());
 }
@@ -42,10 +42,10 @@ pub(crate) async fn a_place_cannot_redirect_hermes_to_another_guest(test_env: &T
     let s = test_env.open("s").await;
     let outcome = s.run("echo [$SECRET]").await;
     assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes));
-    assert!(!lives(first) && lives(second));
+    assert!(!is_alive(first) && is_alive(second));
 }
 
-pub(crate) async fn a_place_cannot_keep_other_places_from_being_made(test_env: &TestEnv) {
+pub(crate) async fn a_place_cannot_prevent_the_creation_of_others(test_env: &TestEnv) {
     let s = test_env.open("s").await;
     s.out(&format!("cd {}; mkdir -p locked/inner; chmod 0 locked", test_env.inside())).await;
     crate::session::kill(guest(test_env, &s.plan).await).await;
@@ -63,10 +63,10 @@ pub(crate) async fn a_place_that_hides_its_socket_is_listed_and_removed(test_env
     let found = test_env.places().list().await.unwrap();
     assert_eq!(found.iter().map(|found| found.state).collect::<Vec<_>>(), [PlaceState::Unresponsive]);
     test_env.places().remove_stale().await.unwrap();
-    assert!(!lives(hidden));
+    assert!(!is_alive(hidden));
 }
 
-pub(crate) async fn no_tree_of_a_place_is_too_deep_or_too_closed_to_be_removed(test_env: &TestEnv) {
+pub(crate) async fn a_deep_or_unreadable_tree_of_a_place_is_removed(test_env: &TestEnv) {
     let s = test_env.open("s").await;
     let victim = test_env.folder.join("victim");
     fs::create_dir(&victim).unwrap();
@@ -89,12 +89,12 @@ pub(crate) async fn a_place_cannot_redirect_its_proxy_to_another_guest(test_env:
     let target = socket(test_env, &other.plan);
     s.out(&format!("ln -sf {} {}/sock", target.display(), test_env.inside())).await;
     other.background("sleep 1000").await;
-    let kept = tokio::time::timeout(
+    let served = tokio::time::timeout(
         WAIT_TIMEOUT,
         hermes_exec::proxy::serve_while_running(s.plan.run_dir(), &s.plan.name()),
     )
     .await;
-    assert!(matches!(kept, Ok(Err(_))), "{kept:?}");
+    assert!(matches!(served, Ok(Err(_))), "{served:?}");
     assert_eq!(other.run(": </dev/tcp/127.0.0.1/13128").await.code, 1);
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn a_place_of_another_run_directory_is_not_taken_over(test_env:
     assert_eq!(s.out("cat kept").await, "x\n");
     let alive = guest(test_env, &s.plan).await;
     found.remove().await.unwrap();
-    assert!(!lives(alive) && !test_env.places().kept_dirs[0].join(s.plan.name()).exists());
+    assert!(!is_alive(alive) && !test_env.places().kept_dirs[0].join(s.plan.name()).exists());
 }
 
 pub(crate) async fn a_place_cannot_fill_the_disk_of_the_place_directories(test_env: &TestEnv) {
@@ -119,7 +119,7 @@ pub(crate) async fn a_place_cannot_fill_the_disk_of_the_place_directories(test_e
     s.out(&format!("echo x >{}/mine", test_env.inside())).await;
     let kept = test_env.places().kept_dirs[0].join(s.plan.name()).join("run/mine");
     assert_eq!(fs::read_to_string(kept).unwrap(), "x\n");
-    let room = test_env.folder.join("run").join(s.plan.name());
-    let in_room: Vec<_> = fs::read_dir(&room).unwrap().map(|entry| entry.unwrap()).collect();
-    assert!(in_room.iter().all(|entry| !entry.file_type().unwrap().is_dir()), "{in_room:?}");
+    let run_dir = test_env.folder.join("run").join(s.plan.name());
+    let entries: Vec<_> = fs::read_dir(&run_dir).unwrap().map(|entry| entry.unwrap()).collect();
+    assert!(entries.iter().all(|entry| !entry.file_type().unwrap().is_dir()), "{entries:?}");
 }

@@ -1,4 +1,4 @@
-//! Concurrent creation of places, killed hosts and guests, and the end of places.
+//! Concurrent creation of places, killed clients and guests, and removal of places.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,21 +10,21 @@ use hermes_types::{BackendName, SessionKey};
 
 use crate::fixture::Fixture;
 use crate::process::output_of;
-use crate::session::{Session, TestEnv, WAIT_TIMEOUT, guest, kill, lives, text, until};
+use crate::session::{Session, TestEnv, WAIT_TIMEOUT, guest, is_alive, kill, text, until};
 
 pub(crate) async fn concurrent_callers_get_the_same_place(test_env: &TestEnv) {
-    let hermeses: Vec<Child> = (0..4)
-        .map(|_| test_env.another_hermes("s", &[("show", "echo said >>ran; echo $$; sleep 0.1")]))
+    let processes: Vec<Child> = (0..4)
+        .map(|_| test_env.another_hermes("s", &[("show", "echo x >>ran; echo $$; sleep 0.1")]))
         .collect();
     let here = (0..4).map(|_| {
         let fixture = (**test_env).clone();
-        tokio::spawn(async move { fixture.open("s").await.run("echo said >>ran").await })
+        tokio::spawn(async move { fixture.open("s").await.run("echo x >>ran").await })
     });
     for opened in here.collect::<Vec<_>>() {
         let outcome = opened.await.unwrap();
         assert_eq!((outcome.code, outcome.state_loss), (0, StateLoss::No));
     }
-    for mut hermes in hermeses {
+    for mut hermes in processes {
         assert!(hermes.wait().unwrap().success());
     }
     let s = test_env.open("s").await;
@@ -58,17 +58,17 @@ fn parent(pid: i32) -> i32 {
     field.and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background_goes_on(test_env: &TestEnv) {
+pub(crate) async fn killing_hermes_ends_foreground_commands_only(test_env: &TestEnv) {
     let fixture = test_env.short_lived();
-    let acts = [
+    let steps = [
         ("background", "for i in 1 2 3; do echo $i; done; until [ -e go ]; do sleep 0.01; done; echo 4"),
         ("show", "export LOST=1; setsid sleep 1000 & echo $$ $!; sleep 1000"),
     ];
-    let mut hermes = fixture.another_hermes("s", &acts);
-    let mut said = BufReader::new(hermes.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert_eq!(said.next().unwrap(), "open");
-    let id = process_id(&said.next().unwrap());
-    let foreground = said.next().unwrap();
+    let mut hermes = fixture.another_hermes("s", &steps);
+    let mut lines = BufReader::new(hermes.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "open");
+    let id = process_id(&lines.next().unwrap());
+    let foreground = lines.next().unwrap();
     hermes.kill().unwrap();
     hermes.wait().unwrap();
     // The next process finds the place in the list, and its running processes.
@@ -88,13 +88,13 @@ pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background
     tokio::time::timeout(WAIT_TIMEOUT, listed).await.unwrap();
     assert_eq!(processes.output(id, 2, 100).await.unwrap().data.as_slice(), b"2\n3\n");
     let s = fixture.open("s").await;
-    assert_eq!(s.living(&foreground).await, "");
+    assert_eq!(s.alive(&foreground).await, "");
     let outcome = s.run("echo [$LOST]; touch go").await;
     assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::No));
     assert_eq!(output_of(&s, id, 4).await, "1\n2\n3\n4\n");
     drop((processes, s));
-    // Nothing runs any more, so the place ends by itself after its lifetime.
-    until("it is gone", || test_env.running().is_empty()).await;
+    // Without running processes, the place ends by itself after its lifetime.
+    until("the place is gone", || test_env.running().is_empty()).await;
     test_env.assert_nothing_left().await;
 }
 
@@ -103,8 +103,8 @@ pub(crate) async fn processes_started_by_several_clients_are_in_one_list(fixture
     let mut ids = vec![s.background("sleep 1000").await];
     for _ in 0..2 {
         let mut hermes = fixture.another_hermes("s", &[("background", "sleep 1000")]);
-        let mut said = BufReader::new(hermes.stdout.take().unwrap()).lines().map(Result::unwrap);
-        ids.extend(said.nth(1).map(|line| process_id(&line)));
+        let mut lines = BufReader::new(hermes.stdout.take().unwrap()).lines().map(Result::unwrap);
+        ids.extend(lines.nth(1).map(|line| process_id(&line)));
         assert!(hermes.wait().unwrap().success());
     }
     ids.sort();
@@ -138,14 +138,14 @@ fn process_id(line: &str) -> ProcessId {
 pub(crate) async fn each_command_runs_at_most_once_when_hermes_is_killed(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let commands: Vec<String> = (0..20).map(|number| format!("echo {number} >>ran")).collect();
-    let acts: Vec<(&str, &str)> = commands.iter().map(|command| ("show", command.as_str())).collect();
+    let steps: Vec<(&str, &str)> = commands.iter().map(|command| ("show", command.as_str())).collect();
     let began = Instant::now();
-    assert!(fixture.another_hermes("s", &acts).wait().unwrap().success());
-    let all = began.elapsed();
+    assert!(fixture.another_hermes("s", &steps).wait().unwrap().success());
+    let run_time = began.elapsed();
     assert_eq!(s.out("cat ran; rm ran").await.lines().count(), 20);
     for moment in 1..15 {
-        let mut hermes = fixture.another_hermes("s", &acts);
-        tokio::time::sleep(all * moment / 15).await;
+        let mut hermes = fixture.another_hermes("s", &steps);
+        tokio::time::sleep(run_time * moment / 15).await;
         hermes.kill().unwrap();
         hermes.wait().unwrap();
         // Running processes die, but their effects stay.
@@ -159,27 +159,27 @@ pub(crate) async fn a_client_killed_while_opening_blocks_nothing(test_env: &Test
     let fixture = own_helper(&test_env.short_lived());
     let began = Instant::now();
     assert!(fixture.another_hermes("first", &[]).wait().unwrap().success());
-    let all = began.elapsed();
+    let open_time = began.elapsed();
     let mut seen = test_env.running();
     for moment in 0..20 {
         let session = moment.to_string();
         let mut hermes = fixture.another_hermes(&session, &[]);
-        tokio::time::sleep(all * moment / 20).await;
+        tokio::time::sleep(open_time * moment / 20).await;
         hermes.kill().unwrap();
         hermes.wait().unwrap();
         seen.extend(test_env.running());
         assert_eq!(fixture.open(&session).await.out("echo fine").await, "fine\n");
     }
-    until("they are gone", || test_env.running().is_empty()).await;
+    until("all processes are gone", || test_env.running().is_empty()).await;
     test_env.assert_nothing_left().await;
-    let left: Vec<String> = cgroups().into_iter().filter(|name| concerns(name, &seen)).collect();
+    let left: Vec<String> = cgroups().into_iter().filter(|name| belongs_to(name, &seen)).collect();
     assert_eq!(left, Vec::<String>::new());
 }
 
 /// The same fixture with its own copy of the jail helper, so that its processes can be recognized.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a file this process never had open for writing can be run at once"
+    reason = "`fs::copy` could leave the file open for writing in a child, which prevents its execution"
 )]
 fn own_helper(fixture: &Fixture) -> Fixture {
     let helper = fixture.folder.join("helper");
@@ -188,11 +188,11 @@ fn own_helper(fixture: &Fixture) -> Fixture {
     Fixture { helper, ..fixture.clone() }
 }
 
-fn concerns(cgroup: &str, pids: &[i32]) -> bool {
+fn belongs_to(cgroup: &str, pids: &[i32]) -> bool {
     cgroup.rsplit('-').next().and_then(|pid| pid.parse().ok()).is_some_and(|pid| pids.contains(&pid))
 }
 
-/// The names of all cgroups that jails have on this machine.
+/// The names of all cgroups of jails on this machine.
 fn cgroups() -> Vec<String> {
     let mut names = Vec::new();
     let mut next = vec![std::path::PathBuf::from("/sys/fs/cgroup")];
@@ -213,14 +213,16 @@ pub(crate) async fn a_vanished_place_is_recreated_and_reported_once(fixture: &Fi
     let home = s.sandbox.cwd().await.unwrap();
     s.out("export A=1; mkdir sub; cd sub").await;
     kill(guest(fixture, &s.plan).await).await;
-    // The old handle and a new one.
+    // Both the old handle and a new one use the recreated place.
     let seen = s.run("echo [$A]; pwd").await;
     assert_eq!((text(&seen), seen.state_loss), (format!("[]\n{home}\n"), StateLoss::Yes));
     assert_eq!(fixture.open("s").await.run("true").await.state_loss, StateLoss::No);
     assert_eq!(s.run("true").await.state_loss, StateLoss::No);
 }
 
-pub(crate) async fn a_running_command_keeps_its_place_alive_and_a_watcher_does_not(test_env: &TestEnv) {
+pub(crate) async fn a_running_command_keeps_its_place_alive_and_a_polling_client_does_not(
+    test_env: &TestEnv,
+) {
     let fixture = test_env.short_lived();
     let s = fixture.open("s").await;
     let outcome = s.run("export A=1; sleep 2.5; echo done").await;
@@ -229,9 +231,9 @@ pub(crate) async fn a_running_command_keeps_its_place_alive_and_a_watcher_does_n
     let watched = guest(&fixture, &s.plan).await;
     let processes = s.processes().await;
     let mut notices = processes.notices(0).await.unwrap();
-    // A client that stays connected and polls.
+    // This client stays connected and polls.
     let poll = async {
-        while lives(watched) {
+        while is_alive(watched) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             drop(processes.list().await);
         }
@@ -248,24 +250,24 @@ pub(crate) async fn a_place_removes_itself_after_its_lifetime(test_env: &TestEnv
     s.run("true").await;
     let run = fixture.host().run_dir;
     drop(s);
-    let rooms = || {
+    let entries = || {
         let listed = std::fs::read_dir(&run).unwrap();
         listed.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count()
     };
-    assert_eq!(rooms(), 2, "a room and its lock");
-    until("what ran there is gone", || test_env.running().is_empty()).await;
+    assert_eq!(entries(), 2, "a run directory and its lock");
+    until("all processes are gone", || test_env.running().is_empty()).await;
     if test_env.peer.is_some() {
-        // The guest cannot reach its place directory from inside a container.
+        // A guest in a container cannot reach its run directory, so the sweep removes it.
         test_env.assert_nothing_left().await;
     }
-    until("the room is gone", || rooms() == 0).await;
+    until("the run directory is gone", || entries() == 0).await;
 }
 
 pub(crate) async fn a_changed_setting_keeps_the_files_and_waits_for_running_processes(test_env: &TestEnv) {
     let s = test_env.open("s").await;
     s.out("echo x >kept; export A=1").await;
     let id = s.background("sleep 1000").await;
-    // Another lifetime is another digest.
+    // A changed lifetime changes the settings digest.
     let changed = Fixture { lifetime: test_env.lifetime * 2, ..(**test_env).clone() };
     let refused = changed.try_open("s").await;
     assert!(matches!(refused, Err(Error::SettingsChanged { .. })), "{refused:?}");
@@ -275,7 +277,7 @@ pub(crate) async fn a_changed_setting_keeps_the_files_and_waits_for_running_proc
     assert_eq!(changed.places().list().await.unwrap().len(), 1);
 }
 
-pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_good(fixture: &Fixture) {
+pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended(fixture: &Fixture) {
     let (one, two) = (fixture.open("one").await, fixture.open("two").await);
     let left = one.out("sleep 1000 >/dev/null 2>&1 & echo $!").await;
     let places = fixture.places();
@@ -294,7 +296,7 @@ pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_goo
     let guests = [guest(fixture, &one.plan).await, guest(fixture, &two.plan).await];
     let failed = places.end_all(places.list().await.unwrap()).await;
     assert!(failed.is_empty(), "{failed:?}");
-    assert!(!guests.into_iter().any(lives), "{left}");
+    assert!(!guests.into_iter().any(is_alive), "{left}");
     let live = |found: &ListedPlace| found.state != PlaceState::Stopped;
     assert!(!places.list().await.unwrap().iter().any(live));
 }
@@ -310,7 +312,7 @@ pub(crate) async fn a_place_over_the_limit_waits_for_an_idle_one(fixture: &Fixtu
     let first = guest(fixture, &one.plan).await;
     let two = session("two").await;
     assert_eq!(two.out("echo in").await, "in\n");
-    assert!(!lives(first));
+    assert!(!is_alive(first));
 }
 
 pub(crate) async fn a_place_that_was_removed_leaves_nothing(test_env: &TestEnv) {
@@ -318,7 +320,7 @@ pub(crate) async fn a_place_that_was_removed_leaves_nothing(test_env: &TestEnv) 
     s.out("mkdir locked; touch locked/file; chmod 0 locked; sleep 1000 &").await;
     s.sandbox.remove().await.unwrap();
     test_env.assert_nothing_left().await;
-    let kept = fs::read_dir(test_env.kept().join(test_env.backend.as_str()));
+    let kept = fs::read_dir(test_env.persistent_dir().join(test_env.backend.as_str()));
     assert_eq!(kept.into_iter().flatten().count(), 0);
     if test_env.backend == BackendName::Local {
         fs::set_permissions(test_env.folder.join("work/locked"), readable()).unwrap();
@@ -338,8 +340,8 @@ pub(crate) async fn remains_of_an_ended_place_are_removed(fixture: &Fixture) {
     let listed = fs::read_dir(fixture.folder.join("run")).unwrap();
     let mut names: Vec<_> = listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    let (room, lock) = (here.plan.name(), format!("{}.lock", here.plan.name()));
-    assert_eq!(names, [".admission", ".swept", &room, &lock]);
+    let (run_dir, lock) = (here.plan.name(), format!("{}.lock", here.plan.name()));
+    assert_eq!(names, [".admission", ".swept", &run_dir, &lock]);
 }
 
 pub(crate) async fn a_failed_creation_is_an_error_with_the_reason(fixture: &Fixture) {
@@ -348,20 +350,20 @@ pub(crate) async fn a_failed_creation_is_an_error_with_the_reason(fixture: &Fixt
     let error = fixture.try_open("s").await.unwrap_err();
     assert!(matches!(&error, Error::File { path, .. } if path.starts_with(&run)), "{error}");
     fs::remove_file(&run).unwrap();
-    // Creates the guest that is replaced.
+    // Writes the guest program to the cache.
     fixture.open("s").await.sandbox.remove().await.unwrap();
     let mut broken = fixture.clone();
     broken.cache = fixture.folder.join("work");
     for entry in fs::read_dir(&fixture.cache).unwrap().flatten() {
-        // As long as the real one, but no program.
+        // A file with the same size that is not a program.
         let wrong = broken.cache.join(entry.file_name());
         let length = usize::try_from(entry.metadata().unwrap().len()).unwrap();
         fs::write(&wrong, vec![0; length]).unwrap();
         fs::set_permissions(&wrong, readable()).unwrap();
     }
     let error = broken.try_open("s").await.unwrap_err();
-    let named = format!("cannot use the {} backend: ", fixture.backend);
+    let prefix = format!("cannot use the {} backend: ", fixture.backend);
     assert!(matches!(error, Error::Unavailable { .. } | Error::Engine(_)), "{error}");
-    assert!(error.to_string().starts_with(&named), "{error}");
+    assert!(error.to_string().starts_with(&prefix), "{error}");
     assert!(fixture.places().list().await.unwrap().iter().all(|found| found.state == PlaceState::Stopped));
 }

@@ -1,6 +1,6 @@
-//! Places as callers see them. Behavior that every backend shares is one list, run on each backend;
-//! a test is named by the backend and the behavior. A new backend needs a row here and a line in
-//! `fixture.rs`.
+//! Tests of the public interface of places. Behavior that all backends share is one list that runs
+//! on each backend; a test is named by the backend and the behavior. A new backend needs a row here
+//! and a line in `fixture.rs`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod container;
@@ -35,46 +35,46 @@ macro_rules! behaviors {
         behaviors! { $mark $test_env =>
             shell::exit_codes_are_those_of_a_shell
             shell::stdout_and_stderr_keep_their_order
-            shell::directory_and_exports_stay
-            shell::directory_exports_functions_and_aliases_stay
+            shell::directory_and_exports_persist
+            shell::directory_exports_functions_and_aliases_persist
             shell::state_survives_exit_errexit_and_exec
-            shell::any_value_comes_back_as_it_was
+            shell::any_value_is_restored_unchanged
             shell::parallel_calls_never_mix_their_states
-            shell::a_directory_or_variable_for_one_call_does_not_stick
+            shell::a_directory_or_variable_for_one_call_does_not_persist
             shell::a_missing_directory_is_126_and_nothing_runs
-            shell::a_session_that_moved_after_the_gate_was_asked_runs_nothing
+            shell::a_session_that_moved_after_the_verdict_runs_nothing
             shell::long_commands_and_long_inputs_arrive_whole
             shell::a_session_gets_only_its_own_environment
-            shell::a_secret_is_with_its_command_and_nowhere_else
-            shell::a_session_may_have_any_key_and_is_alone
-            process::a_deadline_is_124_and_keeps_what_was_said
-            process::an_interrupt_is_130_and_keeps_what_was_said
-            process::nothing_is_left_of_a_tree_after_its_deadline
+            shell::a_secret_is_visible_only_to_its_command
+            shell::a_session_may_have_any_key_and_is_isolated
+            process::a_deadline_is_124_and_keeps_the_output
+            process::an_interrupt_is_130_and_keeps_the_output
+            process::a_deadline_kills_the_whole_process_tree
             process::a_leftover_process_does_not_delay_the_command
             process::a_kill_returns_when_the_whole_tree_is_gone
             process::a_reused_pid_is_not_killed
-            process::background_output_is_there_at_once
+            process::background_output_is_available_immediately
             process::notices_report_matches_and_every_end
             process::input_needs_its_own_permit
             process::a_permit_for_anything_else_runs_nothing
             process::a_terminal_has_a_size_and_can_be_resized
-            process::a_dropped_command_dies_and_nothing_else
+            process::dropping_a_command_kills_only_that_command
             output::two_hundred_megabytes_cost_no_memory
             output::long_output_returns_head_and_tail_and_spools_all
             output::long_lines_and_binary_output_arrive_unchanged
             output::the_output_of_a_process_can_be_paged_whole
             life::concurrent_callers_get_the_same_place
             life::a_hundred_handles_share_a_place
-            life::when_hermes_is_killed_the_foreground_dies_and_the_background_goes_on
+            life::killing_hermes_ends_foreground_commands_only
             life::processes_started_by_several_clients_are_in_one_list
             life::kept_files_outlive_the_place_and_other_files_stay_untouched
             life::each_command_runs_at_most_once_when_hermes_is_killed
             life::a_client_killed_while_opening_blocks_nothing
             life::a_vanished_place_is_recreated_and_reported_once
-            life::a_running_command_keeps_its_place_alive_and_a_watcher_does_not
+            life::a_running_command_keeps_its_place_alive_and_a_polling_client_does_not
             life::a_place_removes_itself_after_its_lifetime
             life::a_changed_setting_keeps_the_files_and_waits_for_running_processes
-            life::places_are_listed_found_by_name_or_session_and_ended_for_good
+            life::places_are_listed_found_by_name_or_session_and_ended
             life::a_place_over_the_limit_waits_for_an_idle_one
             life::a_place_that_was_removed_leaves_nothing
             life::remains_of_an_ended_place_are_removed
@@ -82,22 +82,22 @@ macro_rules! behaviors {
             hostile::an_unreachable_guest_is_replaced
             hostile::a_hanging_guest_is_listed_and_can_be_ended
             hostile::a_guest_that_breaks_the_protocol_is_replaced
-            hostile::a_guest_that_dies_under_a_command_is_an_error_and_nothing_runs_twice
+            hostile::a_guest_killed_during_a_command_is_an_error_and_nothing_runs_twice
             hostile::a_run_directory_that_others_can_change_is_not_trusted
             files::a_hundred_megabytes_round_trip_in_little_memory
-            files::a_link_is_written_through_and_stays_a_link
-            files::a_link_that_changed_after_it_was_judged_gives_nothing_away_and_changes_nothing
-            files::mode_and_owner_stay_and_a_new_file_is_like_any_other
-            files::every_byte_stays_as_it_is
-            files::writers_at_the_same_time_never_leave_a_mixture
-            files::content_that_breaks_off_leaves_the_file_as_it_was
-            files::a_search_counts_all_there_is_and_takes_no_pattern_for_an_option
+            files::writing_through_a_symlink_keeps_the_symlink
+            files::a_symlink_changed_after_the_verdict_leaks_and_changes_nothing
+            files::a_write_keeps_mode_and_owner_and_a_new_file_gets_defaults
+            files::every_byte_is_preserved
+            files::concurrent_writers_never_mix_their_content
+            files::an_incomplete_write_leaves_the_file_unchanged
+            files::a_search_counts_all_matches_and_parses_no_pattern_as_an_option
             files::a_patch_makes_all_edits_or_none
             files::a_file_name_is_never_interpreted
-            files::a_name_that_is_not_utf8_is_listed_but_cannot_be_judged
-            files::a_path_means_what_it_means_to_the_session
+            files::a_name_that_is_not_utf8_is_listed_but_has_no_verdict
+            files::a_path_is_relative_to_the_directory_of_the_session
             files::special_and_endless_files_neither_block_nor_use_memory
-            files::a_permit_is_good_for_its_own_use_place_and_session_only
+            files::a_file_permit_is_valid_only_for_its_use_place_and_session
         }
     };
     ($mark:tt $test_env:expr => $($file:ident::$behavior:ident)*) => {
@@ -107,7 +107,7 @@ macro_rules! behaviors {
             async fn $behavior() {
                 let test_env = $test_env;
                 crate::$file::$behavior(&test_env).await;
-                test_env.leave().await;
+                test_env.remove_all().await;
             }
         )*
     };
@@ -119,9 +119,9 @@ macro_rules! behaviors_of_confined_places {
         behaviors! { $mark $test_env =>
             jail::a_place_cannot_forge_its_record
             jail::a_place_cannot_redirect_hermes_to_another_guest
-            jail::a_place_cannot_keep_other_places_from_being_made
+            jail::a_place_cannot_prevent_the_creation_of_others
             jail::a_place_that_hides_its_socket_is_listed_and_removed
-            jail::no_tree_of_a_place_is_too_deep_or_too_closed_to_be_removed
+            jail::a_deep_or_unreadable_tree_of_a_place_is_removed
             jail::a_place_cannot_redirect_its_proxy_to_another_guest
             jail::a_place_of_another_run_directory_is_not_taken_over
             jail::a_place_cannot_fill_the_disk_of_the_place_directories
@@ -137,7 +137,7 @@ macro_rules! behaviors_of_containers {
             container::opening_a_paused_container_replaces_it
             container::a_foreign_container_with_the_same_name_is_left_alone
             container::a_failed_creation_leaves_nothing_and_gives_the_reason
-            container::the_guest_starts_whatever_entry_point_and_user_the_image_has
+            container::the_guest_starts_with_any_entry_point_and_user_of_the_image
             container::every_user_can_write_to_home_and_workspace
             container::the_first_process_reaps_orphans
             container::a_process_over_the_memory_limit_is_killed_and_the_place_survives
@@ -149,12 +149,12 @@ macro_rules! behaviors_of_containers {
             warm::a_new_session_gets_an_unused_warm_container
             warm::a_warm_container_with_other_settings_or_prior_use_is_not_handed_over
             warm::only_orphaned_containers_are_removed
-            escape::commands_have_the_rights_they_were_given_and_no_others
-            escape::nothing_of_the_host_is_there
-            escape::devices_and_the_kernel_are_out_of_reach
+            escape::commands_have_only_the_granted_capabilities
+            escape::nothing_of_the_host_is_visible
+            escape::devices_and_the_kernel_are_not_accessible
             escape::cgroups_and_mounts_cannot_be_changed
-            escape::a_setuid_program_gives_no_rights
-            escape::the_guest_of_another_place_is_not_there
+            escape::a_setuid_program_gives_no_privileges
+            escape::the_guest_of_another_place_is_not_reachable
             escape::the_first_process_reveals_only_the_environment_of_the_session
             escape::a_fork_bomb_stays_below_its_limit
             escape::a_place_without_network_has_only_loopback
@@ -168,20 +168,20 @@ macro_rules! behaviors_of_sh {
         behaviors! { $mark $test_env =>
             shell::exit_codes_are_those_of_a_shell
             shell::stdout_and_stderr_keep_their_order
-            shell::directory_and_exports_stay
-            shell::a_directory_or_variable_for_one_call_does_not_stick
+            shell::directory_and_exports_persist
+            shell::a_directory_or_variable_for_one_call_does_not_persist
             shell::a_missing_directory_is_126_and_nothing_runs
             shell::long_commands_and_long_inputs_arrive_whole
-            process::a_deadline_is_124_and_keeps_what_was_said
-            process::an_interrupt_is_130_and_keeps_what_was_said
-            process::background_output_is_there_at_once
+            process::a_deadline_is_124_and_keeps_the_output
+            process::an_interrupt_is_130_and_keeps_the_output
+            process::background_output_is_available_immediately
             process::notices_report_matches_and_every_end
-            process::a_dropped_command_dies_and_nothing_else
+            process::dropping_a_command_kills_only_that_command
             output::long_output_returns_head_and_tail_and_spools_all
             output::the_output_of_a_process_can_be_paged_whole
             life::a_vanished_place_is_recreated_and_reported_once
-            files::writers_at_the_same_time_never_leave_a_mixture
-            files::every_byte_stays_as_it_is
+            files::concurrent_writers_never_mix_their_content
+            files::every_byte_is_preserved
             files::a_patch_makes_all_edits_or_none
         }
     };
@@ -192,7 +192,7 @@ macro_rules! behaviors_of_read_only {
     ($mark:tt $test_env:expr) => {
         behaviors_of_sh!($mark $test_env);
         behaviors! { $mark $test_env =>
-            container::a_read_only_layer_cannot_be_written_and_all_else_can
+            container::only_the_read_only_layer_is_not_writable
             remote::a_remote_engine_behaves_like_a_local_one
             life::kept_files_outlive_the_place_and_other_files_stay_untouched
             life::a_place_that_was_removed_leaves_nothing

@@ -7,8 +7,8 @@ use hermes_exec::{OutputMode, PlaceState, ProcessId, RunOptions};
 use crate::fixture::{Fixture, run_options};
 use crate::session::{Session, WAIT_TIMEOUT};
 
-/// The memory that 200 MB of output may cost the client or the guest.
-const LITTLE: u64 = 32 << 20;
+/// The memory that 200 MB of output may use in the client or the guest.
+const MAX_MEMORY_BYTES: u64 = 32 << 20;
 
 pub(crate) async fn two_hundred_megabytes_cost_no_memory(fixture: &Fixture) {
     let s = fixture.open("s").await;
@@ -22,10 +22,10 @@ pub(crate) async fn two_hundred_megabytes_cost_no_memory(fixture: &Fixture) {
     let [live, summary] = lines.as_slice() else { panic!("{said}") };
     assert_eq!(live[..3], [200_000_000, 0, 200_000_000]);
     assert_eq!(summary[..3], [200_000_000, 200_000_000 - 50_000, 0]);
-    assert!(live[3] < LITTLE && summary[3] < LITTLE, "{said}");
+    assert!(live[3] < MAX_MEMORY_BYTES && summary[3] < MAX_MEMORY_BYTES, "{said}");
     let found = fixture.places().find("s").await.unwrap();
     let PlaceState::Running(stats) = found[0].state else { panic!("{found:?}") };
-    assert!(stats.memory < LITTLE, "{stats:?}");
+    assert!(stats.memory < MAX_MEMORY_BYTES, "{stats:?}");
     drop(s);
 }
 

@@ -14,7 +14,7 @@ use crate::fixture::Peer;
 use crate::peers::{self, BUSYBOX};
 use crate::session::until;
 
-/// The start of every peer's shell script.
+/// The start of the shell script of every peer.
 const PRELUDE: &str = include_str!("../../../../xtask/src/peers/cell/prelude.sh");
 const CELL: &str = include_str!("private.sh");
 /// Removes the cgroups that containers leave when they are killed together with their engine.
@@ -26,16 +26,16 @@ pub(crate) enum Kind {
     Podman,
 }
 
-/// The storage of its layers.
+/// Where the engine stores its layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disk {
     OfMachine,
-    /// Its own disk, which can limit layers.
+    /// A separate disk that can limit layers.
     Btrfs,
 }
 
-/// The size of that disk in bytes.
-const DISK: u64 = 1 << 30;
+/// The size of the separate disk.
+const DISK_BYTES: u64 = 1 << 30;
 
 /// How the engine is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) enum Disruption {
     Killed,
 }
 
-/// The engine, in namespaces that outlive it.
+/// An engine in namespaces that outlive it.
 pub(crate) struct Private {
     kind: Kind,
     supervisor: Child,
@@ -56,12 +56,12 @@ pub(crate) struct Private {
 }
 
 impl Private {
-    /// Starts one that has an image.
+    /// Starts an engine and imports an image.
     pub(crate) async fn new(kind: Kind) -> Self {
         Self::on(kind, Disk::OfMachine).await
     }
 
-    /// Starts one that keeps its layers on a disk of this kind.
+    /// Starts an engine that stores its layers on a disk of this kind.
     #[expect(clippy::disallowed_methods, reason = "an engine is started by programs")]
     pub(crate) async fn on(kind: Kind, disk: Disk) -> Self {
         let folder = tempfile::Builder::new().prefix("engine-").tempdir().unwrap();
@@ -77,7 +77,7 @@ impl Private {
         unshare.arg(folder.path().join("run"));
         if disk == Disk::Btrfs {
             let path = folder.path().join("disk");
-            File::create(&path).unwrap().set_len(DISK).unwrap();
+            File::create(&path).unwrap().set_len(DISK_BYTES).unwrap();
             let made = Command::new("mkfs.btrfs").arg("--quiet").arg(&path).output();
             let made = made.unwrap_or_else(|error| panic!("mkfs.btrfs of btrfs-progs: {error}"));
             assert!(made.status.success(), "{made:?}");
@@ -92,13 +92,13 @@ impl Private {
             peer: Peer { socket, image: String::new(), options: Vec::new() },
             folder,
         };
-        until("the cell is there", || private.inside("true", &[]).output().unwrap().status.success()).await;
+        until("the cell is ready", || private.inside("true", &[]).output().unwrap().status.success()).await;
         private.start().await;
         private.import().await;
         private
     }
 
-    /// Starts the engine, and waits until it answers.
+    /// Starts the engine and waits until it answers.
     pub(crate) async fn start(&mut self) {
         let at = |name: &str| self.folder.path().join(name).display().to_string();
         let host = format!("unix://{}", self.peer.socket.display());
@@ -130,7 +130,7 @@ impl Private {
         assert!(answered.is_ok(), "{}", fs::read_to_string(at("log")).unwrap());
     }
 
-    /// Ends the engine, and waits until it is gone.
+    /// Ends the engine and waits until it is gone.
     pub(crate) fn end(&mut self, disruption: Disruption) {
         let Some(mut daemon) = self.daemon.take() else { return };
         let signal = match disruption {
@@ -144,7 +144,7 @@ impl Private {
     /// A program in the same namespaces.
     #[expect(clippy::disallowed_methods, reason = "an engine is started by programs")]
     fn inside(&self, program: &str, words: &[String]) -> Command {
-        // Before that the pid is 0, which nsenter refuses.
+        // Before the cell is ready, the pid is 0, which nsenter refuses.
         let first = child(&self.supervisor).map_or(0, |pid| pid.as_raw_nonzero().get());
         let mut command = Command::new("nsenter");
         command.args(["--target", &first.to_string(), "--mount", "--net", "--pid"]);
@@ -175,7 +175,7 @@ impl Private {
 }
 
 impl Drop for Private {
-    #[expect(clippy::disallowed_methods, reason = "what was made by programs is removed by them")]
+    #[expect(clippy::disallowed_methods, reason = "the cleanup runs programs")]
     fn drop(&mut self) {
         // All processes of the cell end with its first one, and then the supervisor, which waits
         // for it.

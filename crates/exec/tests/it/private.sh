@@ -1,10 +1,10 @@
-# What the engines of one test live in, after the functions of the cells of the peers. They come and go; this stays.
-# Arguments: the runtime directory, and perhaps a disk and where it is mounted.
+# Sets up the namespaces of the engines of one test; they outlive an engine. Runs after the functions in prelude.sh.
+# Arguments: the runtime directory, and optionally a disk image and its mount point.
 private_run "$1"
 cgroups
 mount --make-rshared /
 ip link set lo up
-# dockerd keeps a key here that has no option, and the bridge plugin of Podman its leases.
+# dockerd stores a key here, which no option moves, and the bridge plugin of Podman stores its leases.
 for path in /etc/docker /var/lib/cni; do
     mkdir -p "$path"
     mount -t tmpfs tmpfs "$path"

@@ -14,7 +14,7 @@ use hermes_types::Work;
 use crate::fixture::{Fixture, permit, run_options};
 use crate::session::{Session, WAIT_TIMEOUT, quiet, text};
 
-pub(crate) async fn a_deadline_is_124_and_keeps_what_was_said(fixture: &Fixture) {
+pub(crate) async fn a_deadline_is_124_and_keeps_the_output(fixture: &Fixture) {
     let s = fixture.open("s").await;
     s.out("export A=before").await;
     for attention in [OutputMode::AtEnd, OutputMode::Live] {
@@ -34,7 +34,7 @@ pub(crate) async fn a_deadline_is_124_and_keeps_what_was_said(fixture: &Fixture)
     assert_eq!(s.out("echo $A").await, "before\n");
 }
 
-pub(crate) async fn an_interrupt_is_130_and_keeps_what_was_said(fixture: &Fixture) {
+pub(crate) async fn an_interrupt_is_130_and_keeps_the_output(fixture: &Fixture) {
     let s = fixture.open("s").await;
     for stubborn in ["", "trap '' INT TERM; "] {
         let command = format!("{stubborn}setsid sleep 1000 & echo $!; sleep 1000; sleep 1000");
@@ -43,11 +43,11 @@ pub(crate) async fn an_interrupt_is_130_and_keeps_what_was_said(fixture: &Fixtur
         command.interrupt().await.unwrap();
         let outcome = command.wait().await.unwrap();
         assert_eq!((outcome.code, outcome.end_reason, outcome.leftover), (130, EndReason::Interrupted, None));
-        assert_eq!(s.living(&String::from_utf8(said).unwrap()).await, "");
+        assert_eq!(s.alive(&String::from_utf8(said).unwrap()).await, "");
     }
 }
 
-pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(fixture: &Fixture) {
+pub(crate) async fn a_deadline_kills_the_whole_process_tree(fixture: &Fixture) {
     let s = Arc::new(fixture.open("s").await);
     // Grandchildren, processes in other sessions, and daemons that closed everything they
     // inherited.
@@ -69,7 +69,7 @@ pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(fixture: &Fixtu
                 let outcome = s.end(command, soon).await;
                 assert_eq!((outcome.code, outcome.leftover), (124, None));
                 assert!(outcome.total_bytes > 0);
-                assert_eq!(s.living(&text(&outcome)).await, "");
+                assert_eq!(s.alive(&text(&outcome)).await, "");
             }
         })
     };
@@ -102,9 +102,9 @@ pub(crate) async fn a_leftover_process_does_not_delay_the_command(fixture: &Fixt
             assert_eq!(listed, [(id, TreeStatus::Alive)], "{command}");
             let said = text(&outcome);
             let pid = said.lines().find(|line| *line != "y").unwrap().to_owned();
-            assert_eq!(s.living(&pid).await, format!("{pid}\n"), "{command}");
+            assert_eq!(s.alive(&pid).await, format!("{pid}\n"), "{command}");
             assert_eq!(processes.kill(id).await.unwrap().tree, TreeStatus::Gone, "{command}");
-            assert_eq!(s.living(&pid).await, "", "{command}");
+            assert_eq!(s.alive(&pid).await, "", "{command}");
         }
         assert!(fastest < Duration::from_secs(2), "{command}: {fastest:?}");
     }
@@ -118,9 +118,9 @@ pub(crate) async fn a_kill_returns_when_the_whole_tree_is_gone(fixture: &Fixture
         .background("trap '' TERM HUP; bash -c 'trap \"\" TERM; echo $$; sleep 1000; :' & setsid sleep 1000 & echo $!; wait")
         .await;
     let pids = output_of(&s, id, 2).await;
-    assert_eq!(s.living(&pids).await.lines().count(), 2);
+    assert_eq!(s.alive(&pids).await.lines().count(), 2);
     let killed = processes.kill(id).await.unwrap();
-    assert_eq!(s.living(&pids).await, "");
+    assert_eq!(s.alive(&pids).await, "");
     let ended = killed.exit.map(|ended| (ended.code, ended.cause));
     assert_eq!((ended, killed.tree), (Some((137, ExitCause::Killed)), TreeStatus::Gone));
 }
@@ -140,7 +140,7 @@ pub(crate) async fn a_reused_pid_is_not_killed(fixture: &Fixture) {
     processes.kill(id).await.unwrap();
 }
 
-pub(crate) async fn background_output_is_there_at_once(fixture: &Fixture) {
+pub(crate) async fn background_output_is_available_immediately(fixture: &Fixture) {
     let s = fixture.open("s").await;
     s.out("export STATE=seen").await;
     let id = s.background("echo $STATE; sleep 1000").await;
@@ -173,7 +173,7 @@ pub(crate) async fn notices_report_matches_and_every_end(fixture: &Fixture) {
     let ProcessEvent::Exited(ended) = &second.event else { panic!("{second:?}") };
     assert_eq!((second.process, ended.code), (server, 5));
     assert_eq!(ended.tail.as_slice(), b"starting\nlistening on 80\n");
-    // This one ends before its notices can be requested.
+    // This process ends before its notices can be requested.
     let short = s.background_as("exit 3", run_options(watched(&[]))).await;
     let third = next().await;
     let ProcessEvent::Exited(ended) = &third.event else { panic!("{third:?}") };
@@ -292,7 +292,7 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(fixture: &Fixture) 
     assert_eq!(String::from_utf8(shown).unwrap(), "typed\r\ntyped\r\ndumb\r\n");
 }
 
-pub(crate) async fn a_dropped_command_dies_and_nothing_else(fixture: &Fixture) {
+pub(crate) async fn dropping_a_command_kills_only_that_command(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let id = s.background("sleep 1000").await;
     let mut command =
@@ -300,7 +300,7 @@ pub(crate) async fn a_dropped_command_dies_and_nothing_else(fixture: &Fixture) {
     let CommandEvent::Output(said) = command.next_event().await.unwrap() else { panic!("it ended") };
     let pids = String::from_utf8(said).unwrap();
     drop(command);
-    let dead = async { while !s.living(&pids).await.is_empty() {} };
+    let dead = async { while !s.alive(&pids).await.is_empty() {} };
     tokio::time::timeout(WAIT_TIMEOUT, dead).await.unwrap();
     let processes = s.processes().await;
     assert_eq!(processes.show(id).await.unwrap().tree, TreeStatus::Alive);

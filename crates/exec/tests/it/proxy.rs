@@ -1,4 +1,4 @@
-//! The proxy of a jail without network: connections that pass, and connections that never do.
+//! The proxy of a jail without network: which connections it allows and which it refuses.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::test_network::{JailedPlace, SECRET, in_test_network};
 
-const HELLO: &str = "hello from the internet\n";
+const HELLO_BODY: &str = "hello from the internet\n";
 
-/// Builds a program with a dependency from the small internet.
+/// Builds a program with a dependency from the simulated internet.
 const CARGO_PROJECT: &str = r#"mkdir -p app/src app/.cargo && cd app
 echo 'fn main() { println!("{}", tiny::VALUE); }' >src/main.rs
 printf '%s\n' '[package]' 'name = "app"' 'version = "0.1.0"' 'edition = "2021"' '[dependencies]' 'tiny = "1"' >Cargo.toml
@@ -25,19 +25,19 @@ fn real_programs_reach_public_hosts() {
         let jail = test_network.jail().await;
         let cargo = env!("CARGO");
         for (command, expected) in [
-            ("curl -sS http://www.example.org/hello", HELLO),
-            ("curl -sS http://1.1.1.1/hello", HELLO),
-            ("curl -sS 'http://[2606:4700::1111]/hello'", HELLO),
-            ("curl -sS http://six.example.org/hello", HELLO),
-            ("curl -sSk https://www.example.org/hello", HELLO),
-            ("curl -sSL 'http://www.example.org/redirect?to=https://www.example.org/hello' -k", HELLO),
-            ("curl -sS --proxy socks5h://127.0.0.1:13128 http://www.example.org/hello", HELLO),
+            ("curl -sS http://www.example.org/hello", HELLO_BODY),
+            ("curl -sS http://1.1.1.1/hello", HELLO_BODY),
+            ("curl -sS 'http://[2606:4700::1111]/hello'", HELLO_BODY),
+            ("curl -sS http://six.example.org/hello", HELLO_BODY),
+            ("curl -sSk https://www.example.org/hello", HELLO_BODY),
+            ("curl -sSL 'http://www.example.org/redirect?to=https://www.example.org/hello' -k", HELLO_BODY),
+            ("curl -sS --proxy socks5h://127.0.0.1:13128 http://www.example.org/hello", HELLO_BODY),
             (
                 "curl -sSk --proxy socks5h://127.0.0.1:13128 https://six.example.org/ || echo no https there",
                 "no https there\n",
             ),
-            ("wget -qO- http://www.example.org/hello", HELLO),
-            ("wget -qO- --no-check-certificate https://www.example.org/hello", HELLO),
+            ("wget -qO- http://www.example.org/hello", HELLO_BODY),
+            ("wget -qO- --no-check-certificate https://www.example.org/hello", HELLO_BODY),
             ("git clone -q http://www.example.org/repo.git one && cat one/file", "from the repository\n"),
             (
                 "git -c http.sslVerify=false clone -q https://www.example.org/repo.git two && cat two/file",
@@ -60,65 +60,68 @@ fn real_programs_reach_public_hosts() {
                 "42\n",
             ),
         ] {
-            let said = jail.works(command).await;
+            let said = jail.out(command).await;
             assert!(said.ends_with(expected), "{command}\n{said}");
         }
-        jail.works(CARGO_PROJECT).await;
-        let fetched = jail
-            .works(&format!("CARGO_HOME=$HOME/cargo PATH=$(dirname {cargo}):$PATH cargo fetch 2>&1"))
-            .await;
+        jail.out(CARGO_PROJECT).await;
+        let fetched =
+            jail.out(&format!("CARGO_HOME=$HOME/cargo PATH=$(dirname {cargo}):$PATH cargo fetch 2>&1")).await;
         assert!(fetched.contains("Downloaded tiny v1.0.0"), "{fetched}");
         jail.sandbox.remove().await.unwrap();
     });
 }
 
 #[test]
-fn bodies_pass_whole_in_both_directions_and_many_at_once() {
-    in_test_network("proxy::bodies_pass_whole_in_both_directions_and_many_at_once", async |test_network| {
-        let jail = test_network.jail().await;
-        jail.works("head -c 5000000 /dev/urandom >data").await;
-        let expected = jail.works("echo 5000000 $(sha256sum <data | cut -d ' ' -f 1)").await;
-        for upload in [
-            "curl -sS --data-binary @data http://www.example.org/echo",
-            "curl -sSk --data-binary @data https://www.example.org/echo",
-            "curl -sS -T - http://www.example.org/echo <data",
-            "curl -sS -H 'Expect: 100-continue' -T data http://www.example.org/echo",
-        ] {
-            assert_eq!(jail.works(upload).await, expected, "{upload}");
-        }
-        let direct = test_network.free("curl -sS 'http://1.1.1.1/big?bytes=3000000' | sha256sum").1;
-        for scheme in ["http", "https"] {
-            let fetch = format!("curl -sSk '{scheme}://www.example.org/big?bytes=3000000' | sha256sum");
-            assert_eq!(jail.works(&fetch).await, direct, "{scheme}");
-        }
-        // More than the proxy serves at once: the rest waits.
-        let many =
-            "for i in $(seq 150); do curl -sS http://www.example.org/hello & done | sort | uniq -c; wait";
-        assert_eq!(jail.works(many).await.trim(), format!("150 {}", HELLO.trim()));
-        // The server learns nothing of the connection or the proxy.
-        let head = jail
-            .works("curl -sS -A x -H 'Proxy-Authorization: Basic eA==' http://www.example.org/head")
-            .await;
-        assert_eq!(
-            head,
-            "GET /head HTTP/1.1\nHost: www.example.org\nUser-Agent: x\nAccept: */*\nConnection: close\n\n"
-        );
-        jail.sandbox.remove().await.unwrap();
-    });
+fn large_bodies_pass_in_both_directions_over_parallel_connections() {
+    in_test_network(
+        "proxy::large_bodies_pass_in_both_directions_over_parallel_connections",
+        async |test_network| {
+            let jail = test_network.jail().await;
+            jail.out("head -c 5000000 /dev/urandom >data").await;
+            let expected = jail.out("echo 5000000 $(sha256sum <data | cut -d ' ' -f 1)").await;
+            for upload in [
+                "curl -sS --data-binary @data http://www.example.org/echo",
+                "curl -sSk --data-binary @data https://www.example.org/echo",
+                "curl -sS -T - http://www.example.org/echo <data",
+                "curl -sS -H 'Expect: 100-continue' -T data http://www.example.org/echo",
+            ] {
+                assert_eq!(jail.out(upload).await, expected, "{upload}");
+            }
+            let direct =
+                test_network.run_unconfined("curl -sS 'http://1.1.1.1/big?bytes=3000000' | sha256sum").1;
+            for scheme in ["http", "https"] {
+                let fetch = format!("curl -sSk '{scheme}://www.example.org/big?bytes=3000000' | sha256sum");
+                assert_eq!(jail.out(&fetch).await, direct, "{scheme}");
+            }
+            // The connections over the limit of the proxy wait.
+            let many =
+                "for i in $(seq 150); do curl -sS http://www.example.org/hello & done | sort | uniq -c; wait";
+            assert_eq!(jail.out(many).await.trim(), format!("150 {}", HELLO_BODY.trim()));
+            // The request reveals neither the connection nor the proxy to the server.
+            let head = jail
+                .out("curl -sS -A x -H 'Proxy-Authorization: Basic eA==' http://www.example.org/head")
+                .await;
+            assert_eq!(
+                head,
+                "GET /head HTTP/1.1\nHost: www.example.org\nUser-Agent: x\nAccept: */*\nConnection: close\n\n"
+            );
+            jail.sandbox.remove().await.unwrap();
+        },
+    );
 }
 
 #[test]
-fn there_is_no_way_past_the_proxy() {
-    in_test_network("proxy::there_is_no_way_past_the_proxy", async |test_network| {
+fn nothing_bypasses_the_proxy() {
+    in_test_network("proxy::nothing_bypasses_the_proxy", async |test_network| {
         let jail = test_network.jail().await;
         for url in ["http://1.1.1.1/hello", "http://10.66.0.1/hello", "http://9.9.9.1/hello"] {
             let command = format!("curl -sS --noproxy '*' --max-time 20 {url}");
-            assert_eq!(test_network.free(&command).0, 0, "the control of {url}");
+            assert_eq!(test_network.run_unconfined(&command).0, 0, "the control of {url}");
             let (code, said) = jail.run(&command).await;
             assert_eq!(code, 7, "{url}: {said}");
         }
         assert_eq!(test_network.intrusions(), 1);
-        // The jail has its own loopback interface, where only the proxy listens.
+        // Only the proxy listens on the loopback interface of the jail.
         let own = jail.run("curl -sS --noproxy '*' http://127.0.0.1/hello").await;
         assert_eq!(own.0, 7, "{own:?}");
         jail.sandbox.remove().await.unwrap();
@@ -126,7 +129,7 @@ fn there_is_no_way_past_the_proxy() {
 }
 
 /// Internal hosts, each with a spelling that ordinary programs accept for it.
-const INSIDE: &[(&str, &str)] = &[
+const INTERNAL_HOSTS: &[(&str, &str)] = &[
     ("127.0.0.1", "127.0.0.1"),
     ("127.0.0.1.", "127.0.0.1"),
     ("127.1", "127.1"),
@@ -171,40 +174,41 @@ fn socks(name: &str) -> String {
 }
 
 /// Sends raw bytes to the proxy from inside and returns the response.
-async fn raw(jail: &JailedPlace, bytes: &str) -> String {
+async fn send_raw(jail: &JailedPlace, bytes: &str) -> String {
     let command = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{PORT}; printf %b '{bytes}' >&3; cat <&3 | od -An -v -c | tr -d ' \\n'"
     );
-    jail.works(&command).await
+    jail.out(&command).await
 }
 
 #[test]
 fn no_spelling_reaches_an_internal_host() {
     in_test_network("proxy::no_spelling_reaches_an_internal_host", async |test_network| {
         let jail = test_network.jail().await;
-        for (host, plain) in INSIDE {
-            let control = test_network.free(&format!("curl -gsS --noproxy '*' 'http://{plain}/hello'"));
+        for (host, plain) in INTERNAL_HOSTS {
+            let control =
+                test_network.run_unconfined(&format!("curl -gsS --noproxy '*' 'http://{plain}/hello'"));
             assert!(control.1.contains(SECRET), "the control of {host}: {control:?}");
         }
         test_network.intrusions();
-        for (host, _) in INSIDE {
+        for (host, _) in INTERNAL_HOSTS {
             let requests = [
                 format!("GET http://{host}/hello HTTP/1.1\\r\\nHost: www.example.org\\r\\n\\r\\n"),
                 format!("CONNECT {host}:80 HTTP/1.1\\r\\n\\r\\n"),
             ];
             for request in requests {
-                let said = raw(&jail, &request).await;
+                let said = send_raw(&jail, &request).await;
                 assert!(said.starts_with("HTTP/1.1403Refusedbyhermes:"), "{request}\n{said}");
             }
-            let said = raw(&jail, &socks(host)).await;
+            let said = send_raw(&jail, &socks(host)).await;
             assert!(said.starts_with("005\\0005002\\0"), "{host}: {said}");
         }
-        // The control: each way to ask works for a public host.
-        let said = raw(&jail, "GET http://www.example.org/hello HTTP/1.1\\r\\n\\r\\n").await;
+        // Control: each form of request works for a public host.
+        let said = send_raw(&jail, "GET http://www.example.org/hello HTTP/1.1\\r\\n\\r\\n").await;
         assert!(said.ends_with("hellofromtheinternet\\n"), "{said}");
         let request = "GET /hello HTTP/1.1\\r\\nConnection: close\\r\\n\\r\\n";
         for tunnel in [socks("www.example.org"), "CONNECT 1.1.1.1:80 HTTP/1.1\\r\\n\\r\\n".to_owned()] {
-            let said = raw(&jail, &format!("{tunnel}{request}")).await;
+            let said = send_raw(&jail, &format!("{tunnel}{request}")).await;
             assert!(said.ends_with("hellofromtheinternet\\n"), "{said}");
         }
         assert_eq!(test_network.intrusions(), 0);
@@ -216,16 +220,16 @@ fn no_spelling_reaches_an_internal_host() {
 fn a_host_name_with_a_nul_is_refused() {
     in_test_network("proxy::a_host_name_with_a_nul_is_refused", async |test_network| {
         let jail = test_network.jail().await;
-        // The control: a program that stops reading at the NUL would have resolved this.
-        let resolved = test_network.free("getent ahostsv4 inside.example.org");
+        // Control: a program that stops reading at the NUL resolves this name.
+        let resolved = test_network.run_unconfined("getent ahostsv4 inside.example.org");
         assert!(resolved.1.contains("127.0.0.1"), "{resolved:?}");
         for name in
             ["inside.example.org\0.www.example.org", "www.example.org\0.inside.example.org", "127.0.0.1\0"]
         {
-            let said = raw(&jail, &socks(name)).await;
+            let said = send_raw(&jail, &socks(name)).await;
             assert!(said.starts_with("005\\0005002\\0"), "{name:?}: {said}");
             let name = name.replace('\0', "\\x00");
-            let said = raw(&jail, &format!("CONNECT {name}:80 HTTP/1.1\\r\\n\\r\\n")).await;
+            let said = send_raw(&jail, &format!("CONNECT {name}:80 HTTP/1.1\\r\\n\\r\\n")).await;
             assert!(said.starts_with("HTTP/1.1400"), "{name:?}: {said}");
         }
         assert_eq!(test_network.intrusions(), 0);
@@ -234,34 +238,31 @@ fn a_host_name_with_a_nul_is_refused() {
 }
 
 #[test]
-fn a_rebinding_name_leads_to_the_checked_address_or_nowhere() {
-    in_test_network(
-        "proxy::a_rebinding_name_leads_to_the_checked_address_or_nowhere",
-        async |test_network| {
-            let jail = test_network.jail().await;
-            let fetch = "curl -sS --max-time 20 http://rebind.example.org/hello";
-            assert_eq!(jail.works(fetch).await, HELLO);
-            let next = jail.works(fetch).await;
-            assert!(next.contains("is not a public address (loopback)"), "{next}");
-            assert_eq!(test_network.intrusions(), 0);
-            // The control: a client that resolves the name a second time gets an internal address.
-            let control = test_network.free(&format!("{fetch} --noproxy '*'"));
-            assert!(control.1.contains(SECRET), "{control:?}");
-            assert_eq!(test_network.intrusions(), 1);
-            let last = test_network.free("getent ahosts mixedlast.example.org").1;
-            assert!(last.starts_with("1.1.1.1 ") && last.contains("192.168.66.1"), "{last}");
-            for mixed in ["mixed.example.org", "mixed6.example.org", "mixedlast.example.org"] {
-                let resolved = test_network.free(&format!("getent ahosts {mixed}")).1;
-                assert!(resolved.contains("1.1.1.1") && resolved.lines().count() > 3, "{resolved}");
-                for _ in 0..4 {
-                    let said = jail.works(&format!("curl -sS --max-time 20 http://{mixed}/hello")).await;
-                    assert!(said.contains("is not a public address"), "{said}");
-                }
+fn a_rebinding_name_reaches_only_the_checked_address() {
+    in_test_network("proxy::a_rebinding_name_reaches_only_the_checked_address", async |test_network| {
+        let jail = test_network.jail().await;
+        let fetch = "curl -sS --max-time 20 http://rebind.example.org/hello";
+        assert_eq!(jail.out(fetch).await, HELLO_BODY);
+        let next = jail.out(fetch).await;
+        assert!(next.contains("is not a public address (loopback)"), "{next}");
+        assert_eq!(test_network.intrusions(), 0);
+        // Control: a client that resolves the name a second time gets an internal address.
+        let control = test_network.run_unconfined(&format!("{fetch} --noproxy '*'"));
+        assert!(control.1.contains(SECRET), "{control:?}");
+        assert_eq!(test_network.intrusions(), 1);
+        let last = test_network.run_unconfined("getent ahosts mixedlast.example.org").1;
+        assert!(last.starts_with("1.1.1.1 ") && last.contains("192.168.66.1"), "{last}");
+        for mixed in ["mixed.example.org", "mixed6.example.org", "mixedlast.example.org"] {
+            let resolved = test_network.run_unconfined(&format!("getent ahosts {mixed}")).1;
+            assert!(resolved.contains("1.1.1.1") && resolved.lines().count() > 3, "{resolved}");
+            for _ in 0..4 {
+                let said = jail.out(&format!("curl -sS --max-time 20 http://{mixed}/hello")).await;
+                assert!(said.contains("is not a public address"), "{said}");
             }
-            assert_eq!(test_network.intrusions(), 0);
-            jail.sandbox.remove().await.unwrap();
-        },
-    );
+        }
+        assert_eq!(test_network.intrusions(), 0);
+        jail.sandbox.remove().await.unwrap();
+    });
 }
 
 #[test]
@@ -274,10 +275,10 @@ fn a_redirect_to_an_internal_host_is_refused() {
         ];
         for target in targets {
             let fetch = format!("curl -sSL --max-time 20 'http://www.example.org/redirect?to={target}'");
-            let control = test_network.free(&format!("{fetch} --noproxy '*'"));
+            let control = test_network.run_unconfined(&format!("{fetch} --noproxy '*'"));
             assert!(control.1.contains(SECRET), "{control:?}");
             test_network.intrusions();
-            let said = jail.works(&format!("{fetch} --noproxy ''")).await;
+            let said = jail.out(&format!("{fetch} --noproxy ''")).await;
             assert!(said.starts_with("hermes: ") && said.contains("reaches public hosts only"), "{said}");
             assert_eq!(test_network.intrusions(), 0);
         }
@@ -309,19 +310,20 @@ fn any_attached_process_serves_the_proxy() {
     in_test_network("proxy::any_attached_process_serves_the_proxy", async |test_network| {
         let (first, second) = (test_network.jail().await, test_network.jail().await);
         for _ in 0..10 {
-            assert_eq!(second.works("curl -sS http://www.example.org/hello").await, HELLO);
+            assert_eq!(second.out("curl -sS http://www.example.org/hello").await, HELLO_BODY);
         }
         drop(first);
-        let served = async { while second.run("curl -sS http://www.example.org/hello").await.1 != HELLO {} };
+        let served =
+            async { while second.run("curl -sS http://www.example.org/hello").await.1 != HELLO_BODY {} };
         tokio::time::timeout(Duration::from_secs(20), served).await.expect("no process serves");
         second.sandbox.remove().await.unwrap();
     });
 }
 
-/// Requests to internal hosts, and mutations of them.
-fn mutated() -> impl Strategy<Value = Vec<u8>> {
+/// Requests to internal hosts and mutations of them.
+fn mutated_requests() -> impl Strategy<Value = Vec<u8>> {
     let hosts: Vec<&str> =
-        INSIDE.iter().map(|(host, _)| *host).filter(|host| !host.contains("example")).collect();
+        INTERNAL_HOSTS.iter().map(|(host, _)| *host).filter(|host| !host.contains("example")).collect();
     let request = (prop::sample::select(hosts), 0..3_u8).prop_map(|(host, kind)| match kind {
         0 => format!("GET http://{host}/hello HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes(),
         1 => format!("CONNECT {host}:80 HTTP/1.1\r\n\r\n").into_bytes(),
@@ -347,7 +349,7 @@ fn no_request_reaches_an_internal_host() {
         let mut runner = TestRunner::deterministic();
         let mut answered = 0;
         for _ in 0..3000 {
-            let request = mutated().new_tree(&mut runner).unwrap().current();
+            let request = mutated_requests().new_tree(&mut runner).unwrap().current();
             let (mut client, inner) = tokio::io::duplex(64 * 1024);
             let served = tokio::spawn(proxy::serve_connection(inner));
             client.write_all(&request).await.unwrap();

@@ -13,7 +13,7 @@ use crate::peers;
 use crate::private::{Kind, Private};
 use crate::session::{TestEnv, text};
 
-/// The user whose range of ids it uses.
+/// Uses the id range of this user.
 const REMAPPED: &[&str] = &["--userns-remap=hermes-peer"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,10 +24,10 @@ async fn an_engine_with_remapped_users_behaves_like_any_other() {
     let said = s.out("id -u; cd ~; echo x >file; cd /workspace; mkdir a; echo y >a/file; cat ~/file a/file; export A=1").await;
     assert_eq!(said, "0\nx\ny\n");
     assert_eq!(s.out("echo $A $PWD").await, "1 /workspace\n");
-    // Root inside is a user of the range.
+    // Root in the container is the first user of the range on the host.
     let kept = test_env.places().kept_dirs[0].join(s.plan.name());
     let owner = fs::metadata(kept.join("workspace/a/file")).unwrap().uid();
-    let first = first_of_range();
+    let first = first_remapped_uid();
     assert_eq!(owner, first);
     // The files outlive the container and are removed with the place.
     let found = test_env.places().list().await.unwrap();
@@ -36,7 +36,7 @@ async fn an_engine_with_remapped_users_behaves_like_any_other() {
     assert_eq!((text(&again).as_str(), again.state_loss), ("x\ny\ny\nz\n", StateLoss::Yes));
     s.sandbox.remove().await.unwrap();
     assert!(!kept.exists());
-    test_env.leave().await;
+    test_env.remove_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,11 +51,11 @@ async fn a_mount_keeps_its_owner_on_an_engine_with_remapped_users() {
     assert_eq!(s.out("cat /data/file; stat -c %u /data/file").await, "shown65534\n");
     assert_ne!(s.run("echo x >/data/new").await.code, 0);
     assert!(!open.join("new").exists());
-    test_env.leave().await;
+    test_env.remove_all().await;
     let test_env = TestEnv::of(engine.peer.clone());
     let s = test_env.open_with("s", |docker| docker.files = None).await;
     assert_eq!(s.out("echo x >~/file; echo y >file; cat ~/file file; pwd").await, "x\ny\n/workspace\n");
-    test_env.leave().await;
+    test_env.remove_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,11 +74,11 @@ async fn running_as_the_host_user_is_refused_on_an_engine_with_remapped_users() 
     s.out("echo x >file").await;
     let kept = test_env.places().kept_dirs[0].join(s.plan.name());
     assert_eq!(fs::metadata(kept.join("workspace/file")).unwrap().uid(), rustix::process::getuid().as_raw());
-    test_env.leave().await;
+    test_env.remove_all().await;
 }
 
-/// The user outside that is root inside.
-fn first_of_range() -> u32 {
+/// The host user id that is root in containers.
+fn first_remapped_uid() -> u32 {
     let peers = peers::read();
     let user = peers["user"]["name"].as_str().unwrap();
     let ranges = fs::read_to_string("/etc/subuid").unwrap();

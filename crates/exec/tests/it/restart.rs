@@ -11,36 +11,36 @@ use crate::session::{TestEnv, WAIT_TIMEOUT, text};
 /// Lets containers outlive their engine.
 const LIVE_RESTORE: &[&str] = &["--live-restore"];
 
-/// Waits for work that must end soon.
-async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+/// Waits for a future with a time limit.
+async fn with_timeout<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(WAIT_TIMEOUT, work).await.unwrap_or_else(|_elapsed| panic!("timed out: {what}"))
 }
 
-/// Whether a container survives.
+/// How a container reacts to the restart of its engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Survival {
-    /// It ends with its engine.
+    /// The container ends with its engine.
     Ends,
-    /// It runs until the engine is back and ends then. Docker does this to containers that it
-    /// removes automatically, even with live restore.
+    /// The container runs until the engine is back and ends then. Docker does this to containers
+    /// that it removes automatically, even with live restore.
     EndsLater,
-    /// It keeps running.
+    /// The container keeps running.
     Lives,
 }
 
-/// The guest kills the command and reports it, or the guest is killed too.
-async fn command_ends_with_its_container(running: &mut RunningCommand) {
-    match soon("a command whose container ended", running.wait()).await {
+/// Asserts that the guest killed the command and reported it, or was killed too.
+async fn assert_command_ended_with_container(running: &mut RunningCommand) {
+    match with_timeout("a command whose container ended", running.wait()).await {
         Ok(outcome) => {
             let seen = (outcome.code, outcome.end_reason, text(&outcome));
-            assert_eq!(seen, (137, EndReason::Exited, "begun\n".to_owned()));
+            assert_eq!(seen, (137, EndReason::Exited, "started\n".to_owned()));
         }
         Err(error) => assert!(matches!(error, Error::Guest(_)), "{error:?}"),
     }
 }
 
-/// The error names the stopped engine instead of repeating the message of the HTTP client.
-fn is_connection_refused<T: std::fmt::Debug>(refused: Result<T, Error>) {
+/// Asserts that the error names the stopped engine, not only the message of the HTTP client.
+fn assert_connection_refused<T: std::fmt::Debug>(refused: Result<T, Error>) {
     let is_plain = |fault: &EngineError| {
         matches!(fault, EngineError::ConnectionRefused { .. } | EngineError::SocketMissing { .. })
     };
@@ -53,43 +53,43 @@ async fn engine_restarts(kind: Kind, disruption: Disruption, survival: Survival)
     let s = test_env.open("s").await;
     s.out("export A=1; cd /; echo kept >/workspace/file").await;
     let mut running =
-        s.start("echo begun; while sleep 0.1; do :; done", run_options(OutputMode::AtEnd)).await;
+        s.start("echo started; while sleep 0.1; do :; done", run_options(OutputMode::AtEnd)).await;
     engine.end(disruption);
     if survival == Survival::Ends {
-        command_ends_with_its_container(&mut running).await;
-        // Without an engine no other container can be created, and the error says so.
-        is_connection_refused(soon("a command without an engine", s.sandbox.cwd()).await);
+        assert_command_ended_with_container(&mut running).await;
+        // Without an engine no container can be created, and the error says so.
+        assert_connection_refused(with_timeout("a command without an engine", s.sandbox.cwd()).await);
     } else {
-        let seen = soon("a command without an engine", s.run("echo $A $PWD")).await;
+        let seen = with_timeout("a command without an engine", s.run("echo $A $PWD")).await;
         assert_eq!((text(&seen).as_str(), seen.state_loss), ("1 /\n", StateLoss::No));
     }
-    is_connection_refused(soon("a new session", test_env.try_open("other")).await);
+    assert_connection_refused(with_timeout("a new session", test_env.try_open("other")).await);
     engine.start().await;
-    let seen = soon("the first command", s.run("echo [$A] $PWD; cat /workspace/file")).await;
-    let (said, reset) = match survival {
+    let seen = with_timeout("the first command", s.run("echo [$A] $PWD; cat /workspace/file")).await;
+    let (output, state_loss) = match survival {
         Survival::Ends | Survival::EndsLater => ("[] /workspace\nkept\n", StateLoss::Yes),
         Survival::Lives => ("[1] /\nkept\n", StateLoss::No),
     };
-    assert_eq!((text(&seen).as_str(), seen.state_loss), (said, reset));
+    assert_eq!((text(&seen).as_str(), seen.state_loss), (output, state_loss));
     assert_eq!(s.run("true").await.state_loss, StateLoss::No);
     match survival {
         Survival::Ends => {}
-        Survival::EndsLater => command_ends_with_its_container(&mut running).await,
+        Survival::EndsLater => assert_command_ended_with_container(&mut running).await,
         Survival::Lives => {
             running.interrupt().await.unwrap();
-            let done = soon("a command that ran all the time", running.wait()).await.unwrap();
-            assert_eq!((text(&done).as_str(), done.end_reason), ("begun\n", EndReason::Interrupted));
+            let done = with_timeout("a command that ran all the time", running.wait()).await.unwrap();
+            assert_eq!((text(&done).as_str(), done.end_reason), ("started\n", EndReason::Interrupted));
         }
     }
     // Another handle, as in another process, finds the same container.
     drop(s);
     assert_eq!(test_env.open("s").await.run("true").await.state_loss, StateLoss::No);
     assert_eq!(test_env.containers().await.len(), 1);
-    test_env.leave().await;
+    test_env.remove_all().await;
 }
 
-/// One test for each way in which an engine restarts.
-macro_rules! ways {
+/// Defines a test for each way in which an engine restarts.
+macro_rules! restart_tests {
     ($($name:ident: $kind:expr, $disruption:expr => $survival:expr;)*) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,7 +100,7 @@ macro_rules! ways {
     };
 }
 
-ways! {
+restart_tests! {
     a_container_that_ends_with_docker_is_recreated: Kind::Docker(&[]), Disruption::Asked => Survival::Ends;
     a_container_that_a_killed_docker_left_is_recreated: Kind::Docker(&[]), Disruption::Killed => Survival::EndsLater;
     a_container_with_live_restore_runs_until_docker_is_back: Kind::Docker(LIVE_RESTORE), Disruption::Asked => Survival::EndsLater;
@@ -111,7 +111,7 @@ ways! {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_remote_engine_may_restart_too() {
+async fn a_remote_engine_may_restart() {
     for (kind, reset) in [(Kind::Docker(&[]), StateLoss::Yes), (Kind::Podman, StateLoss::No)] {
         let mut engine = Private::new(kind).await;
         let test_env = TestEnv::of(engine.peer.clone());
@@ -121,12 +121,12 @@ async fn a_remote_engine_may_restart_too() {
         let mut running = s.start("while sleep 0.1; do :; done", run_options(OutputMode::AtEnd)).await;
         engine.end(Disruption::Killed);
         // The connection to the guest goes through the engine.
-        let lost = soon("a command without its engine", running.wait()).await;
+        let lost = with_timeout("a command without its engine", running.wait()).await;
         assert!(matches!(lost, Err(Error::Guest(_))), "{lost:?}");
-        let refused = soon("a command without an engine", s.sandbox.cwd()).await;
+        let refused = with_timeout("a command without an engine", s.sandbox.cwd()).await;
         assert!(matches!(refused, Err(Error::Engine(_))), "{refused:?}");
         engine.start().await;
-        let seen = soon("the first command", s.run("cat /workspace/file; echo [$A]")).await;
+        let seen = with_timeout("the first command", s.run("cat /workspace/file; echo [$A]")).await;
         let state = if reset == StateLoss::Yes { "[]" } else { "[1]" };
         assert_eq!((text(&seen), seen.state_loss), (format!("kept\n{state}\n"), reset));
         assert_eq!(test_env.containers().await.len(), 1);

@@ -18,14 +18,14 @@ use tokio::net::UnixStream;
 use crate::fixture::{Fixture, Peer, permit, run_options};
 use crate::rootless;
 
-/// Time limit for anything that must happen.
+/// Limit after which a test gives up.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The environment of one test.
 #[derive(Debug)]
 pub(crate) struct TestEnv {
     fixture: Fixture,
-    /// Removed when it is dropped.
+    /// Removed on drop.
     _folder: tempfile::TempDir,
 }
 
@@ -51,8 +51,8 @@ impl TestEnv {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
         let owner = fs::metadata(folder.path()).unwrap().uid();
-        let (cache, helper) = match rootless::copies() {
-            Some(copies) => (copies.join("guest"), copies.join(rootless::HELPER)),
+        let (cache, helper) = match rootless::copies_dir() {
+            Some(copies) => (copies.join("guest"), copies.join(rootless::HELPER_NAME)),
             None => (
                 Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guest-{owner}")),
                 env!("CARGO_BIN_EXE_exec-jailer").into(),
@@ -75,8 +75,8 @@ impl TestEnv {
         Fixture { lifetime: Duration::from_secs(1), ..self.fixture.clone() }
     }
 
-    /// Ends all places and checks that nothing is left of them.
-    pub(crate) async fn leave(self) {
+    /// Ends all places and asserts that nothing is left of them.
+    pub(crate) async fn remove_all(self) {
         let places = self.places();
         let failed = places.end_all(places.list().await.unwrap()).await;
         assert!(failed.is_empty(), "{failed:?}");
@@ -120,16 +120,19 @@ impl TestEnv {
     /// All processes of this machine that belong to these places.
     pub(crate) fn running(&self) -> Vec<i32> {
         let folder = self.folder.display().to_string();
-        let concerned = |pid: &i32| {
+        let belongs = |pid: &i32| {
             let at = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
             let is_below = |link: PathBuf| fs::read_link(link).is_ok_and(|to| to.starts_with(&self.folder));
-            let tells = |file: PathBuf| {
+            let contains_folder = |file: PathBuf| {
                 fs::read(file).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&folder))
             };
-            is_below(at("cwd")) || is_below(at("exe")) || tells(at("cmdline")) || tells(at("mountinfo"))
+            is_below(at("cwd"))
+                || is_below(at("exe"))
+                || contains_folder(at("cmdline"))
+                || contains_folder(at("mountinfo"))
         };
         let all = fs::read_dir("/proc").unwrap().flatten();
-        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(concerned).collect()
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(belongs).collect()
     }
 }
 
@@ -144,7 +147,10 @@ impl Fixture {
     }
 
     pub(crate) fn places(&self) -> Places {
-        Places { run_dir: self.folder.join("run"), kept_dirs: vec![self.kept().join(self.backend.as_str())] }
+        Places {
+            run_dir: self.folder.join("run"),
+            kept_dirs: vec![self.persistent_dir().join(self.backend.as_str())],
+        }
     }
 
     /// The path of the guest's socket inside a confined place.
@@ -152,9 +158,9 @@ impl Fixture {
         if self.peer.is_some() { "/.hermes/run" } else { "/sandbox/run" }
     }
 
-    /// Starts another hermes that opens a place and performs these steps in it.
-    #[expect(clippy::disallowed_methods, reason = "what is killed here must be another process")]
-    pub(crate) fn another_hermes(&self, session: &str, acts: &[(&str, &str)]) -> Child {
+    /// Starts another hermes that opens a place and runs these steps in it.
+    #[expect(clippy::disallowed_methods, reason = "tests kill this process")]
+    pub(crate) fn another_hermes(&self, session: &str, steps: &[(&str, &str)]) -> Child {
         let mut program = Program::new(&self.helper);
         program.arg(self.backend.as_str()).arg(&self.folder);
         match &self.peer {
@@ -163,12 +169,12 @@ impl Fixture {
         };
         program.arg(&self.cache);
         program.arg(self.lifetime.as_millis().to_string()).arg(session);
-        program.args(acts.iter().flat_map(|(verb, text)| [verb, text]));
+        program.args(steps.iter().flat_map(|(verb, text)| [verb, text]));
         program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
     }
 }
 
-/// One session in its place.
+/// A session and its place.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) plan: ResolvedPlace,
@@ -220,8 +226,8 @@ impl Session {
         self.sandbox.processes().await.unwrap()
     }
 
-    /// The living ones among these processes, by their pids inside the place.
-    pub(crate) async fn living(&self, pids: &str) -> String {
+    /// Returns those of these pids, as seen in the place, whose process is alive.
+    pub(crate) async fn alive(&self, pids: &str) -> String {
         let pids = pids.split_whitespace().collect::<Vec<_>>().join(" ");
         // A zombie can still be signaled.
         self.out(&format!(
@@ -267,11 +273,11 @@ pub(crate) async fn guest(fixture: &Fixture, plan: &ResolvedPlace) -> i32 {
 pub(crate) async fn kill(pid: i32) {
     let named = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(named, rustix::process::Signal::KILL).unwrap();
-    until("it is dead", || !lives(pid)).await;
+    until("the process is dead", || !is_alive(pid)).await;
 }
 
-/// Whether a process of this machine lives.
-pub(crate) fn lives(pid: i32) -> bool {
+/// Whether a process of this machine is alive.
+pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
 }

@@ -45,7 +45,7 @@ pub(crate) async fn stdout_and_stderr_keep_their_order(fixture: &Fixture) {
     assert_eq!(output, expected);
 }
 
-pub(crate) async fn directory_and_exports_stay(fixture: &Fixture) {
+pub(crate) async fn directory_and_exports_persist(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let start = s.sandbox.cwd().await.unwrap();
     s.out(
@@ -61,7 +61,7 @@ two'; Y=2",
     assert_eq!(s.out("pwd").await, format!("{start}\n"));
 }
 
-pub(crate) async fn directory_exports_functions_and_aliases_stay(fixture: &Fixture) {
+pub(crate) async fn directory_exports_functions_and_aliases_persist(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let start = s.sandbox.cwd().await.unwrap();
     s.out("mkdir 'a b'; cd 'a b'; export X='x y'; Y=2; alias up='echo UP'").await;
@@ -95,7 +95,7 @@ pub(crate) async fn state_survives_exit_errexit_and_exec(fixture: &Fixture) {
     }
 }
 
-pub(crate) async fn any_value_comes_back_as_it_was(fixture: &Fixture) {
+pub(crate) async fn any_value_is_restored_unchanged(fixture: &Fixture) {
     let s = fixture.open("s").await;
     s.out(
         r#"export N=$'two\nlines\n' Q="it's \"quoted\" \$HOME \`x\` \\" B=$'\x01\x7f\xff\xfe\e' E= U='äöü €' S='declare -x FAKE="1"
@@ -115,7 +115,7 @@ declare -x FAKE2="2"'"#,
 pub(crate) async fn parallel_calls_never_mix_their_states(fixture: &Fixture) {
     let s = Arc::new(fixture.open("s").await);
     s.out("export ONE=begin OTHER=begin").await;
-    // The guest is the same everywhere; in a container everything takes longer.
+    // The guest is the same on every backend, but containers are slower, so they get fewer rounds.
     let rounds = if fixture.peer.is_some() { 20 } else { 100 };
     for round in 0..rounds {
         let call = |number: i32| {
@@ -138,21 +138,21 @@ pub(crate) async fn parallel_calls_never_mix_their_states(fixture: &Fixture) {
     }
 }
 
-pub(crate) async fn a_directory_or_variable_for_one_call_does_not_stick(fixture: &Fixture) {
+pub(crate) async fn a_directory_or_variable_for_one_call_does_not_persist(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let here = s.sandbox.cwd().await.unwrap();
-    s.out("export TOLD=old").await;
+    s.out("export ONCE=old").await;
     for value in ["first", "second"] {
         let other = RunOptions {
             directory: WorkingDirectory::Override,
-            env: vec![("TOLD".to_owned(), value.to_owned())],
+            env: vec![("ONCE".to_owned(), value.to_owned())],
             ..run_options(OutputMode::AtEnd)
         };
-        let job = hermes_types::Work::Shell("pwd; echo $TOLD; cd /usr; export KEPT=1".to_owned());
+        let job = hermes_types::Work::Shell("pwd; echo $ONCE; cd /usr; export EXPORTED=1".to_owned());
         let permit = permit(&s.plan, &s.key, job, "/");
         let outcome = s.sandbox.start_command(permit, other).await.unwrap().wait().await.unwrap();
         assert_eq!((text(&outcome), outcome.cwd), (format!("/\n{value}\n"), here.clone()));
-        assert_eq!(s.out("pwd; echo $TOLD $KEPT").await, format!("{here}\nold 1\n"));
+        assert_eq!(s.out("pwd; echo $ONCE $EXPORTED").await, format!("{here}\nold 1\n"));
     }
 }
 
@@ -169,10 +169,10 @@ pub(crate) async fn a_missing_directory_is_126_and_nothing_runs(fixture: &Fixtur
     }
     s.out("mkdir gone; cd gone; rmdir ../gone").await;
     assert_eq!(s.run("touch ran").await.code, 126);
-    assert_eq!(s.out("pwd; ls").await, format!("{here}\n"), "the next command finds a place");
+    assert_eq!(s.out("pwd; ls").await, format!("{here}\n"), "the next command runs in the initial directory");
 }
 
-pub(crate) async fn a_session_that_moved_after_the_gate_was_asked_runs_nothing(fixture: &Fixture) {
+pub(crate) async fn a_session_that_moved_after_the_verdict_runs_nothing(fixture: &Fixture) {
     let (s, other) = (fixture.open("s").await, fixture.open("s").await);
     let judged = s.permit("touch ran").await;
     other.out("mkdir elsewhere; cd elsewhere").await;
@@ -193,7 +193,7 @@ pub(crate) async fn long_commands_and_long_inputs_arrive_whole(fixture: &Fixture
     };
     let outcome = s.end("cat", fed).await;
     assert!(outcome.output == data, "{} bytes came back", outcome.output.len());
-    assert_eq!(s.out("cat; echo end").await, "end\n", "without input there is none");
+    assert_eq!(s.out("cat; echo end").await, "end\n", "a command without input reads nothing");
 }
 
 pub(crate) async fn a_session_gets_only_its_own_environment(fixture: &Fixture) {
@@ -210,7 +210,7 @@ pub(crate) async fn a_session_gets_only_its_own_environment(fixture: &Fixture) {
     assert_eq!(s.out("ls /proc/self/fd | tr '\\n' ' '").await, "0 1 2 3 ");
 }
 
-pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(fixture: &Fixture) {
+pub(crate) async fn a_secret_is_visible_only_to_its_command(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let secret = format!("hunter-{}", std::process::id());
     let with_secret =
@@ -241,7 +241,7 @@ pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(fixture: &Fixt
     }
 }
 
-pub(crate) async fn a_session_may_have_any_key_and_is_alone(fixture: &Fixture) {
+pub(crate) async fn a_session_may_have_any_key_and_is_isolated(fixture: &Fixture) {
     let long = "k".repeat(10 * 1024);
     let keys = ["", "../..", "/", "a\nb", "a b;$(touch ran)`", "\u{1}\u{7f}\u{202e}🦀", "K", "k", &long];
     let mut open: Vec<Session> = Vec::new();

@@ -1,9 +1,9 @@
-//! A machine and a small internet, in their own namespaces.
+//! A machine and a small internet in separate namespaces.
 //!
-//! | address | who |
+//! | address | host |
 //! |---|---|
 //! | `1.1.1.1`, `2606:4700::1111` | web servers of the internet |
-//! | `8.8.4.4` | its names |
+//! | `8.8.4.4` | its name server |
 //! | `10.66.0.1`, `169.254.169.254` | a private network and a metadata service |
 //! | `9.9.9.1`, `2606:4700:9::1` | this machine itself, with a service on all its addresses |
 
@@ -21,27 +21,27 @@ use hermes_types::{Network, SessionKey, Work};
 use crate::fixture::{permit, run_options};
 use crate::session::text;
 
-/// Set for the process inside the namespaces.
-const INSIDE: &str = "HERMES_TEST_WORLD";
+/// The variable that marks the process inside the namespaces.
+const INSIDE_VAR: &str = "HERMES_TEST_WORLD";
 
 /// The content of services that must not be reached.
 pub(crate) const SECRET: &str = "secret";
 
-/// Everything but the test.
+/// The network around the test.
 pub(crate) struct TestNetwork {
     folder: tempfile::TempDir,
     internet: Child,
-    /// The internet ends when this is dropped.
+    /// The process that simulates the internet; killed on drop.
     _line: ChildStdin,
     /// Connections to the service of this machine.
     pub(crate) intrusions: Arc<AtomicUsize>,
 }
 
 /// Runs the body of the named test in another process, in its own namespaces.
-#[expect(clippy::disallowed_methods, reason = "the test starts itself again, elsewhere")]
+#[expect(clippy::disallowed_methods, reason = "the test runs its own program in new namespaces")]
 pub(crate) fn in_test_network(test: &str, body: impl AsyncFnOnce(&TestNetwork)) {
-    if std::env::var_os(INSIDE).is_some() {
-        let test_network = TestNetwork::make();
+    if std::env::var_os(INSIDE_VAR).is_some() {
+        let test_network = TestNetwork::new();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(body(&test_network));
         return;
@@ -51,15 +51,15 @@ pub(crate) fn in_test_network(test: &str, body: impl AsyncFnOnce(&TestNetwork)) 
         command.args(["--user", "--map-root-user"]);
     }
     command.args(["--net", "--mount", "--"]).arg(std::env::current_exe().unwrap());
-    let output = command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{errors}");
+    let output = command.args(["--exact", test, "--nocapture"]).env(INSIDE_VAR, "1").output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}\n{stderr}");
 }
 
 impl TestNetwork {
-    #[expect(clippy::disallowed_methods, reason = "a world is made by programs")]
-    fn make() -> Self {
+    #[expect(clippy::disallowed_methods, reason = "programs set up the network")]
+    fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("world-").tempdir().unwrap();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/internet.py");
         let mut internet = Command::new("unshare")
@@ -70,8 +70,8 @@ impl TestNetwork {
             .spawn()
             .unwrap();
         let mut line = internet.stdin.take().unwrap();
-        let mut said = BufReader::new(internet.stdout.take().unwrap()).lines();
-        assert_eq!(said.next().unwrap().unwrap(), "here");
+        let mut output = BufReader::new(internet.stdout.take().unwrap()).lines();
+        assert_eq!(output.next().unwrap().unwrap(), "here");
         std::fs::write(folder.path().join("resolv.conf"), "nameserver 8.8.4.4\n").unwrap();
         std::fs::write(folder.path().join("nsswitch.conf"), "hosts: files dns\n").unwrap();
         let made = Command::new("sh")
@@ -81,7 +81,7 @@ impl TestNetwork {
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         line.write_all(b"\n").unwrap();
-        assert_eq!(said.next().unwrap().unwrap(), "ready");
+        assert_eq!(output.next().unwrap().unwrap(), "ready");
         let intrusions = Arc::new(AtomicUsize::new(0));
         serve_secrets(&intrusions);
         Self { folder, internet, _line: line, intrusions }
@@ -92,11 +92,11 @@ impl TestNetwork {
     }
 
     /// The output of an unconfined command of this machine.
-    #[expect(clippy::disallowed_methods, reason = "the control of every attack")]
-    pub(crate) fn free(&self, command: &str) -> (i32, String) {
+    #[expect(clippy::disallowed_methods, reason = "runs the control of an attack")]
+    pub(crate) fn run_unconfined(&self, command: &str) -> (i32, String) {
         let output = Command::new("bash").args(["-c", command]).current_dir(self.path()).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
     }
 
     /// The number of connections to the service of this machine since the last call.
@@ -143,20 +143,20 @@ impl TestNetwork {
 
 impl Drop for TestNetwork {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         drop(self.internet.kill());
         drop(self.internet.wait());
     }
 }
 
-/// A place with the attacker's commands.
+/// A jailed place that runs the commands of the attacker.
 pub(crate) struct JailedPlace {
     pub(crate) plan: ResolvedPlace,
     pub(crate) sandbox: OpenPlace,
 }
 
 impl JailedPlace {
-    /// The output of a command in the jail.
+    /// Runs a command in the jail and returns its exit code and output.
     pub(crate) async fn run(&self, command: &str) -> (i32, String) {
         let work = Work::Shell(command.to_owned());
         let permit = permit(&self.plan, "s", work, &self.sandbox.cwd().await.unwrap());
@@ -171,15 +171,15 @@ impl JailedPlace {
         (outcome.code, text(&outcome))
     }
 
-    /// The output of a command in the jail that works.
-    pub(crate) async fn works(&self, command: &str) -> String {
-        let (code, said) = self.run(command).await;
-        assert_eq!(code, 0, "{command}\n{said}");
-        said
+    /// Returns the output of a command in the jail that must succeed.
+    pub(crate) async fn out(&self, command: &str) -> String {
+        let (code, output) = self.run(command).await;
+        assert_eq!(code, 0, "{command}\n{output}");
+        output
     }
 }
 
-/// This machine's own service, on all its addresses.
+/// Serves a secret on all addresses of this machine.
 fn serve_secrets(intrusions: &Arc<AtomicUsize>) {
     let listener = TcpListener::bind("[::]:80").unwrap();
     let intrusions = intrusions.clone();
@@ -188,7 +188,7 @@ fn serve_secrets(intrusions: &Arc<AtomicUsize>) {
             let mut stream = stream.unwrap();
             intrusions.fetch_add(1, Ordering::SeqCst);
             let mut request = [0; 4096];
-            // Counts a connection even if it sends nothing.
+            // A connection counts even if it sends nothing.
             drop(stream.read(&mut request));
             drop(
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\na secret of this machine\n"),

@@ -27,7 +27,7 @@ pub(crate) async fn a_new_session_gets_an_unused_warm_container(test_env: &TestE
         sessions.push(s);
     }
     assert_eq!(test_env.containers().await, warm);
-    // From then on it is an ordinary place of the session: files, state, name and end.
+    // Afterwards the place behaves like any other place of the session.
     for (s, key) in sessions.iter().zip(["a", "b"]) {
         let kept = test_env.places().kept_dirs[0].join(s.plan.name());
         assert_eq!(fs::read_to_string(kept.join("workspace/mine")).unwrap(), format!("{key}\n"));
@@ -36,7 +36,7 @@ pub(crate) async fn a_new_session_gets_an_unused_warm_container(test_env: &TestE
         let found = test_env.places().find(&s.plan.name()).await.unwrap();
         assert_eq!(found[0].record.session, key);
     }
-    // Without a warm one, a place is created as usual; a place with kept files gets them back.
+    // Without a warm container, a place is created as usual. A recreated place keeps its files.
     let third = test_env.open_with("c", |docker| docker.warm_count = 2).await;
     assert_eq!(test_env.containers().await.len(), 3);
     third.plan.fill_warm_pool().await.unwrap();

@@ -1,4 +1,4 @@
-# Joins this network to the one of process $1; $2 has the files that say how names are found.
+# Connects this network to that of process $1. $2 contains resolv.conf and nsswitch.conf.
 ip link set lo up
 ip link add out0 type veth peer name net0
 ip link set net0 netns "$1"

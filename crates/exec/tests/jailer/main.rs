@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test that cannot go on should stop, and says what it sees on its output"
+    reason = "a test that cannot go on should stop, and prints its results"
 )]
 
 #[path = "../it/fixture.rs"]
@@ -46,12 +46,12 @@ fn main() {
         let hermes = Hermes { plan, sandbox, session };
         println!("open");
         while let (Some(verb), Some(text)) = (words.next(), words.next()) {
-            hermes.act(&verb, &text).await;
+            hermes.run_step(&verb, &text).await;
         }
     });
 }
 
-/// Performs the steps of its command line in order.
+/// Runs the steps of its command line in order.
 struct Hermes {
     plan: ResolvedPlace,
     sandbox: OpenPlace,
@@ -59,7 +59,7 @@ struct Hermes {
 }
 
 impl Hermes {
-    async fn act(&self, verb: &str, text: &str) {
+    async fn run_step(&self, verb: &str, text: &str) {
         match verb {
             "show" => {
                 let mut command = self.start(text, OutputMode::Live).await;
