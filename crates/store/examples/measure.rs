@@ -1,4 +1,4 @@
-//! Measures what the store costs: `cargo run --release -p hermes-store --example measure
+//! Measures the store: `cargo run --release -p hermes-store --example measure
 //! [MESSAGES]`.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
 
@@ -12,23 +12,23 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 /// A deterministic random number generator.
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl TestRng {
+    fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % sides as u64).unwrap()
+        usize::try_from(self.0 % limit as u64).unwrap()
     }
 
     /// Words of a large vocabulary with a natural frequency distribution.
     fn text(&mut self, words: usize) -> String {
         let mut text = String::new();
         for _ in 0..words {
-            let rank = self.roll(30_000).min(self.roll(30_000)).min(self.roll(30_000));
+            let rank = self.below(30_000).min(self.below(30_000)).min(self.below(30_000));
             text.push_str(&word(rank));
-            text.push(if self.roll(12) == 0 { '\n' } else { ' ' });
+            text.push(if self.below(12) == 0 { '\n' } else { ' ' });
         }
         text
     }
@@ -58,7 +58,7 @@ async fn main() {
     let count: usize = std::env::args().nth(1).map_or(100_000, |text| text.parse().unwrap());
     let folder = tempfile::tempdir_in(".").unwrap();
     let path = folder.path().join(hermes_store::FILE_NAME);
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut rng = TestRng(0x9e37_79b9_7f4a_7c15);
 
     let begun = Instant::now();
     let store = Store::open(&path).await.unwrap();
@@ -67,9 +67,9 @@ async fn main() {
     let mut session = create(&store).await;
     let mut times = Vec::new();
     for number in 0..3_000 {
-        let words = 20 + dice.roll(200);
-        let step = TurnStep::from_message(Message::user(dice.text(words)), at(number));
-        // Between two steps a model answers or a command runs.
+        let words = 20 + rng.below(200);
+        let step = TurnStep::from_message(Message::user(rng.text(words)), at(number));
+        // Simulates the pause between two steps, in which a model answers or a command runs.
         std::thread::sleep(Duration::from_millis(10));
         let begun = Instant::now();
         store.append_step(&session, step).await.unwrap();
@@ -82,8 +82,8 @@ async fn main() {
         if number % 200 == 0 {
             session = create(&store).await;
         }
-        let words = 20 + dice.roll(200);
-        let text = format!("the {}", dice.text(words));
+        let words = 20 + rng.below(200);
+        let text = format!("the {}", rng.text(words));
         bytes += text.len();
         let step = TurnStep::from_message(Message::user(text), at(number as u64));
         let begun = Instant::now();

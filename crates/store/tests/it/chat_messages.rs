@@ -6,7 +6,7 @@ use hermes_store::{
 use hermes_types::{Person, SessionKey};
 use serde_json::json;
 
-use crate::{Home, at, said, session, user};
+use crate::{Home, assistant, at, session, user};
 
 async fn receive(store: &Store, message: &str) -> InboxId {
     let row = NewInboxRow {
@@ -36,7 +36,7 @@ async fn an_inbox_row_is_answered_by_its_turn_and_others_stay_pending() {
     };
     assert_eq!(turns().await, [(first, Some(turn)), (second, None), (third, None)]);
     store
-        .append_step(&id, TurnStep { inbox: vec![second], ..TurnStep::from_message(said("so"), at(2)) })
+        .append_step(&id, TurnStep { inbox: vec![second], ..TurnStep::from_message(assistant("so"), at(2)) })
         .await
         .unwrap();
     assert_eq!(turns().await, [(first, Some(turn)), (second, Some(turn)), (third, None)]);
@@ -74,7 +74,7 @@ async fn the_delivery_state_is_found_by_dedup_key() {
 async fn pruning_keeps_the_last_message_of_each_chat() {
     let home = Home::new();
     let store = home.store().await;
-    let kept = |chat: usize, message: &str| NewInboxRow {
+    let message_row = |chat: usize, message: &str| NewInboxRow {
         platform: "discord".to_owned(),
         chat: format!("{chat:04}"),
         message: message.to_owned(),
@@ -83,9 +83,9 @@ async fn pruning_keeps_the_last_message_of_each_chat() {
         at: at(1),
         event: json!({}),
     };
-    let rows = (0..1_010).flat_map(|chat| [kept(chat, "a"), kept(chat, "b")]).collect();
+    let rows = (0..1_010).flat_map(|chat| [message_row(chat, "a"), message_row(chat, "b")]).collect();
     let ids: Vec<InboxId> = store.receive_messages(rows).await.unwrap().into_iter().flatten().collect();
-    // One is not answered, and one was answered late.
+    // One message is unanswered, and one was answered late.
     let (waits, late) = (ids[2 * 500], ids[2 * 600]);
     store.enqueue_reply(vec![late], vec![], at(100)).await.unwrap();
     let done = ids.into_iter().filter(|id| ![waits, late].contains(id)).collect();

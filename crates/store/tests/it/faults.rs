@@ -7,7 +7,7 @@ use std::process::Command;
 
 use hermes_store::{Error, FILE_NAME, MessageFilter, SearchQuery, Seq, Store, TurnStep, Viewer};
 
-use crate::{Home, at, said, session, user};
+use crate::{Home, assistant, at, session, user};
 
 #[tokio::test]
 async fn a_foreign_file_is_left_alone() {
@@ -133,7 +133,7 @@ async fn a_flipped_byte_is_an_error_or_has_no_effect() {
     for number in 0..60 {
         let text = format!("message {number} about 数据库 and {}", "indexes that grow ".repeat(number));
         store.append_step(&id, TurnStep::from_message(user(&text), at(1))).await.unwrap();
-        store.append_step(&id, TurnStep::from_message(said(&text), at(1))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(assistant(&text), at(1))).await.unwrap();
     }
     store.undo(&id, 3).await.unwrap();
     let expected = (
@@ -169,7 +169,7 @@ async fn a_flipped_byte_is_an_error_or_has_no_effect() {
                 store.messages(&id, MessageFilter::All, Seq::START, 1_000).await?,
                 store.session_prompt(&id).await?,
             );
-            // It may find less or fail, but must return.
+            // The search may find less or fail, but must return.
             for text in ["indexes", "数据库", "🚀"] {
                 let search = SearchQuery { text: text.to_owned(), limit: 50, ..SearchQuery::default() };
                 drop(store.search(&Viewer::Owner, search).await);

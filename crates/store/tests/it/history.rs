@@ -5,7 +5,7 @@ use hermes_types::{Call, CallArguments, CallId, Digest, Image, ImageKind, Messag
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::{Home, at, said, session, user};
+use crate::{Home, assistant, at, session, user};
 
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -137,7 +137,7 @@ impl Model {
     }
 }
 
-async fn same(store: &Store, id: &SessionId, model: &Model) {
+async fn assert_equals_model(store: &Store, id: &SessionId, model: &Model) {
     let kept = store.history(id).await.unwrap();
     let found: Vec<_> = kept.into_iter().map(|kept| (kept.seq.number(), kept.message)).collect();
     assert_eq!(found, model.active());
@@ -162,8 +162,8 @@ proptest! {
                         model.0.push((user(&text), None));
                     }
                     Action::Model(text) => {
-                        store.append_step(&id, TurnStep::from_message(said(&text), at(1))).await.unwrap();
-                        model.0.push((said(&text), None));
+                        store.append_step(&id, TurnStep::from_message(assistant(&text), at(1))).await.unwrap();
+                        model.0.push((assistant(&text), None));
                     }
                     Action::Undo(exchanges) => {
                         let undone = store.undo(&id, exchanges).await.unwrap();
@@ -171,7 +171,7 @@ proptest! {
                     }
                 }
             }
-            same(&store, &id, &model).await;
+            assert_equals_model(&store, &id, &model).await;
         });
     }
 }
@@ -181,7 +181,7 @@ async fn undo_returns_the_first_undone_user_text() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
-    for message in [user("one"), said("1"), user("two"), said("2")] {
+    for message in [user("one"), assistant("1"), user("two"), assistant("2")] {
         store.append_step(&id, TurnStep::from_message(message, at(1))).await.unwrap();
     }
     let undone = store.undo(&id, 1).await.unwrap().unwrap();

@@ -38,7 +38,7 @@ impl Home {
     }
 
     /// Another process that uses the same database.
-    #[expect(clippy::disallowed_methods, reason = "a second process is what is tested")]
+    #[expect(clippy::disallowed_methods, reason = "the test needs a second process")]
     fn peer(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_store-peer"));
         command.arg(self.file()).args(args);
@@ -76,6 +76,6 @@ fn user(text: &str) -> Message {
     Message::user(text)
 }
 
-fn said(text: &str) -> Message {
+fn assistant(text: &str) -> Message {
     Message::Assistant { parts: vec![Part::Text { text: text.to_owned() }] }
 }

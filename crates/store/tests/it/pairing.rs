@@ -67,7 +67,7 @@ async fn a_code_expires_and_a_new_one_is_given_every_ten_minutes() {
     let first = code(&store, "7", 0).await;
     assert_eq!(request(&store, "7", 599).await, CodeResponse::TooSoon);
     let CodeResponse::Code { code: second, expires } = request(&store, "7", 600).await else { panic!() };
-    assert_eq!(expires, at(3_600), "a repeated request does not extend it");
+    assert_eq!(expires, at(3_600), "a repeated request does not extend the code");
     assert_eq!(approve(&store, &first, 601).await, ApprovalResult::WrongCode { left: 4 });
     assert_eq!(store.pending_users(at(3_599)).await.unwrap().len(), 1);
     assert_eq!(store.pending_users(at(3_600)).await.unwrap(), []);
@@ -89,7 +89,7 @@ async fn three_pending_users_do_not_block_a_fourth_forever() {
     assert_eq!(store.pending_users(at(2)).await.unwrap().len(), 3);
     let elsewhere = store.request_code("telegram", "4", "a name", at(2)).await.unwrap();
     assert!(matches!(elsewhere, CodeResponse::Code { .. }), "platforms have separate limits: {elsewhere:?}");
-    // They ask as often as allowed.
+    // The pending users request codes as often as allowed.
     for seconds in (10..3_600).step_by(10) {
         for user in ["1", "2", "3"] {
             request(&store, user, seconds).await;

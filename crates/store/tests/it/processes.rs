@@ -42,13 +42,13 @@ async fn two_processes_and_their_threads_lose_nothing() {
         assert!(peer.wait().unwrap().success());
     }
     let check = async |id: &SessionId, writers: usize| {
-        let kept = store.history(id).await.unwrap();
-        let places: Vec<u32> = kept.iter().map(|kept| kept.seq.number()).collect();
+        let stored = store.history(id).await.unwrap();
+        let places: Vec<u32> = stored.iter().map(|stored| stored.seq.number()).collect();
         assert_eq!(places, (1..=u32::try_from(writers * 50).unwrap()).collect::<Vec<_>>());
-        // Each writer's messages are in order.
+        // The messages of each writer are in order.
         let mut next: BTreeMap<String, usize> = BTreeMap::new();
-        for kept in kept {
-            let text = kept.message.text();
+        for stored in stored {
+            let text = stored.message.text();
             let mut words = text.split(' ');
             let expected = next.entry(words.next().unwrap().to_owned()).or_default();
             assert_eq!(words.next().unwrap(), expected.to_string());
@@ -79,7 +79,7 @@ async fn a_hundred_kills_lose_no_confirmed_message() {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        // Killed after some messages, while it writes the next one.
+        // The kill comes after some messages, while the process writes the next one.
         let mut line = String::new();
         for _ in 0..=seed % 7 {
             line.clear();
@@ -94,11 +94,11 @@ async fn a_hundred_kills_lose_no_confirmed_message() {
         let last = whole_lines.lines().next_back().unwrap_or(line.trim());
         acknowledged += last.parse::<usize>().unwrap() + 1;
         let store = home.store().await;
-        let kept = store.history(&id).await.unwrap();
-        // One more may be stored whose confirmation was not read.
-        let extra = kept.len() - acknowledged;
-        assert!(extra <= 1, "round {round}: {} kept, {acknowledged} acknowledged", kept.len());
-        acknowledged = kept.len();
+        let stored = store.history(&id).await.unwrap();
+        // One more message may be stored, because its confirmation was not read.
+        let extra = stored.len() - acknowledged;
+        assert!(extra <= 1, "round {round}: {} stored, {acknowledged} acknowledged", stored.len());
+        acknowledged = stored.len();
         if round % 2 == 0 {
             store.close().await;
         }

@@ -89,14 +89,14 @@ async fn open_questions_are_listed() {
     assert_eq!(open(5).await, ["q_a", "q_b"]);
     assert_eq!(open(10).await, ["q_a"]);
     let of_session = store.session_questions(&id).await.unwrap();
-    let [kept] = of_session.as_slice() else { panic!("{of_session:?}") };
-    assert_eq!((kept.session.as_ref(), kept.call.as_ref()), (Some(&id), Some(&CallId::new("c1"))));
-    assert_eq!((&kept.stored, &kept.approvers), (&question("q_a").stored, &question("q_a").approvers));
+    let [row] = of_session.as_slice() else { panic!("{of_session:?}") };
+    assert_eq!((row.session.as_ref(), row.call.as_ref()), (Some(&id), Some(&CallId::new("c1"))));
+    assert_eq!((&row.stored, &row.approvers), (&question("q_a").stored, &question("q_a").approvers));
     let named = async |text: &str| store.questions_by_prefix(text).await.unwrap().len();
     assert_eq!((named("q_").await, named("q_a").await, named("").await, named("%").await), (2, 1, 0, 0));
     store.close_turn(turn, "text", vec![], at(11)).await.unwrap();
     store.remove_session(&id).await.unwrap();
-    assert_eq!(store.question("q_a").await.unwrap(), None, "it is removed with its session");
+    assert_eq!(store.question("q_a").await.unwrap(), None, "the question is removed with its session");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use hermes_store::{NewSession, SearchQuery, SessionId, Store, TurnStep, Viewer};
 use hermes_types::{Message, Person};
 use proptest::prelude::*;
 
-use crate::{Home, at, new_session, said, session, user};
+use crate::{Home, assistant, at, new_session, session, user};
 
 const TEXTS: [&str; 12] = [
     "How do I configure the docker network for a container?",
@@ -100,7 +100,7 @@ async fn undone_and_removed_messages_and_those_of_others_are_not_found() {
 
     let put = async |new: NewSession| {
         let id = store.create_session(new, at(1)).await.unwrap();
-        store.append_step(&id, TurnStep::from_message(said("a xylophone 木琴"), at(1))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(assistant("a xylophone 木琴"), at(1))).await.unwrap();
         id
     };
     let theirs =
@@ -121,7 +121,7 @@ async fn undone_and_removed_messages_and_those_of_others_are_not_found() {
     store.remove_session(&mine).await.unwrap();
     // The row id of the removed message is reused, but its text must not be found.
     let next = session(&store).await;
-    store.append_step(&next, TurnStep::from_message(said("something else"), at(2))).await.unwrap();
+    store.append_step(&next, TurnStep::from_message(assistant("something else"), at(2))).await.unwrap();
     for text in ["xylophone", "木琴"] {
         assert_eq!(hits(&store, text).await.len(), 1, "{text}");
     }

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use hermes_store::TurnStep;
 
-use crate::{Home, at, said, session};
+use crate::{Home, assistant, at, session};
 
-const MESSAGE: usize = 4 << 10;
-const COUNT: usize = 300;
+const MESSAGE_BYTES: usize = 4 << 10;
+const MESSAGE_COUNT: usize = 300;
 
 /// The sources of this project as sample text: code, and prose in its comments.
 fn sources(folder: &Path, found: &mut Vec<String>) {
@@ -28,13 +28,13 @@ fn pieces(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let mut pieces = vec![String::new()];
     for char in chars {
-        if pieces.last().unwrap().len() >= MESSAGE {
+        if pieces.last().unwrap().len() >= MESSAGE_BYTES {
             pieces.push(String::new());
         }
         pieces.last_mut().unwrap().push(char);
     }
     pieces.pop();
-    pieces.truncate(COUNT);
+    pieces.truncate(MESSAGE_COUNT);
     pieces
 }
 
@@ -51,7 +51,7 @@ fn chinese() -> String {
     let words: Vec<&str> = words.split_whitespace().collect();
     let mut seed = 0x9e37_79b9_u64;
     let mut text = String::new();
-    while text.len() < COUNT * MESSAGE + MESSAGE {
+    while text.len() < MESSAGE_COUNT * MESSAGE_BYTES + MESSAGE_BYTES {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
@@ -69,7 +69,7 @@ fn chinese() -> String {
 }
 
 #[tokio::test]
-async fn a_text_takes_at_most_two_and_a_half_times_its_size() {
+async fn a_text_uses_at_most_two_and_a_half_times_its_size() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
     sources(root, &mut files);
@@ -89,7 +89,10 @@ async fn a_text_takes_at_most_two_and_a_half_times_its_size() {
         let mut bytes = 0;
         for (number, piece) in pieces.iter().enumerate() {
             bytes += piece.len();
-            store.append_step(&id, TurnStep::from_message(said(piece), at(number as u64))).await.unwrap();
+            store
+                .append_step(&id, TurnStep::from_message(assistant(piece), at(number as u64)))
+                .await
+                .unwrap();
         }
         store.close().await;
         let size = fs::metadata(home.file()).unwrap().len();

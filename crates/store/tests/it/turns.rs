@@ -4,7 +4,7 @@ use hermes_store::{CostStatus, Error, ModelCall, NewMessage, SearchQuery, Seq, T
 use hermes_types::{Call, CallArguments, CallId, Message, Part, Usage};
 use serde_json::json;
 
-use crate::{Home, at, said, session, user};
+use crate::{Home, assistant, at, session, user};
 
 fn call(id: &str) -> Call {
     let arguments = json!({"command": "ls"}).as_object().unwrap().clone();
@@ -38,7 +38,7 @@ async fn a_turn_is_one_message_and_its_steps() {
     store.append_step(&id, TurnStep::from_message(result("a"), at(4))).await.unwrap();
     store.append_step(&id, TurnStep::from_message(result("c"), at(4))).await.unwrap();
     assert_eq!(store.open_calls(&id).await.unwrap(), []);
-    store.append_step(&id, TurnStep::from_message(said("that is all"), at(5))).await.unwrap();
+    store.append_step(&id, TurnStep::from_message(assistant("that is all"), at(5))).await.unwrap();
     store.close_turn(turn, "text", vec![], at(5)).await.unwrap();
     assert!(matches!(store.close_turn(turn, "text", vec![], at(6)).await, Err(Error::NoTurn)));
     assert_eq!(store.current_turn(&id).await.unwrap(), None);
@@ -102,7 +102,7 @@ async fn costs_are_summed_by_session_and_day() {
         at: at(9),
     };
     assert_eq!(store.session(&id).await.unwrap().cost_status, CostStatus::None);
-    let mut entry = NewMessage::new(said("hi"), at(9));
+    let mut entry = NewMessage::new(assistant("hi"), at(9));
     (entry.usage, entry.finish) = (Some(usage), Some("stop".to_owned()));
     let step = TurnStep {
         messages: vec![entry.clone()],
