@@ -1,5 +1,5 @@
-//! `web_fetch`, against servers on this machine. A resolver lets the client reach them although they
-//! are not public.
+//! `web_fetch`, against servers on this machine. A resolver lets the client reach them although
+//! they are not public.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
