@@ -12,6 +12,7 @@ mod engine;
 mod entry_points;
 mod env;
 mod exec;
+mod gateway;
 mod help;
 mod layers;
 mod local;

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use hermes_testkit::discord::InjectedFault;
 use serde_json::{Value, json};
 
-use crate::env::{GatewayEnv, eventually};
+use crate::gateway::env::{GatewayEnv, eventually};
 
 /// Runs `hermes send` and returns its exit code and output.
 fn run_send(env: &GatewayEnv, args: &[&str]) -> (Option<i32>, String) {

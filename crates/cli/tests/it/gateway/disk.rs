@@ -6,7 +6,7 @@ use std::io::Write;
 use hermes_testkit::model::{BodyDelivery, ScriptedReply};
 use hermes_testkit::{ReplyItem, ScriptStep};
 
-use crate::env::{GatewayEnv, eventually};
+use crate::gateway::env::{GatewayEnv, eventually};
 
 const LOCAL: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
 const STORE_FAILURE: &str = "cannot store ";

@@ -12,7 +12,7 @@ use hermes_types::{Message, Part, Person, SessionKey, Timestamp};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::env::{GatewayEnv, eventually, terminal_call};
+use crate::gateway::env::{GatewayEnv, eventually, terminal_call};
 
 const ALLOW_ALL: &str = "discord:\n  allow_all_users: true\n";
 

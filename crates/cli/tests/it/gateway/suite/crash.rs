@@ -3,7 +3,7 @@
 use hermes_testkit::fake_platform::Supported;
 use hermes_testkit::{FakePlatform, ScriptStep};
 
-use crate::env::{PlatformEnv, eventually, terminal_call};
+use crate::gateway::env::{PlatformEnv, eventually, terminal_call};
 
 /// Restarts, sends one more message and asserts exactly these replies.
 async fn assert_replies_after_restart<V: FakePlatform>(

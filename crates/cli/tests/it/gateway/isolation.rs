@@ -3,7 +3,7 @@
 use hermes_testkit::ScriptStep;
 use serde_json::Value;
 
-use crate::env::{GatewayEnv, terminal_call};
+use crate::gateway::env::{GatewayEnv, terminal_call};
 
 /// Runs one command in each of two chats and returns the output of the second.
 async fn output_in_second_chat(first: &str, second: &str) -> String {

@@ -9,7 +9,7 @@ use hermes_testkit::model::ModelScript;
 use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::{Value, json};
 
-use crate::env::{GatewayEnv, eventually, steering_env, terminal_call};
+use crate::gateway::env::{GatewayEnv, eventually, steering_env, terminal_call};
 
 const LOCAL: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
 

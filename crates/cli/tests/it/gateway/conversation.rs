@@ -3,7 +3,7 @@
 use hermes_testkit::model::ModelScript;
 use hermes_testkit::{ReplyItem, ScriptStep};
 
-use crate::env::{GatewayEnv, eventually, steering_env};
+use crate::gateway::env::{GatewayEnv, eventually, steering_env};
 
 #[tokio::test]
 async fn a_mention_opens_a_thread_in_which_no_mention_is_needed_even_after_a_restart() {

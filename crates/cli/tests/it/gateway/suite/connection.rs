@@ -3,7 +3,7 @@
 use hermes_testkit::FakePlatform;
 use hermes_testkit::fake_platform::Supported;
 
-use crate::env::{PlatformEnv, eventually};
+use crate::gateway::env::{PlatformEnv, eventually};
 
 pub(super) async fn connects<V: FakePlatform>() -> Supported {
     let env = PlatformEnv::<V>::echo().await.open().await;

@@ -8,7 +8,7 @@ use hermes_testkit::discord::{Snowflake, UserFile, UserPost};
 use hermes_testkit::model::ModelScript;
 use serde_json::{Value, json};
 
-use crate::env::{GatewayEnv, eventually};
+use crate::gateway::env::{GatewayEnv, eventually};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand more bytes";
 

@@ -8,7 +8,7 @@ use hermes_testkit::tls::{CertificateAuthority, TlsBehavior, TlsFront};
 use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::Value;
 
-use crate::env::{GatewayEnv, eventually};
+use crate::gateway::env::{GatewayEnv, eventually};
 
 /// The variable with a file of trusted certificates.
 const CERT_FILE_VAR: &str = "SSL_CERT_FILE";

@@ -3,7 +3,7 @@
 use hermes_testkit::fake_platform::{PlatformAction, Supported};
 use hermes_testkit::{FakePlatform, ScriptStep};
 
-use crate::env::{PlatformEnv, eventually, terminal_call};
+use crate::gateway::env::{PlatformEnv, eventually, terminal_call};
 
 /// A command that needs approval on the local backend.
 const DANGER: &str = "chmod -R 777 ~/private && echo ran >>~/log";

@@ -7,7 +7,7 @@ use hermes_testkit::fake_platform::FakePlatform;
 use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::{Value, json};
 
-use crate::env::{GatewayEnv, eventually, terminal_call};
+use crate::gateway::env::{GatewayEnv, eventually, terminal_call};
 
 /// A command that needs approval on the local backend.
 const DANGER: &str = "chmod -R 777 ~/private && echo ran >>~/log";

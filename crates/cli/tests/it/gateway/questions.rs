@@ -4,7 +4,7 @@ use hermes_testkit::model::ModelScript;
 use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::json;
 
-use crate::env::{GatewayEnv, eventually, terminal_call};
+use crate::gateway::env::{GatewayEnv, eventually, terminal_call};
 
 /// A command that needs approval on the local backend.
 const DANGER: &str = "chmod -R 777 ~/private && echo done";

@@ -7,7 +7,7 @@ use hermes_testkit::{ReplyItem, ScriptStep, peers};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::env::{GatewayEnv, eventually, terminal_call};
+use crate::gateway::env::{GatewayEnv, eventually, terminal_call};
 
 #[tokio::test]
 async fn commands_of_chats_run_in_containers_if_configured() {

@@ -8,7 +8,7 @@ use hermes_testkit::fake_platform::FakePlatform;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::env::{GatewayEnv, eventually};
+use crate::gateway::env::{GatewayEnv, eventually};
 
 /// Number of kills.
 const KILLS: u32 = 200;

@@ -8,7 +8,7 @@ use hermes_testkit::model::{BodyDelivery, ModelScript, ScriptedReply};
 use hermes_testkit::{ReplyItem, ScriptStep};
 use serde_json::json;
 
-use crate::env::{GatewayEnv, eventually, terminal_call};
+use crate::gateway::env::{GatewayEnv, eventually, terminal_call};
 
 const STREAMING: &str = "discord:\n  allow_all_users: true\nstreaming:\n  enabled: true\n";
 const NOT_STREAMING: &str = "discord:\n  allow_all_users: true\n";

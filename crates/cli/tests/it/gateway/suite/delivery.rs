@@ -5,7 +5,7 @@ use std::time::Duration;
 use hermes_testkit::FakePlatform;
 use hermes_testkit::fake_platform::{Supported, UserMessage};
 
-use crate::env::PlatformEnv;
+use crate::gateway::env::PlatformEnv;
 
 pub(super) async fn answers_replayed_messages_once<V: FakePlatform>() -> Supported {
     let env = PlatformEnv::<V>::echo().await.open().await;

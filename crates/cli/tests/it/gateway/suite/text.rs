@@ -4,7 +4,7 @@ use hermes_testkit::fake_platform::{BotMessage, Supported, UserMessage};
 use hermes_testkit::model::ModelScript;
 use hermes_testkit::{FakePlatform, ScriptStep};
 
-use crate::env::PlatformEnv;
+use crate::gateway::env::PlatformEnv;
 
 /// A family emoji: one grapheme cluster, seven code points.
 const FAMILY: &str = "👨\u{200d}👩\u{200d}👧\u{200d}👦";

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::env::GatewayEnv;
+use crate::gateway::env::GatewayEnv;
 
 const OPEN: &str = "discord:\n  allow_all_users: true\n";
 
