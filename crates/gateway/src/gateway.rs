@@ -147,7 +147,7 @@ impl Gateway {
             }
         }
         let waiting = retry_store("cannot read the inbox", || self.context.store.pending_inbox(platform));
-        for row in waiting.await {
+        for row in waiting.await.unwrap_or_default() {
             let message: InboundMessage = match serde_json::from_value(row.event) {
                 Ok(message) => message,
                 Err(error) => {
@@ -157,13 +157,15 @@ impl Gateway {
             };
             let check = || self.context.access.check(&message.chat, &message.sender);
             match retry_store("access check failed", check).await {
-                AccessDecision::Granted(role) => {
+                Ok(AccessDecision::Granted(role)) => {
                     let stored =
                         StoredMessage { id: row.id, message, role, resumed: Some((row.key, row.turn)) };
                     self.route(stored).await;
                 }
                 // The sender lost access since; drop the message.
-                AccessDecision::Denied(_) => self.context.outbox.finish_message(row.id).await,
+                Ok(AccessDecision::Denied(_)) => self.context.outbox.finish_message(row.id).await,
+                // The next start checks again.
+                Err(_) => {}
             }
         }
     }
@@ -241,14 +243,15 @@ async fn run_cleanup(store: Store, media: Arc<MediaCache>) {
     }
 }
 
-/// Repeats a store operation until it succeeds.
+/// Repeats a store operation until it succeeds, or fails for good.
 pub(crate) async fn retry_store<T, F: Future<Output = Result<T, hermes_store::Error>>>(
     failure: &str,
     operation: impl Fn() -> F,
-) -> T {
+) -> Result<T, hermes_store::Error> {
     loop {
-        match operation().await {
-            Ok(value) => return value,
+        let result = operation().await;
+        match &result {
+            Ok(_) | Err(hermes_store::Error::Closed | hermes_store::Error::TooLarge { .. }) => return result,
             Err(error) => tracing::error!(%error, "{failure}"),
         }
         tokio::time::sleep(STORE_RETRY_INTERVAL).await;

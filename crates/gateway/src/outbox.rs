@@ -65,16 +65,12 @@ impl OutboxWorker {
             tracing::error!(%error, "cannot store reply yet");
             let worker = Arc::clone(self);
             self.tasks.spawn(async move {
-                loop {
-                    tokio::time::sleep(STORE_RETRY_INTERVAL).await;
-                    match worker.store.enqueue_reply(inbox_ids.clone(), parts.clone(), Timestamp::now()).await
-                    {
-                        Ok(_) => break worker.wake(),
-                        // The inbox rows stay open and are found at the next start.
-                        Err(hermes_store::Error::Closed | hermes_store::Error::TooLarge { .. }) => break,
-                        Err(error) => tracing::debug!(%error, "cannot store reply yet"),
-                    }
-                }
+                tokio::time::sleep(STORE_RETRY_INTERVAL).await;
+                let enqueue =
+                    || worker.store.enqueue_reply(inbox_ids.clone(), parts.clone(), Timestamp::now());
+                // If it cannot be stored, the inbox rows stay open and are found at the next start.
+                retry_store("cannot store reply yet", enqueue).await.ok();
+                worker.wake();
             });
         }
         self.wake();
@@ -165,7 +161,7 @@ impl OutboxWorker {
                 let worker = Arc::clone(&self);
                 chats.spawn(async move {
                     for part in parts {
-                        worker.deliver(part).await;
+                        worker.deliver_with_retry(part).await;
                     }
                     chat
                 });
@@ -203,7 +199,7 @@ impl OutboxWorker {
         chats
     }
 
-    async fn deliver(&self, part: OutboxRow) {
+    async fn deliver_with_retry(&self, part: OutboxRow) {
         let Ok(mut outbound) = serde_json::from_value::<OutboundMessage>(part.body.clone()) else {
             tracing::error!(part = part.id.number(), "cannot parse outbox part");
             let outcome = DeliveryOutcome::Failed("it cannot be read".to_owned());
@@ -238,12 +234,10 @@ impl OutboxWorker {
                     DeliveryCheck::Unknown => {}
                 }
             }
-            if let Err(error) = self.store.mark_sending(part.id, Timestamp::now()).await {
-                // Never send without recording it first: a restart could not tell whether it was
-                // sent.
-                tracing::error!(%error, "cannot deliver: database error");
-                tokio::time::sleep(STORE_RETRY_INTERVAL).await;
-                continue;
+            // Never send without recording it first: a restart could not tell whether it was sent.
+            let record = || self.store.mark_sending(part.id, Timestamp::now());
+            if retry_store("cannot deliver: database error", record).await.is_err() {
+                return;
             }
             let sent = match &replaced {
                 Some(message) => {
@@ -338,21 +332,16 @@ impl OutboxWorker {
         let part_key = part_key?;
         let state = || self.store.delivery_state(part_key);
         match retry_store("cannot deliver: database error", state).await {
-            Some(DeliveryState::Sent(message)) => Some(message),
-            Some(DeliveryState::Pending | DeliveryState::Failed) | None => None,
+            Ok(Some(DeliveryState::Sent(message))) => Some(message),
+            Ok(Some(DeliveryState::Pending | DeliveryState::Failed) | None) | Err(_) => None,
         }
     }
 
     /// Records the outcome; returns whether it was recorded.
     async fn record_delivery(&self, part: &OutboxRow, delivery: DeliveryOutcome) -> bool {
-        while let Err(error) = self.store.record_delivery(part.id, delivery.clone(), Timestamp::now()).await {
-            tracing::error!(%error, "cannot record delivery");
-            if matches!(error, hermes_store::Error::Closed) {
-                return false;
-            }
-            tokio::time::sleep(STORE_RETRY_INTERVAL).await;
-        }
+        let record = || self.store.record_delivery(part.id, delivery.clone(), Timestamp::now());
+        let recorded = retry_store("cannot record delivery", record).await.is_ok();
         self.delivered.send_replace(());
-        true
+        recorded
     }
 }

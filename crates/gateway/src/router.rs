@@ -125,7 +125,9 @@ impl Router {
         if needs_acknowledgment || has_thread {
             let event = json!(input.message);
             let update = || self.context.store.reassign(id, &key, event.clone());
-            retry_store("cannot update stored message", update).await;
+            if retry_store("cannot update stored message", update).await.is_err() {
+                return;
+            }
         }
         if is_new {
             self.context.audit.record("letter", &audit_entry(&input, &key));
