@@ -4,6 +4,7 @@ pub mod discord;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use hermes_session::BoxFuture;
@@ -25,8 +26,11 @@ pub trait Channel: Send + Sync + fmt::Debug {
 
     /// Stays connected until `stop` is cancelled, and submits inbound events to `sink`. Reconnects
     /// on its own; returns an error only if retrying cannot help.
-    fn run<'a>(&'a self, sink: ChannelSink, stop: CancellationToken)
-    -> BoxFuture<'a, Result<(), FatalError>>;
+    fn run(
+        self: Arc<Self>,
+        sink: ChannelSink,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), FatalError>>;
 
     /// Sends a message and returns its platform id. The same message always has the same
     /// `idempotency_key`; a platform that supports such keys does not post it twice.

@@ -97,10 +97,7 @@ impl Gateway {
         let bookmarks = tokio::spawn(save_bookmarks(Arc::clone(&self.context), bookmarks));
         let cleanup = tokio::spawn(run_cleanup(self.context.store.clone(), Arc::clone(&self.context.media)));
         let sink = ChannelSink { inbound, health, bookmark };
-        let mut connection = {
-            let stop = stop.clone();
-            tokio::spawn(async move { channel.run(sink, stop).await })
-        };
+        let mut connection = tokio::spawn(channel.run(sink, stop.clone()));
         let ended = loop {
             tokio::select! {
                 Some(event) = events.recv() => self.accept(event).await,
@@ -250,9 +247,10 @@ pub(crate) async fn retry_store<T, F: Future<Output = Result<T, hermes_store::Er
 ) -> Result<T, hermes_store::Error> {
     loop {
         let result = operation().await;
-        match &result {
-            Ok(_) | Err(hermes_store::Error::Closed | hermes_store::Error::TooLarge { .. }) => return result,
-            Err(error) => tracing::error!(%error, "{failure}"),
+        let Err(error) = &result else { return result };
+        tracing::error!(%error, "{failure}");
+        if matches!(error, hermes_store::Error::Closed | hermes_store::Error::TooLarge { .. }) {
+            return result;
         }
         tokio::time::sleep(STORE_RETRY_INTERVAL).await;
     }

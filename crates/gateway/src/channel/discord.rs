@@ -70,11 +70,6 @@ const MAX_CACHED_CHANNELS: usize = 50_000;
 /// Joined threads; as many as the store remembers.
 const MAX_JOINED_THREADS: usize = 10_000;
 
-#[derive(Debug)]
-pub struct Discord {
-    account: Arc<DiscordAccount>,
-}
-
 /// State from before the start.
 #[derive(Debug, Clone, Default)]
 pub struct ResumeState {
@@ -85,9 +80,9 @@ pub struct ResumeState {
     pub bookmark: Option<String>,
 }
 
-/// State shared by the parts of the adapter.
+/// One account, with the state shared by the parts of the adapter.
 #[derive(Debug)]
-struct DiscordAccount {
+pub struct Discord {
     settings: DiscordSettings,
     rest: RestClient,
     identity: Mutex<Option<BotIdentity>>,
@@ -147,36 +142,28 @@ impl Discord {
             threads.put(thread, ());
         }
         Self {
-            account: Arc::new(DiscordAccount {
-                settings,
-                rest,
-                identity: Mutex::new(bookmark.as_ref().map(|bookmark: &Bookmark| bookmark.identity.clone())),
-                bookmark,
-                joined_threads: Mutex::new(threads),
-                channels: Mutex::new(new_cache(MAX_CACHED_CHANNELS)),
-                last_seen: Mutex::new(last),
-                role_cache: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
-                sent_messages: Mutex::new(new_cache(MAX_SENT_RECORDS)),
-                reply_refs: Mutex::new(new_cache(MAX_SENT_RECORDS)),
-                pending_edits: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
-                reactions: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
-                deferred_interactions: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
-            }),
+            settings,
+            rest,
+            identity: Mutex::new(bookmark.as_ref().map(|bookmark: &Bookmark| bookmark.identity.clone())),
+            bookmark,
+            joined_threads: Mutex::new(threads),
+            channels: Mutex::new(new_cache(MAX_CACHED_CHANNELS)),
+            last_seen: Mutex::new(last),
+            role_cache: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
+            sent_messages: Mutex::new(new_cache(MAX_SENT_RECORDS)),
+            reply_refs: Mutex::new(new_cache(MAX_SENT_RECORDS)),
+            pending_edits: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
+            reactions: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
+            deferred_interactions: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
         }
     }
 
     pub fn has_joined(&self, thread: &str) -> bool {
-        self.account.has_joined(thread)
+        lock(&self.joined_threads).contains(thread)
     }
-}
 
-impl DiscordAccount {
     fn identity(&self) -> Option<BotIdentity> {
         lock(&self.identity).clone()
-    }
-
-    fn has_joined(&self, thread: &str) -> bool {
-        lock(&self.joined_threads).contains(thread)
     }
 
     fn record_last_seen(&self, chat: String, message: u64) {
@@ -195,10 +182,10 @@ fn new_cache<K: Hash + Eq, V>(capacity: usize) -> LruCache<K, V> {
 }
 
 /// Boxes the futures of the methods with the same names.
-macro_rules! delegate_to_account {
+macro_rules! box_methods {
     ($($name:ident($($arg:ident: $type:ty),*) -> $output:ty;)*) => {$(
         fn $name<'a>(&'a self, $($arg: $type),*) -> BoxFuture<'a, $output> {
-            Box::pin(self.account.$name($($arg),*))
+            Box::pin(Self::$name(self, $($arg),*))
         }
     )*};
 }
@@ -208,24 +195,24 @@ impl Channel for Discord {
         Platform::Discord
     }
 
-    fn run<'a>(
-        &'a self,
+    fn run(
+        self: Arc<Self>,
         sink: ChannelSink,
         stop: CancellationToken,
-    ) -> BoxFuture<'a, Result<(), FatalError>> {
-        Box::pin(connection::run(&self.account, sink, stop))
+    ) -> BoxFuture<'static, Result<(), FatalError>> {
+        Box::pin(connection::run(self, sink, stop))
     }
 
     fn followup_chat<'a>(&self, chat: &'a str, message: &'a str) -> &'a str {
         // A forum post has the id of its first message.
-        if self.account.has_joined(message) { message } else { chat }
+        if self.has_joined(message) { message } else { chat }
     }
 
     fn join_thread(&self, thread: &str) {
-        self.account.record_joined_thread(thread);
+        self.record_joined_thread(thread);
     }
 
-    delegate_to_account! {
+    box_methods! {
         send_message(chat: &'a str, outbound: &'a OutboundMessage, key: &'a str) -> Result<String, SendError>;
         find_message(chat: &'a str, outbound: &'a OutboundMessage, key: &'a str) -> DeliveryCheck;
         edit_message(chat: &'a str, message: &'a str, outbound: &'a OutboundMessage) -> Result<(), SendError>;

@@ -37,11 +37,11 @@ impl Channel for DeadChannel {
         Platform::Discord
     }
 
-    fn run<'a>(
-        &'a self,
+    fn run(
+        self: Arc<Self>,
         sink: ChannelSink,
         stop: CancellationToken,
-    ) -> BoxFuture<'a, Result<(), FatalError>> {
+    ) -> BoxFuture<'static, Result<(), FatalError>> {
         Box::pin(async move {
             assert!(!self.panics, "scripted panic");
             for number in 1.. {

@@ -129,8 +129,7 @@ impl BotFixture {
         let (bookmarks, bookmark) = watch::channel(None);
         let sink = ChannelSink { inbound: sender, health: health_sender, bookmark: bookmarks };
         let stop = CancellationToken::new();
-        let (running, stopping) = (Arc::clone(&discord), stop.clone());
-        let task = tokio::spawn(async move { running.run(sink, stopping).await });
+        let task = tokio::spawn(Arc::clone(&discord).run(sink, stop.clone()));
         Self { server, discord, inbound, health, ann, guild, channel, bookmark, stop, task }
     }
 

@@ -7,7 +7,7 @@ use reqwest::Url;
 use tokio::fs::OpenOptions;
 use tokio::io::AsyncWriteExt as _;
 
-use super::DiscordAccount;
+use super::Discord;
 use crate::channel::FetchError;
 use crate::message::Attachment;
 
@@ -15,7 +15,7 @@ const CDN_HOSTS: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-impl DiscordAccount {
+impl Discord {
     pub(super) async fn download_attachment(
         &self,
         file: &Attachment,
@@ -101,7 +101,7 @@ mod tests {
             ("a.png", false, false),
         ];
         for (source, real_takes, test_takes) in cases {
-            let takes = |discord: &Discord| discord.account.attachment_url(source).is_ok();
+            let takes = |discord: &Discord| discord.attachment_url(source).is_ok();
             assert_eq!((takes(&real), takes(&test)), (real_takes, test_takes), "{source}");
         }
     }

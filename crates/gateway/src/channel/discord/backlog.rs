@@ -31,7 +31,7 @@ use super::outbound::{CLOCK_SKEW, created_at, is_snowflake, snowflake};
 use super::payload::{MemberPayload, MessagePayload, WithId};
 use super::rest::{ApiError, ApiRequest};
 use super::rules::is_listening_in;
-use super::{Bookmark, DiscordAccount};
+use super::{Bookmark, Discord};
 use crate::lock::lock;
 use crate::message::{ChatKind, Sender};
 
@@ -53,7 +53,7 @@ const ROLE_CACHE_TTL: Duration = Duration::from_secs(60);
 /// Messages that were missed or have to wait.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    account: Arc<DiscordAccount>,
+    account: Arc<Discord>,
     /// Servers of a new session that are not available yet.
     missing_guilds: HashSet<Id<GuildMarker>>,
     /// Until when to wait for them; `None` once some are late.
@@ -147,7 +147,7 @@ enum Remaining {
 }
 
 impl Backlog {
-    pub(super) fn new(account: &Arc<DiscordAccount>) -> Self {
+    pub(super) fn new(account: &Arc<Discord>) -> Self {
         let confirmed_id = account.bookmark.as_ref().map(|bookmark| bookmark.confirmed).unwrap_or_default();
         Self {
             account: Arc::clone(account),
@@ -443,7 +443,7 @@ fn snowflake_span(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or_default() << 22
 }
 
-impl DiscordAccount {
+impl Discord {
     /// One page of the messages after `since`.
     async fn fetch_missed(&self, channel: Id<ChannelMarker>, since: u64) -> HistoryPage {
         let call = ApiRequest::get(format!("channels/{channel}/messages?after={since}&limit={PAGE_SIZE}"));
@@ -602,8 +602,8 @@ mod tests {
         // Nothing listens there.
         let api_base = Some("http://127.0.0.1:1".to_owned());
         let unreachable = DiscordSettings { api_base, ..settings() };
-        let discord = Discord::new(unreachable, ResumeState::default());
-        let mut backlog = Backlog::new(&discord.account);
+        let discord = Arc::new(Discord::new(unreachable, ResumeState::default()));
+        let mut backlog = Backlog::new(&discord);
         backlog.held_chats.insert("7".to_owned(), HeldChat::new(ScanState::Waiting, 0));
         backlog.rebuild_queue();
         let mut fetch_count = 0;

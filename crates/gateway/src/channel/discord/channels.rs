@@ -6,7 +6,7 @@ use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker, MessageMarker};
 use twilight_model::util::Timestamp;
 
-use super::DiscordAccount;
+use super::Discord;
 use super::payload::{lenient, lenient_list};
 use crate::lock::lock;
 use crate::message::{Chat, ChatKind, Platform};
@@ -71,7 +71,7 @@ impl GuildCreate {
     }
 }
 
-impl DiscordAccount {
+impl Discord {
     pub(super) fn cached_channel(&self, channel: Id<ChannelMarker>) -> Option<ChannelInfo> {
         lock(&self.channels).get(&channel).cloned()
     }

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use twilight_model::gateway::payload::incoming::Hello;
 use twilight_model::gateway::{CloseCode, Intents, OpCode};
 use twilight_model::id::marker::ChannelMarker;
 
@@ -17,7 +18,7 @@ use super::channels::GuildCreate;
 use super::inbound::{self, DispatchEvent, parse_payload};
 use super::payload::{InteractionPayload, MessagePayload, ReadyPayload, WithId};
 use super::socket::{self, GatewaySocket};
-use super::{Bookmark, BotIdentity, DiscordAccount, rest};
+use super::{Bookmark, BotIdentity, Discord, rest};
 use crate::channel::{ChannelHealth, ChannelSink, FatalError};
 use crate::lock::lock;
 
@@ -28,7 +29,6 @@ const INTENTS: Intents = Intents::GUILDS
 const DEFAULT_GATEWAY_URL: &str = "wss://gateway.discord.gg";
 const EVENT_QUEUE_CAPACITY: usize = 1000;
 const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
-const DEFAULT_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(40);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Discord allows one identify per five seconds.
 const IDENTIFY_INTERVAL: Duration = Duration::from_secs(5);
@@ -42,12 +42,6 @@ struct GatewayPayload<'a> {
     s: Option<u64>,
     #[serde(borrow)]
     d: Option<&'a RawValue>,
-}
-
-#[derive(Debug, Deserialize)]
-struct HelloPayload {
-    /// In milliseconds.
-    heartbeat_interval: f64,
 }
 
 #[derive(Debug)]
@@ -64,7 +58,7 @@ pub(super) enum ConnectionEnd {
 
 /// Stays connected until `stop` is cancelled.
 pub(super) async fn run(
-    account: &Arc<DiscordAccount>,
+    account: Arc<Discord>,
     sink: ChannelSink,
     stop: CancellationToken,
 ) -> Result<(), FatalError> {
@@ -77,7 +71,7 @@ pub(super) async fn run(
     sink.health.send_replace(ChannelHealth::Connecting);
     let (sender, events) = mpsc::channel(EVENT_QUEUE_CAPACITY);
     let connection = GatewayConnection {
-        account,
+        account: &account,
         sink: &sink,
         events: sender,
         stop,
@@ -88,13 +82,13 @@ pub(super) async fn run(
     };
     tokio::select! {
         end = connection.run() => end,
-        () = inbound::run_dispatcher(account, &sink, events) => Ok(()),
+        () = inbound::run_dispatcher(&account, &sink, events) => Ok(()),
     }
 }
 
 /// Keeps the gateway connection and reconnects it.
 struct GatewayConnection<'a> {
-    account: &'a Arc<DiscordAccount>,
+    account: &'a Arc<Discord>,
     sink: &'a ChannelSink,
     events: mpsc::Sender<(DispatchEvent, Option<Bookmark>)>,
     stop: CancellationToken,
@@ -197,9 +191,8 @@ impl GatewayConnection<'_> {
         let body = envelope.d.map(RawValue::get).unwrap_or("null");
         let sent = match OpCode::from(envelope.op)? {
             OpCode::Hello => {
-                let hello = parse_payload::<HelloPayload>("a greeting", body)?;
-                let every = Duration::try_from_secs_f64(hello.heartbeat_interval / 1000.0)
-                    .unwrap_or(DEFAULT_HEARTBEAT_INTERVAL);
+                let hello = parse_payload::<Hello>("a greeting", body)?;
+                let every = Duration::from_millis(hello.heartbeat_interval);
                 // Missing heartbeat acknowledgments are noticed earlier; this catches a stuck
                 // connection.
                 self.read_timeout = every.saturating_mul(2).saturating_add(Duration::from_secs(1));

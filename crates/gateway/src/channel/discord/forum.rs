@@ -8,10 +8,10 @@ use super::channels::{ChannelInfo, ThreadList};
 use super::outbound::AUTO_ARCHIVE_MINUTES;
 use super::payload::CreatedObject;
 use super::rest::{ApiError, ApiRequest};
-use super::{DiscordAccount, text};
+use super::{Discord, text};
 use crate::channel::OutboundMessage;
 
-impl DiscordAccount {
+impl Discord {
     /// Creates a post. The thread has the id of its first message.
     pub(super) async fn create_post(
         &self,

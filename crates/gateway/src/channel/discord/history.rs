@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use twilight_model::channel::message::MessageType;
 
-use super::DiscordAccount;
+use super::Discord;
 use super::inbound::parse_messages;
 use super::payload::MessagePayload;
 use super::rest::ApiRequest;
@@ -13,7 +13,7 @@ use crate::message::{ChatKind, ContextMessage, InboundMessage};
 
 const MAX_CONTEXT_MESSAGES: u64 = 100;
 
-impl DiscordAccount {
+impl Discord {
     /// Messages between the bot's last message and this one, oldest first. Empty in direct
     /// messages, where the bot receives everything, and in a thread just opened for the reply.
     pub(super) async fn context_before(&self, inbound: &InboundMessage) -> Vec<ContextMessage> {

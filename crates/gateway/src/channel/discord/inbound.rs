@@ -23,7 +23,7 @@ use super::outbound::{TOKEN_ESCAPES, created_at};
 use super::payload::{InteractionAction, InteractionPayload, MessagePayload};
 use super::rest::{ApiError, ApiRequest};
 use super::rules::{BotContext, evaluate_message, is_listening_in};
-use super::{Bookmark, DiscordAccount, slash_commands};
+use super::{Bookmark, Discord, slash_commands};
 use crate::channel::{ChannelSink, Inbound, InboundEvent};
 use crate::lock::lock;
 use crate::message::{ButtonPress, Chat, ChatKind, InboundMessage, InteractionToken, ReplyTarget, Sender};
@@ -51,7 +51,7 @@ type SinkClosed = mpsc::error::SendError<Inbound>;
 
 /// Processes gateway events and missed messages, one after the other.
 pub(super) async fn run_dispatcher(
-    account: &Arc<DiscordAccount>,
+    account: &Arc<Discord>,
     sink: &ChannelSink,
     mut events: mpsc::Receiver<(DispatchEvent, Option<Bookmark>)>,
 ) {
@@ -90,7 +90,7 @@ pub(super) async fn run_dispatcher(
 
 /// Handles a slash command or button press. Discord waits three seconds for the acknowledgment.
 pub(super) async fn on_interaction(
-    account: Arc<DiscordAccount>,
+    account: Arc<Discord>,
     sink: mpsc::Sender<Inbound>,
     call: InteractionPayload,
 ) {
@@ -139,7 +139,7 @@ async fn submit(sink: &mpsc::Sender<Inbound>, what: InboundEvent) -> Result<(), 
 
 /// Turns Discord events into inbound messages.
 struct Dispatcher<'a> {
-    account: &'a Arc<DiscordAccount>,
+    account: &'a Arc<Discord>,
     sink: &'a ChannelSink,
     backlog: Backlog,
     /// Consecutive bot messages, by channel.
@@ -228,7 +228,7 @@ impl Dispatcher<'_> {
     }
 }
 
-impl DiscordAccount {
+impl Discord {
     /// Acknowledges a command. Returns false if Discord already reported a failure to the user.
     pub(super) async fn acknowledge_command(&self, command: &InteractionToken) -> bool {
         let is_accepted = self.respond(command, DeferredChannelMessageWithSource, None).await;

@@ -11,7 +11,7 @@ use twilight_model::channel::message::component::{ButtonStyle, ComponentType};
 use twilight_model::id::Id;
 use twilight_model::id::marker::ChannelMarker;
 
-use super::DiscordAccount;
+use super::Discord;
 use super::channels::ChannelInfo;
 use super::payload::{CreatedObject, MessagePayload, WithId};
 use super::rest::{ApiError, ApiRequest};
@@ -45,7 +45,7 @@ pub(super) struct SendRecord {
     id: Option<String>,
 }
 
-impl DiscordAccount {
+impl Discord {
     pub(super) async fn send_message(
         &self,
         chat: &str,

@@ -5,7 +5,7 @@ use hermes_session::{Surface, UserRole};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::DiscordAccount;
+use super::Discord;
 use super::rest::{ApiError, ApiRequest};
 use super::settings::{CommandSync, CommandVisibility};
 
@@ -51,7 +51,7 @@ fn command_option(name: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// Registers the slash commands according to the settings.
-pub(super) async fn register(account: &DiscordAccount) -> Result<(), ApiError> {
+pub(super) async fn register(account: &Discord) -> Result<(), ApiError> {
     let Some(identity) = account.identity() else { return Ok(()) };
     let path = format!("applications/{}/commands", identity.application);
     let all = commands(account.settings.command_visibility);
