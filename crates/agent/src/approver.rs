@@ -23,3 +23,26 @@ pub struct Clarification {
     /// The choices offered, often none. The person may also answer in their own words.
     pub choices: Vec<String>,
 }
+
+impl Clarification {
+    /// The choice with the number that the reply is, or the reply itself.
+    pub fn parse_answer(&self, reply: &str) -> String {
+        let reply = reply.trim();
+        let number = reply.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        number.and_then(|at| self.choices.get(at)).map_or(reply, String::as_str).to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_number_or_words() {
+        let choices = vec!["red".to_owned(), "blue".to_owned()];
+        let question = Clarification { question: String::new(), choices };
+        for (reply, expected) in [("2", "blue"), ("1\n", "red"), ("3", "3"), ("0", "0"), ("green", "green")] {
+            assert_eq!(question.parse_answer(reply), expected);
+        }
+    }
+}

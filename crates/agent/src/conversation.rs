@@ -64,7 +64,7 @@ impl From<&str> for UserInput {
 }
 
 /// Stops and steers a running turn.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct TurnControl {
     pub stop: CancellationToken,
     pub(crate) journal: Arc<dyn TurnJournal>,

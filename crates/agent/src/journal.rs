@@ -1,14 +1,12 @@
 //! What a front end stores together with a turn.
 
-use std::fmt;
-
 use hermes_store::{InboxId, NewOutboxRow};
 
 use crate::{BoxFuture, StopReason};
 
 /// Rows that the store writes in the transactions that open and close a turn: a message of a chat
 /// is answered exactly when its turn has ended.
-pub trait TurnJournal: Send + Sync + fmt::Debug {
+pub trait TurnJournal: Send + Sync {
     /// The messages that the turn answers. Empty for a resumed turn: the store knows its messages.
     fn inbox_ids(&self) -> Vec<InboxId>;
 

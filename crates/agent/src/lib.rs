@@ -27,7 +27,7 @@ pub mod tool_context;
 pub mod tool_support;
 mod turn;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use hermes_types::lock;
 
 pub use approvals::{Approval, Approvals, Denied, QuestionPolicy};
 pub use approver::{Approver, BoxFuture, Clarification};
@@ -45,8 +45,3 @@ pub use tool::execute_code::{CodeExecutionConfig, CodeMode};
 pub use tool::{CallContext, Effects, Tool, ToolResult, TurnRef};
 pub use tool_context::{SessionConfig, ToolContext, ToolLimits};
 pub use tool_support::transfer::{ExportPolicy, IMPORT_DIR};
-
-/// Locks a mutex whose data stays valid when a holder panics.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -160,7 +160,7 @@ impl Approver for TerminalApprover {
             }
             let prompt = if question.choices.is_empty() { ">" } else { "number or text >" };
             let line = self.ask_line(&self.screen.paint(Tone::Strong, &text), prompt).await?;
-            Some(parse_selection(&line, &question.choices)).filter(|answer| !answer.is_empty())
+            Some(question.parse_answer(&line)).filter(|answer| !answer.is_empty())
         })
     }
 }
@@ -198,13 +198,6 @@ fn parse_choice(line: &str, can_grant: bool) -> Choice {
     }
 }
 
-/// The chosen option, by number or in other words.
-fn parse_selection(line: &str, choices: &[String]) -> String {
-    let line = line.trim();
-    let number = line.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-    number.and_then(|at| choices.get(at)).cloned().unwrap_or_else(|| line.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -232,14 +225,6 @@ mod tests {
         }
         assert_eq!(parse_choice("a", false), Choice::Deny { reason: None });
         assert_eq!(parse_choice("y", false), Choice::Once);
-    }
-
-    #[test]
-    fn a_choice_is_a_number_or_words() {
-        let choices = ["red".to_owned(), "blue".to_owned()];
-        for (line, expected) in [("2", "blue"), ("1\n", "red"), ("3", "3"), ("0", "0"), ("green", "green")] {
-            assert_eq!(parse_selection(line, &choices), expected);
-        }
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use hermes_types::Timestamp;
 use hermes_types::text::is_hidden;
 use serde_json::{Value, json};
 
-use crate::lock::lock;
+use hermes_types::lock;
 
 /// The audit log: who asked for what, which tools ran where, and who approved them. A write error
 /// is only logged, so that a full disk does not end a conversation. Event and field names are a

@@ -23,13 +23,14 @@ use tokio_util::sync::CancellationToken;
 use crate::access::AccessDecision;
 use crate::channel::{BoxFuture, Channel, OutboundMessage, Reaction};
 use crate::context::GatewayContext;
-use crate::lock::lock;
 use crate::message::{Chat, ContextMessage, InboundMessage};
 use approver::ChatApprover;
 pub(crate) use approver::parse_button;
 use attachments::Uploader;
 pub(crate) use format::{outbox_part, reply_parts};
+use hermes_types::lock;
 use streaming::LiveReply;
+pub(crate) use streaming::format_duration;
 pub use streaming::{StreamingOptions, ToolProgress};
 
 /// Reply to a message that does not fit into the queue.
@@ -84,7 +85,7 @@ impl ChatFrontend {
 
 impl Frontend for ChatFrontend {
     type Message = InboundMessage;
-    type Turn = ChatTurn;
+    type Turn = LiveReply;
 
     const SURFACE: Surface = Surface::Chat;
 
@@ -256,13 +257,13 @@ impl Frontend for ChatFrontend {
         resumed: Option<ResumedTurn>,
         tools: &Arc<ToolContext>,
         stop: &CancellationToken,
-    ) -> Arc<ChatTurn> {
+    ) -> Arc<LiveReply> {
         let late = format::lateness_note(&input.message, Timestamp::now());
         let uploader =
             Uploader { tools: Arc::clone(tools), stop: stop.clone(), person: input.person.clone() };
         let inbox_id = input.inbox_id.filter(|_| matches!(start, TurnStart::Message));
         let notes = late.into_iter().chain(input.notes.iter().cloned()).collect();
-        Arc::new(ChatTurn(LiveReply::start(self, input, inbox_id, notes, uploader, resumed)))
+        LiveReply::start(self, input, inbox_id, notes, uploader, resumed)
     }
 
     async fn run_during_turn(&self, input: &ChatInput) -> Infallible {
@@ -320,39 +321,29 @@ impl Frontend for ChatFrontend {
     }
 }
 
-/// A turn in a chat.
-pub(crate) struct ChatTurn(Arc<LiveReply>);
-
-impl TurnFrontend for ChatTurn {
+impl TurnFrontend for LiveReply {
     fn on_event(&self, event: &TurnEvent) {
-        let (live, uploader) = (&self.0, &self.0.uploader);
         if let TurnEvent::ToolStarted { tool, preview, .. } = event {
-            let place = &uploader.tools.config().place;
+            let place = &self.uploader.tools.config().place;
             let call = json!({
-                "person": uploader.person,
-                "session": live.key,
+                "person": self.uploader.person,
+                "session": self.key,
                 "tool": tool,
                 "what": preview,
                 "place": place.name(),
                 "backend": place.backend_name().to_string(),
             });
-            live.context.audit.record("call", &call);
+            self.context.audit.record("call", &call);
         }
-        live.on_event(event);
+        self.update_state(event);
     }
 
-    fn journal(&self) -> Arc<dyn TurnJournal> {
-        Arc::clone(&self.0) as Arc<dyn TurnJournal>
+    fn journal(self: &Arc<Self>) -> Arc<dyn TurnJournal> {
+        Arc::clone(self) as Arc<dyn TurnJournal>
     }
 
     async fn close(&self) {
-        self.0.stop_rendering().await;
-    }
-}
-
-impl std::fmt::Debug for LiveReply {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveReply").field("inbox_id", &self.inbox_id).finish_non_exhaustive()
+        self.stop_rendering().await;
     }
 }
 

@@ -20,7 +20,6 @@ mod error;
 mod frontend;
 mod gateway;
 mod host;
-mod lock;
 mod media;
 mod media_cache;
 mod message;

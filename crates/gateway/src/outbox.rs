@@ -15,10 +15,10 @@ use tokio_util::task::TaskTracker;
 use crate::channel::{Channel, DeliveryCheck, OutboundMessage, Reaction, SendError};
 use crate::frontend;
 use crate::gateway::{STORE_RETRY_INTERVAL, retry_store};
-use crate::lock::lock;
 use crate::media_cache;
 use crate::message::{Chat, InboundMessage};
 use crate::split::message_len;
+use hermes_types::lock;
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hermes_types::{Person, Timestamp};
 use lru::LruCache;
 
-use crate::lock::lock;
+use hermes_types::lock;
 
 /// At most this many people are tracked; the longest idle are evicted.
 const MAX_TRACKED_PEOPLE: usize = 10_000;

@@ -6,6 +6,8 @@ use chrono::{DateTime, Days, Local, NaiveDate, NaiveTime, TimeDelta, TimeZone};
 use hermes_session::ConversationReset;
 use hermes_types::Timestamp;
 
+use crate::frontend::format_duration;
+
 const DST_STEP: TimeDelta = TimeDelta::minutes(15);
 const MAX_DST_STEPS: i32 = 24 * 4;
 
@@ -32,7 +34,8 @@ impl ResetPolicy {
     ) -> Option<ConversationReset> {
         let quiet = Duration::from_secs(now.seconds().saturating_sub(last.seconds()));
         if self.idle.is_some_and(|idle| quiet >= idle) {
-            let note = format!("new conversation: the last one was idle for {}", humanize_duration(quiet));
+            let note =
+                format!("new conversation: the last one was idle for {}", format_duration(quiet.as_secs()));
             return Some(ConversationReset { reason: "idle", note: self.notify.then_some(note) });
         }
         let hour = self.daily?;
@@ -58,16 +61,6 @@ fn last_occurrence<Z: TimeZone>(zone: &Z, hour: u32, now: DateTime<Z>) -> Option
 fn occurrence_on<Z: TimeZone>(zone: &Z, day: NaiveDate, hour: u32) -> Option<DateTime<Z>> {
     let shown = day.and_time(NaiveTime::from_hms_opt(hour, 0, 0)?);
     (0..=MAX_DST_STEPS).find_map(|count| zone.from_local_datetime(&(shown + DST_STEP * count)).earliest())
-}
-
-fn humanize_duration(time: Duration) -> String {
-    let minutes = time.as_secs() / 60;
-    let (count, word) = match minutes {
-        0..120 => (minutes, "minute"),
-        120..4_320 => (minutes / 60, "hour"),
-        _ => (minutes / 1_440, "day"),
-    };
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -122,7 +115,7 @@ mod tests {
         let reset =
             |last, now| reset.reset_due_in(&Berlin, at(last), at(now)).map(|reset| reset.note.unwrap());
         assert_eq!(reset("2026-11-14 00:00", "2026-11-14 23:59"), None);
-        let expected = "new conversation: the last one was idle for 26 hours";
+        let expected = "new conversation: the last one was idle for 26 h 0 min";
         assert_eq!(reset("2026-11-14 00:00", "2026-11-15 02:00").as_deref(), Some(expected));
         // A clock set back is no reason.
         assert_eq!(reset("2026-11-14 00:00", "2026-11-13 00:00"), None);
@@ -137,14 +130,5 @@ mod tests {
         let reset = |last, now| reset.reset_due_in(&UTC, at(last), at(now)).map(|reset| reset.reason);
         assert_eq!(reset("2026-11-14 03:30", "2026-11-14 04:10"), Some("daily"));
         assert_eq!(reset("2026-11-14 03:30", "2026-11-14 05:10"), Some("idle"));
-    }
-
-    #[test]
-    fn durations_are_humanized() {
-        for (minutes, said) in
-            [(0, "0 minutes"), (1, "1 minute"), (119, "119 minutes"), (1_560, "26 hours"), (6_000, "4 days")]
-        {
-            assert_eq!(humanize_duration(Duration::from_secs(minutes * 60)), said);
-        }
     }
 }

@@ -78,7 +78,7 @@ pub trait TurnFrontend: Send + Sync + 'static {
     fn on_event(&self, event: &TurnEvent);
 
     /// What is stored together with the turn.
-    fn journal(&self) -> Arc<dyn TurnJournal>;
+    fn journal(self: &Arc<Self>) -> Arc<dyn TurnJournal>;
 
     /// Shows nothing more, and waits until that is so.
     fn close(&self) -> impl Future<Output = ()> + Send;

@@ -37,9 +37,4 @@ pub use input::{SessionInput, SessionMessage};
 pub use pool::SessionPool;
 pub use question::{answer_question, outcome_text};
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks a mutex whose data stays valid when a holder panics.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use hermes_types::lock;

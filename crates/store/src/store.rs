@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use hermes_types::lock;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
@@ -173,10 +174,6 @@ impl Store {
     pub(crate) fn notifier(&self) -> &ChangeNotifier {
         &self.inner.notifier
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run_writer(mut connection: Connection, mut commands: mpsc::Receiver<WriterCommand>) {

@@ -44,9 +44,9 @@ use crate::channel::{
     BoxFuture, Capabilities, Channel, ChannelSink, DeliveryCheck, FatalError, FetchError, OutboundMessage,
     Reaction, SendError,
 };
-use crate::lock::lock;
 use crate::message::{Attachment, Chat, ContextMessage, InboundMessage, InteractionToken, Platform};
 use channels::ChannelInfo;
+use hermes_types::lock;
 use rest::RestClient;
 pub use settings::{
     ChannelOverride, ChannelSet, CommandSync, CommandVisibility, DiscordSettings, MentionPolicy, ReplyMode,

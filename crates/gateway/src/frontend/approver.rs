@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 use super::ChatInput;
 use crate::channel::{ButtonStyle, Capabilities, MessageButton, OutboundMessage};
 use crate::context::GatewayContext;
-use crate::lock::lock;
 use crate::message::Chat;
 use crate::split::split_message;
+use hermes_types::lock;
 
 const CLARIFY_TIMEOUT: Duration = Duration::from_secs(600);
 /// Space in a question's message for its outcome.
@@ -148,9 +148,7 @@ impl Approver for ChatApprover {
             let posts = self.split_text(&text).into_iter().map(|text| (None, OutboundMessage::text(text)));
             self.context.outbox.send(&self.key, &chat, posts.collect()).await;
             let said = tokio::time::timeout(CLARIFY_TIMEOUT, answered).await.ok()?.ok()?;
-            let number = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-            let chosen = number.and_then(|number| question.choices.get(number)).cloned();
-            Some(chosen.unwrap_or(said))
+            Some(question.parse_answer(&said))
         })
     }
 }

@@ -23,12 +23,13 @@ use super::attachments::Uploader;
 use super::{ChatFrontend, ChatInput, format};
 use crate::channel::OutboundMessage;
 use crate::context::GatewayContext;
-use crate::lock::lock;
 use crate::message::InboundMessage;
 use crate::no_reply::may_become_no_reply;
 use crate::split::split_message;
+use hermes_types::lock;
 use renderer::Renderer;
 use status::WorkStatus;
+pub(crate) use status::format_duration;
 
 /// Replaces the text of a streamed message that turned out to be superfluous.
 const WITHDRAWN_TEXT: &str = "(withdrawn)";
@@ -55,7 +56,7 @@ pub enum ToolProgress {
 }
 
 /// The visible state of one turn.
-pub(super) struct LiveReply {
+pub(crate) struct LiveReply {
     pub(super) context: Arc<GatewayContext>,
     pub(super) key: SessionKey,
     message: InboundMessage,
@@ -126,7 +127,7 @@ impl LiveReply {
         live
     }
 
-    pub(super) fn on_event(&self, event: &TurnEvent) {
+    pub(super) fn update_state(&self, event: &TurnEvent) {
         let mut state = lock(&self.state);
         state.status.on_event(event);
         match event {

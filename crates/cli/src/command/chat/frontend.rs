@@ -244,7 +244,7 @@ impl TurnFrontend for TerminalFrontend {
         }
     }
 
-    fn journal(&self) -> Arc<dyn TurnJournal> {
+    fn journal(self: &Arc<Self>) -> Arc<dyn TurnJournal> {
         Arc::new(())
     }
 

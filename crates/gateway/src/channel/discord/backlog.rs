@@ -32,8 +32,8 @@ use super::payload::{MemberPayload, MessagePayload, WithId};
 use super::rest::{ApiError, ApiRequest};
 use super::rules::is_listening_in;
 use super::{Bookmark, Discord};
-use crate::lock::lock;
 use crate::message::{ChatKind, Sender};
+use hermes_types::lock;
 
 const PAGE_SIZE: usize = 100;
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ use twilight_model::util::Timestamp;
 
 use super::Discord;
 use super::payload::{lenient, lenient_list};
-use crate::lock::lock;
 use crate::message::{Chat, ChatKind, Platform};
+use hermes_types::lock;
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ChannelInfo {

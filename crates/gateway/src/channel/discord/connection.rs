@@ -20,7 +20,7 @@ use super::payload::{InteractionPayload, MessagePayload, ReadyPayload, WithId};
 use super::socket::{self, GatewaySocket};
 use super::{Bookmark, BotIdentity, Discord, rest};
 use crate::channel::{ChannelHealth, ChannelSink, FatalError};
-use crate::lock::lock;
+use hermes_types::lock;
 
 const INTENTS: Intents = Intents::GUILDS
     .union(Intents::GUILD_MESSAGES)

@@ -25,8 +25,8 @@ use super::rest::{ApiError, ApiRequest};
 use super::rules::{BotContext, evaluate_message, is_listening_in};
 use super::{Bookmark, Discord, slash_commands};
 use crate::channel::{ChannelSink, Inbound, InboundEvent};
-use crate::lock::lock;
 use crate::message::{ButtonPress, Chat, ChatKind, InboundMessage, InteractionToken, ReplyTarget, Sender};
+use hermes_types::lock;
 
 /// Delay before an event that could not be stored is submitted again.
 const RESUBMIT_INTERVAL: Duration = Duration::from_secs(1);

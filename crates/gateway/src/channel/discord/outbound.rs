@@ -17,8 +17,8 @@ use super::payload::{CreatedObject, MessagePayload, WithId};
 use super::rest::{ApiError, ApiRequest};
 use super::settings::ReplyMode;
 use crate::channel::{self, AttachmentFile, DeliveryCheck, OutboundMessage, Reaction, SendError};
-use crate::lock::lock;
 use crate::message::{Chat, ChatKind, InboundMessage, InteractionToken};
+use hermes_types::lock;
 
 const MAX_MESSAGE_CHARS: usize = 2000;
 const MAX_NONCE_CHARS: usize = 25;

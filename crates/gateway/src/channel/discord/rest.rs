@@ -20,7 +20,7 @@ use tokio::fs::File;
 use super::rate_limits::{LimitHeaders, RateLimits, Route};
 use super::settings::DiscordSettings;
 use crate::channel::{AttachmentFile, SendError};
-use crate::lock::lock;
+use hermes_types::lock;
 
 const DEFAULT_API_BASE: &str = "https://discord.com/api/v10";
 /// Longer waits for a rate limit are returned as an error.

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use super::status::format_duration;
 use super::{Finality, LiveReply, PartialReply, message_key, status_key};
 use crate::channel::{OutboundMessage, SendError};
-use crate::lock::lock;
 use crate::media;
 use crate::no_reply::{is_no_reply, may_become_no_reply};
 use crate::split::{split_draft, split_message};
+use hermes_types::lock;
 
 /// Delay before the status line appears, and the shortest time between its edits.
 const STATUS_INTERVAL: Duration = Duration::from_secs(10);

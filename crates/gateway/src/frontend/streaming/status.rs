@@ -73,7 +73,7 @@ fn format_steps(count: usize) -> String {
     if count == 1 { "1 step".to_owned() } else { format!("{count} steps") }
 }
 
-pub(super) fn format_duration(seconds: u64) -> String {
+pub(crate) fn format_duration(seconds: u64) -> String {
     match (seconds / 3_600, seconds / 60 % 60) {
         (0, 0) => format!("{seconds} s"),
         (0, minutes) => format!("{minutes} min"),
