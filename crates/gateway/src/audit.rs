@@ -6,11 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use hermes_types::Timestamp;
 use hermes_types::text::is_hidden;
+use hermes_types::{Timestamp, lock};
 use serde_json::{Value, json};
-
-use hermes_types::lock;
 
 /// The audit log: who asked for what, which tools ran where, and who approved them. A write error
 /// is only logged, so that a full disk does not end a conversation. Event and field names are a

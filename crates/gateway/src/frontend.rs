@@ -15,20 +15,19 @@ use hermes_session::{
     TurnStart, UserInput,
 };
 use hermes_store::{InboxId, NewOutboxRow, SessionRow};
-use hermes_types::{Choice, Person, SessionKey, Timestamp};
+use hermes_types::{Choice, Person, SessionKey, Timestamp, lock};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::AccessDecision;
-use crate::channel::{BoxFuture, Channel, OutboundMessage, Reaction};
+use crate::channel::{BoxFuture, OutboundMessage, Reaction};
 use crate::context::GatewayContext;
 use crate::message::{Chat, ContextMessage, InboundMessage};
 use approver::ChatApprover;
 pub(crate) use approver::parse_button;
 use attachments::Uploader;
 pub(crate) use format::{outbox_part, reply_parts};
-use hermes_types::lock;
 use streaming::LiveReply;
 pub(crate) use streaming::format_duration;
 pub use streaming::{StreamingOptions, ToolProgress};
@@ -58,10 +57,6 @@ impl ChatFrontend {
     ) -> Self {
         let approver = Arc::new(ChatApprover::new(Arc::clone(&context), key.clone(), chat));
         Self { context, key, approver, task, seen: Mutex::default() }
-    }
-
-    fn channel(&self) -> &Arc<dyn Channel> {
-        &self.context.channel
     }
 
     fn with_header(&self, text: &str) -> String {
@@ -133,10 +128,11 @@ impl Frontend for ChatFrontend {
                 lines.collect::<Vec<_>>().join("\n")
             }
         };
-        let parts = format::reply_parts(self.channel(), &self.key, &input.message, &self.with_header(&text));
+        let parts =
+            format::reply_parts(&self.context.channel, &self.key, &input.message, &self.with_header(&text));
         self.context.outbox.enqueue(input.inbox_id.into_iter().collect(), parts).await;
         if let Some(interaction) = input.message.interaction.clone() {
-            let channel = Arc::clone(self.channel());
+            let channel = Arc::clone(&self.context.channel);
             self.context.spawn(async move { channel.reply_privately(&interaction, "Done.").await });
         }
     }
@@ -158,7 +154,7 @@ impl Frontend for ChatFrontend {
         } else {
             self.finish(input.inbox_id.into_iter().collect()).await;
         }
-        let channel = Arc::clone(self.channel());
+        let channel = Arc::clone(&self.context.channel);
         self.context.spawn(async move { channel.set_reaction(&input.message, Reaction::Failed).await });
     }
 
@@ -216,7 +212,7 @@ impl Frontend for ChatFrontend {
 
     fn on_message_started(&self, input: &ChatInput) {
         self.context.outbox.set_active_reply(&self.key, &input.message);
-        let (channel, message) = (Arc::clone(self.channel()), input.message.clone());
+        let (channel, message) = (Arc::clone(&self.context.channel), input.message.clone());
         *lock(&self.seen) = Some(tokio::spawn(async move {
             if message.interaction.is_none() {
                 channel.set_reaction(&message, Reaction::Seen).await;
@@ -235,7 +231,7 @@ impl Frontend for ChatFrontend {
             }
         };
         self.context.outbox.wake();
-        let (channel, message) = (Arc::clone(self.channel()), input.message.clone());
+        let (channel, message) = (Arc::clone(&self.context.channel), input.message.clone());
         let (outbox, key) = (Arc::clone(&self.context.outbox), self.key.clone());
         let seen = lock(&self.seen).take();
         self.context.spawn(async move {
@@ -267,11 +263,11 @@ impl Frontend for ChatFrontend {
     }
 
     async fn run_during_turn(&self, input: &ChatInput) -> Infallible {
-        let mut typing = tokio::time::interval(self.channel().capabilities().typing_interval);
+        let mut typing = tokio::time::interval(self.context.channel.capabilities().typing_interval);
         loop {
             typing.tick().await;
             if !self.approver.is_waiting() {
-                let (channel, chat) = (Arc::clone(self.channel()), input.message.chat.id.clone());
+                let (channel, chat) = (Arc::clone(&self.context.channel), input.message.chat.id.clone());
                 self.context.spawn(async move { channel.show_typing(&chat).await });
             }
         }

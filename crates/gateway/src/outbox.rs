@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_store::{DeliveryOutcome, DeliveryState, InboxId, NewOutboxRow, OutboxRow, Store};
-use hermes_types::{SessionKey, Timestamp};
+use hermes_types::{SessionKey, Timestamp, lock};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,6 @@ use crate::gateway::{STORE_RETRY_INTERVAL, retry_store};
 use crate::media_cache;
 use crate::message::{Chat, InboundMessage};
 use crate::split::message_len;
-use hermes_types::lock;
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);

@@ -5,10 +5,8 @@ use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use hermes_types::{Person, Timestamp};
+use hermes_types::{Person, Timestamp, lock};
 use lru::LruCache;
-
-use hermes_types::lock;
 
 /// At most this many people are tracked; the longest idle are evicted.
 const MAX_TRACKED_PEOPLE: usize = 10_000;

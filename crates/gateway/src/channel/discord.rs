@@ -34,6 +34,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use hermes_types::lock;
 use lru::LruCache;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -46,7 +47,6 @@ use crate::channel::{
 };
 use crate::message::{Attachment, Chat, ContextMessage, InboundMessage, InteractionToken, Platform};
 use channels::ChannelInfo;
-use hermes_types::lock;
 use rest::RestClient;
 pub use settings::{
     ChannelOverride, ChannelSet, CommandSync, CommandVisibility, DiscordSettings, MentionPolicy, ReplyMode,

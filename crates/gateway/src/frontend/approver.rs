@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_session::{Approver, BoxFuture, Clarification, Question, outcome_text, parent_session};
-use hermes_types::{Answer, Choice, Person, SessionKey};
+use hermes_types::{Answer, Choice, Person, SessionKey, lock};
 use tokio::sync::oneshot;
 
 use super::ChatInput;
@@ -14,7 +14,6 @@ use crate::channel::{ButtonStyle, Capabilities, MessageButton, OutboundMessage};
 use crate::context::GatewayContext;
 use crate::message::Chat;
 use crate::split::split_message;
-use hermes_types::lock;
 
 const CLARIFY_TIMEOUT: Duration = Duration::from_secs(600);
 /// Space in a question's message for its outcome.

@@ -105,9 +105,10 @@ pub(super) fn reply_text(exit: &StopReason, answer: &ReplyContent, notes: &[Stri
     parts.join("\n\n")
 }
 
-/// The id a reply refers to.
-pub(super) fn reply_reference(message: &InboundMessage) -> Option<String> {
-    message.interaction.is_none().then(|| message.id.clone())
+/// A message that refers to the one it answers.
+pub(super) fn new_reply(message: &InboundMessage) -> OutboundMessage {
+    let reply_to = message.interaction.is_none().then(|| message.id.clone());
+    OutboundMessage { reply_to, ..OutboundMessage::default() }
 }
 
 /// The outbox parts of a text reply.
@@ -119,11 +120,8 @@ pub(crate) fn reply_parts(
 ) -> Vec<NewOutboxRow> {
     let capabilities = channel.capabilities();
     // All carry the reference; the channel decides which show it.
-    let posts = split_message(text, &capabilities).into_iter().map(|text| OutboundMessage {
-        text,
-        reply_to: reply_reference(message),
-        ..OutboundMessage::default()
-    });
+    let texts = split_message(text, &capabilities).into_iter();
+    let posts = texts.map(|text| OutboundMessage { text, ..new_reply(message) });
     posts.map(|outbound| outbox_part(channel.platform(), key, &message.chat.id, None, &outbound)).collect()
 }
 
@@ -148,11 +146,7 @@ pub(super) fn attachment_parts(
             }
             None => {
                 budget = capabilities.max_file_bytes.saturating_sub(size);
-                posts.push(OutboundMessage {
-                    reply_to: reply_reference(message),
-                    files: vec![file],
-                    ..OutboundMessage::default()
-                });
+                posts.push(OutboundMessage { files: vec![file], ..new_reply(message) });
             }
         }
     }

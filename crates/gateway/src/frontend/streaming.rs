@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use hermes_session::{BackgroundTask, ResumedTurn, StopReason, TurnEvent};
 use hermes_store::{InboxId, NewOutboxRow, TurnId};
-use hermes_types::{SessionKey, Timestamp};
+use hermes_types::{SessionKey, Timestamp, lock};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -26,7 +26,6 @@ use crate::context::GatewayContext;
 use crate::message::InboundMessage;
 use crate::no_reply::may_become_no_reply;
 use crate::split::split_message;
-use hermes_types::lock;
 use renderer::Renderer;
 use status::WorkStatus;
 pub(crate) use status::format_duration;
@@ -236,13 +235,14 @@ impl LiveReply {
                 (true, Finality::Final) => None,
             };
             let replaces = is_there.then_some(part_key);
-            parts.push(self.outbox_part(own, &OutboundMessage { text, replaces, ..self.new_message() }));
+            parts.push(
+                self.outbox_part(
+                    own,
+                    &OutboundMessage { text, replaces, ..format::new_reply(&self.message) },
+                ),
+            );
         }
         parts
-    }
-
-    fn new_message(&self) -> OutboundMessage {
-        OutboundMessage { reply_to: format::reply_reference(&self.message), ..OutboundMessage::default() }
     }
 
     fn outbox_part(&self, part_key: Option<String>, outbound: &OutboundMessage) -> NewOutboxRow {

@@ -18,6 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use hermes_types::lock;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
@@ -33,7 +34,6 @@ use super::rest::{ApiError, ApiRequest};
 use super::rules::is_listening_in;
 use super::{Bookmark, Discord};
 use crate::message::{ChatKind, Sender};
-use hermes_types::lock;
 
 const PAGE_SIZE: usize = 100;
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);

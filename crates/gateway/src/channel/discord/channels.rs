@@ -1,5 +1,6 @@
 //! Channels and threads.
 
+use hermes_types::lock;
 use serde::Deserialize;
 use twilight_model::channel::ChannelType;
 use twilight_model::id::Id;
@@ -9,7 +10,6 @@ use twilight_model::util::Timestamp;
 use super::Discord;
 use super::payload::{lenient, lenient_list};
 use crate::message::{Chat, ChatKind, Platform};
-use hermes_types::lock;
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ChannelInfo {

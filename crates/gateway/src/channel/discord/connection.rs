@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_net::ConnectError;
+use hermes_types::lock;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -20,7 +21,6 @@ use super::payload::{InteractionPayload, MessagePayload, ReadyPayload, WithId};
 use super::socket::{self, GatewaySocket};
 use super::{Bookmark, BotIdentity, Discord, rest};
 use crate::channel::{ChannelHealth, ChannelSink, FatalError};
-use hermes_types::lock;
 
 const INTENTS: Intents = Intents::GUILDS
     .union(Intents::GUILD_MESSAGES)

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hermes_types::lock;
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde_json::json;
@@ -25,8 +26,7 @@ use super::rest::{ApiError, ApiRequest};
 use super::rules::{BotContext, evaluate_message, is_listening_in};
 use super::{Bookmark, Discord, slash_commands};
 use crate::channel::{ChannelSink, Inbound, InboundEvent};
-use crate::message::{ButtonPress, Chat, ChatKind, InboundMessage, InteractionToken, ReplyTarget, Sender};
-use hermes_types::lock;
+use crate::message::{ButtonPress, Chat, ChatKind, InboundMessage, InteractionToken, ReplyTarget};
 
 /// Delay before an event that could not be stored is submitted again.
 const RESUBMIT_INTERVAL: Duration = Duration::from_secs(1);
@@ -119,7 +119,22 @@ pub(super) async fn on_interaction(
     if chat.kind == ChatKind::Dm {
         account.load_dm_roles(&mut sender).await;
     }
-    let event = interaction_event(call.id.get(), chat, sender, to, action);
+    let event = match action {
+        InteractionAction::Command(text) => InboundEvent::Message(Box::new(InboundMessage {
+            chat,
+            sender,
+            id: to.id.clone(),
+            sent_at: created_at(call.id.get()),
+            text,
+            attachments: Vec::new(),
+            quote: None,
+            reply_target: ReplyTarget::SameChat,
+            interaction: Some(to),
+        })),
+        InteractionAction::Button(value) => {
+            InboundEvent::ButtonPress(Box::new(ButtonPress { chat, sender, value, interaction: to }))
+        }
+    };
     // On shutdown, Discord reports the failure.
     submit(&sink, event).await.ok();
 }
@@ -330,30 +345,4 @@ pub(super) fn parse_messages(found: &[Box<RawValue>]) -> Vec<MessagePayload> {
     let mut messages: Vec<MessagePayload> = parsed.collect();
     messages.sort_by_key(|message| message.id);
     messages
-}
-
-/// Converts an interaction to an inbound event.
-fn interaction_event(
-    id: u64,
-    chat: Chat,
-    sender: Sender,
-    interaction: InteractionToken,
-    action: InteractionAction,
-) -> InboundEvent {
-    match action {
-        InteractionAction::Command(text) => InboundEvent::Message(Box::new(InboundMessage {
-            chat,
-            sender,
-            id: interaction.id.clone(),
-            sent_at: created_at(id),
-            text,
-            attachments: Vec::new(),
-            quote: None,
-            reply_target: ReplyTarget::SameChat,
-            interaction: Some(interaction),
-        })),
-        InteractionAction::Button(value) => {
-            InboundEvent::ButtonPress(Box::new(ButtonPress { chat, sender, value, interaction }))
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hermes_types::Timestamp;
+use hermes_types::{Timestamp, lock};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -18,7 +18,6 @@ use super::rest::{ApiError, ApiRequest};
 use super::settings::ReplyMode;
 use crate::channel::{self, AttachmentFile, DeliveryCheck, OutboundMessage, Reaction, SendError};
 use crate::message::{Chat, ChatKind, InboundMessage, InteractionToken};
-use hermes_types::lock;
 
 const MAX_MESSAGE_CHARS: usize = 2000;
 const MAX_NONCE_CHARS: usize = 25;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use hermes_net::{Connector, explain_with_remedy};
-use hermes_types::Secret;
+use hermes_types::{Secret, lock};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Client, Method, Response, Url};
@@ -20,7 +20,6 @@ use tokio::fs::File;
 use super::rate_limits::{LimitHeaders, RateLimits, Route};
 use super::settings::DiscordSettings;
 use crate::channel::{AttachmentFile, SendError};
-use hermes_types::lock;
 
 const DEFAULT_API_BASE: &str = "https://discord.com/api/v10";
 /// Longer waits for a rate limit are returned as an error.

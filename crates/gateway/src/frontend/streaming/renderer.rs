@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_store::{DeliveryState, TurnId};
-use hermes_types::Timestamp;
+use hermes_types::{Timestamp, lock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::status::format_duration;
 use super::{Finality, LiveReply, PartialReply, message_key, status_key};
 use crate::channel::{OutboundMessage, SendError};
+use crate::frontend::format::new_reply;
 use crate::media;
 use crate::no_reply::{is_no_reply, may_become_no_reply};
 use crate::split::{split_draft, split_message};
-use hermes_types::lock;
 
 /// Delay before the status line appears, and the shortest time between its edits.
 const STATUS_INTERVAL: Duration = Duration::from_secs(10);
@@ -119,7 +119,7 @@ impl Renderer {
                 RenderStep::Idle(again) => return again,
                 RenderStep::Text { part_key, number, text, is_full } => {
                     let mut rendered = self.messages.get_mut(number).map(std::mem::take)?;
-                    self.render(&mut rendered, &part_key, &text, self.live.new_message()).await;
+                    self.render(&mut rendered, &part_key, &text, new_reply(&self.live.message)).await;
                     rendered.is_full = is_full && rendered.text == text;
                     if let Some(place) = self.messages.get_mut(number) {
                         *place = rendered;
