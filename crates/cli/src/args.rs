@@ -414,7 +414,7 @@ pub enum SessionsAction {
     /// Search messages
     Search {
         /// Words, "phrases", prefix*, OR and NOT
-        #[arg(required = true, allow_hyphen_values = true)]
+        #[arg(required = true)]
         text: Vec<String>,
         /// Show at most this many messages
         #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
