@@ -145,13 +145,19 @@ fn a_conversation_is_shown_by_any_name_without_control_characters() {
 fn messages_can_be_searched() {
     let home = Home::new();
     let (id, _) = create_sessions(&home);
-    for (words, seq) in [(&["directory"][..], 1), (&["數据", "OR", "数据库"], 3), (&["-x", "OR", "look"], 2)]
+    for (words, seq) in
+        [(&["directory"][..], 1), (&["數据", "OR", "数据库"], 3), (&["--", "-x", "OR", "look"], 2)]
     {
         let mut args = vec!["--json", "sessions", "search"];
         args.extend(words);
         let found = home.run(&args).json();
         let hit = &found["hits"][0];
         assert_eq!((&hit["session"], &hit["seq"]), (&json!(id), &json!(seq)), "{words:?}: {found}");
+    }
+    let all = ["sessions", "search", "directory", "OR", "look", "--json"];
+    for (options, count) in [(&[][..], 2), (&["-n", "1"], 1), (&["--source", "discord"], 0)] {
+        let found = home.run(&[&all, options].concat()).json();
+        assert_eq!(found["hits"].as_array().map(Vec::len), Some(count), "{options:?}: {found}");
     }
     let text = home.run(&["sessions", "search", "\"this directory\""]);
     assert!(text.out.contains("What is in this directory?⟨U+001B⟩[31m"), "{text:?}");
@@ -179,8 +185,17 @@ fn rm_removes_all_conversations_or_none_and_prune_needs_consent() {
     let (id, empty) = create_sessions(&home);
     let run = home.run(&["sessions", "rm", "last", "unknown"]);
     assert_eq!(run.code, Some(1), "{run:?}");
+    let next = with_store(&home, async |store| {
+        let next = store.create_session(new_session(), at(1)).await.unwrap();
+        assert_eq!(store.set_title(&next, "A look around").await.unwrap(), "A look around #2");
+        next
+    });
     let run = home.run(&["--json", "sessions", "rm", "last", "A look around", id.as_str()]);
     assert_eq!(run.json(), json!({"removed": [id], "sessions": 1}));
+    assert_eq!(
+        home.run(&["--json", "sessions", "rm", "A look around"]).json(),
+        json!({"removed": [next], "sessions": 1})
+    );
     with_store(&home, async |store| store.end_session(&empty, "exit", at(1)).await.unwrap());
     let dry = home.run(&["--json", "sessions", "prune", "--dry-run"]).json();
     assert_eq!(dry, json!({"would_remove": [empty]}));

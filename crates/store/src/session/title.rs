@@ -14,62 +14,60 @@ pub(crate) fn set(connection: &Connection, n: i64, text: &str) -> QueryResult<St
     if title.is_empty() {
         return Err(Error::EmptyTitle.into());
     }
-    if find_exact(connection, &title)?.is_some_and(|other| other != n) {
+    if find_exact(connection, &title, None)?.is_some_and(|other| other != n) {
         title = next_numbered(connection, &title)?;
     }
     sql::execute(connection, "UPDATE sessions SET title = ?2 WHERE n = ?1", params![n, title])?;
     Ok(title)
 }
 
-fn find_exact(connection: &Connection, title: &str) -> QueryResult<Option<i64>> {
-    sql::first(connection, "SELECT n FROM sessions WHERE title = ?1", [title], |row| Ok(row.get(0)?))
+fn find_exact(connection: &Connection, title: &str, person: Option<&str>) -> QueryResult<Option<i64>> {
+    let sql = "SELECT n FROM sessions WHERE title = ?1 AND (?2 IS NULL OR person = ?2)";
+    sql::first(connection, sql, params![title, person], |row| Ok(row.get(0)?))
 }
 
 /// The title with the next free number.
 fn next_numbered(connection: &Connection, title: &str) -> QueryResult<String> {
     let (stem, _) = split_number(title);
-    let highest = numbered(connection, stem, None)?.into_iter().map(|(number, _)| number).max().unwrap_or(1);
+    let highest = find_highest(connection, stem, None)?.map_or(1, |(number, _)| number);
     for number in highest.saturating_add(1)..=u64::MAX {
         let ending = format!(" #{number}");
         let short: String = stem.chars().take(MAX_TITLE_CHARS - ending.len()).collect();
         let title = format!("{}{ending}", short.trim_end());
         // The title may have been cut to fit the number, so it can collide with another one.
-        if find_exact(connection, &title)?.is_none() {
+        if find_exact(connection, &title, None)?.is_none() {
             return Ok(title);
         }
     }
     Err(Error::TitleTaken(title.to_owned()).into())
 }
 
-/// The session with a title; of several numbered ones, the one with the highest number.
+/// The session with a title; without one, the session with the highest number after that title.
 pub(crate) fn find(connection: &Connection, title: &str, person: Option<&str>) -> QueryResult<Option<i64>> {
     let title = normalize(title);
-    if title.is_empty() {
-        return Ok(None);
+    let exact = find_exact(connection, &title, person)?;
+    if exact.is_some() || title.is_empty() || split_number(&title).1.is_some() {
+        return Ok(exact);
     }
-    if split_number(&title).1.is_some() {
-        let sql = "SELECT n FROM sessions WHERE title = ?1 AND (?2 IS NULL OR person = ?2)";
-        return sql::first(connection, sql, params![title, person], |row| Ok(row.get(0)?));
-    }
-    let found = numbered(connection, &title, person)?;
-    Ok(found.into_iter().max_by_key(|(number, _)| *number).map(|(_, n)| n))
+    Ok(find_highest(connection, &title, person)?.map(|(_, n)| n))
 }
 
-/// The sessions with this title, numbered or not, and their numbers.
-fn numbered(connection: &Connection, stem: &str, person: Option<&str>) -> QueryResult<Vec<(u64, i64)>> {
+/// The session with the highest number after a title, and that number.
+fn find_highest(
+    connection: &Connection,
+    stem: &str,
+    person: Option<&str>,
+) -> QueryResult<Option<(u64, i64)>> {
     // The range uses the index on titles; `read` checks the rest.
     let sql = "SELECT n, title FROM sessions
-               WHERE (title = ?1 OR (title >= ?1 || ' #' AND title < ?1 || ' $')) AND (?2 IS NULL OR person = ?2)";
+               WHERE title >= ?1 || ' #' AND title < ?1 || ' $' AND (?2 IS NULL OR person = ?2)";
     let read = |row: &Row<'_>| {
         let title: String = row.get(1)?;
-        let number = match split_number(&title) {
-            _ if title == stem => Some(1),
-            (other, number) => number.filter(|_| other == stem),
-        };
-        Ok((number, row.get(0)?))
+        let (other, number) = split_number(&title);
+        Ok(number.filter(|_| other == stem).zip(row.get(0)?))
     };
     let found = sql::rows(connection, sql, params![stem, person], read)?;
-    Ok(found.into_iter().filter_map(|(number, n)| Some((number?, n))).collect())
+    Ok(found.into_iter().flatten().max())
 }
 
 /// Splits a title into its stem and number.

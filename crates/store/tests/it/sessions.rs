@@ -80,8 +80,11 @@ async fn titles_are_unique_and_numbered() {
     assert!(matches!(set(&b, " \u{202e} ").await, Err(Error::EmptyTitle)));
     assert_eq!(set(&b, "Plan").await.unwrap(), "Plan #2");
     assert_eq!(set(&c, "Plan #2").await.unwrap(), "Plan #3");
-    assert_eq!(store.find_session(&Viewer::Owner, "Plan").await.unwrap().id, c, "the newest");
-    assert_eq!(store.find_session(&Viewer::Owner, "Plan #2").await.unwrap().id, b);
+    let find = async |title: &str| store.find_session(&Viewer::Owner, title).await.unwrap().id;
+    assert_eq!(find("Plan").await, a, "an exact title wins over numbered ones");
+    assert_eq!(find("Plan #2").await, b);
+    store.remove_session(&a).await.unwrap();
+    assert_eq!(find("Plan").await, c, "without an exact title, the highest number");
     let long = "long ".repeat(40);
     let mut titles = Vec::new();
     for _ in 0..12 {
