@@ -22,27 +22,6 @@ Examples:
   hermes status                  show what is configured
   hermes doctor                  check the setup";
 
-/// The width of the pages that [`help_pages`] renders.
-const HELP_WIDTH: usize = 100;
-
-/// The help pages of all commands, for the snapshot in `tests/snapshots/help.txt`.
-pub fn help_pages() -> String {
-    let mut root = Args::command();
-    root.build();
-    let mut pages = String::new();
-    append_help_pages(&root, "hermes", &mut pages);
-    pages
-}
-
-fn append_help_pages(command: &clap::Command, path: &str, pages: &mut String) {
-    let help = command.clone().term_width(HELP_WIDTH).render_help().to_string();
-    pages.push_str(&format!("$ {path} --help\n{}\n\n", help.trim_end()));
-    let shown = |command: &&clap::Command| !command.is_hide_set() && command.get_name() != "help";
-    for subcommand in command.get_subcommands().filter(shown) {
-        append_help_pages(subcommand, &format!("{path} {}", subcommand.get_name()), pages);
-    }
-}
-
 /// An AI agent that runs commands on the backend you choose, with your approval
 #[derive(Debug, Parser)]
 #[command(name = "hermes", version, infer_long_args = false, after_help = EXAMPLES)]
