@@ -10,7 +10,7 @@ mod splice;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::yaml::{self, Document, EntryOrigin, ScalarStyle, YamlError};
+use super::yaml::{self, Document, ScalarStyle, YamlError};
 use render::{ScalarContext, scalar};
 use splice::YamlEditor;
 
@@ -70,7 +70,7 @@ pub fn rename(text: &str, path: &[PathStep], to: &str) -> Result<String, EditErr
         map = map.get(key).ok_or_else(no_such_part)?;
         at = at.get_mut(key).ok_or_else(no_such_part)?;
     }
-    let entry = map.entry(from).filter(|entry| entry.from == EntryOrigin::Here).ok_or(EditError::Unsafe)?;
+    let entry = map.entry(from).filter(|entry| !entry.is_merged).ok_or(EditError::Unsafe)?;
     if let Value::Object(fields) = at {
         let renamed = |(key, value)| (if key == *from { to.to_owned() } else { key }, value);
         *fields = std::mem::take(fields).into_iter().map(renamed).collect();

@@ -188,8 +188,11 @@ pub fn resolve_place(
         }
         BackendName::Docker => {
             let docker = docker(context, config, request.image.as_deref(), &owner_home, mode)?;
-            let cwd = docker::mounted_directory(config)
-                .unwrap_or_else(|| initial_cwd_inside(&config.terminal.cwd, &owner_home, &docker.binds));
+            let cwd = if config.terminal.docker_mount_cwd_to_workspace {
+                backend::docker::WORKSPACE_DIR.to_owned()
+            } else {
+                initial_cwd_inside(&config.terminal.cwd, &owner_home, &docker.binds)
+            };
             let options = docker.run_args.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
             let env = options.chain(docker::variables(context, config)).collect();
             isolated_spec(Backend::Docker(docker), cwd, backend::docker::HOME_DIR, env)

@@ -42,16 +42,9 @@ pub struct Node {
     pub at: Position,
     /// Its bytes in the text. For a block scalar, the content without the header.
     pub span: Range<usize>,
-    pub origin: NodeOrigin,
-}
-
-/// Whether a value can be edited in place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeOrigin {
-    /// The text at `span` is this value only.
-    Own,
-    /// It has an anchor or a tag, or comes from an alias or a merge key.
-    Shared,
+    /// Whether it has an anchor or a tag, or comes from an alias or a merge key, so that it cannot be
+    /// edited in place. Otherwise the text at `span` is this value only.
+    pub is_shared: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -68,14 +61,6 @@ pub enum NodeKind {
     Map(Vec<MapEntry>),
 }
 
-/// The origin of a key of a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryOrigin {
-    Here,
-    /// A merge key (`<<`).
-    Merge,
-}
-
 /// A key of a mapping with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MapEntry {
@@ -84,7 +69,8 @@ pub struct MapEntry {
     pub at: Position,
     /// The bytes of the key in the text.
     pub span: Range<usize>,
-    pub from: EntryOrigin,
+    /// Whether it comes from a merge key (`<<`).
+    pub is_merged: bool,
     pub value: Node,
 }
 
@@ -95,13 +81,13 @@ impl Node {
             kind: NodeKind::Scalar { text: text.to_owned(), style: ScalarStyle::Plain },
             at: Position::default(),
             span: 0..0,
-            origin: NodeOrigin::Shared,
+            is_shared: true,
         }
     }
 
     /// An empty node without a position.
     pub(crate) fn null() -> Self {
-        Self { kind: NodeKind::Null, at: Position::default(), span: 0..0, origin: NodeOrigin::Own }
+        Self { kind: NodeKind::Null, at: Position::default(), span: 0..0, is_shared: false }
     }
 
     /// The value of a key, if this is a mapping that has it.
@@ -271,7 +257,7 @@ impl<'a> YamlReader<'a> {
                 let target = self.anchors.get(&id).cloned();
                 let target = target.ok_or_else(|| error(span, "an alias inside its own anchor"))?;
                 self.count(size(&target), span)?;
-                return Ok(Node { kind: target.kind, at, span: start..end, origin: NodeOrigin::Shared });
+                return Ok(Node { kind: target.kind, at, span: start..end, is_shared: true });
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let tagged = tag.is_some();
@@ -289,8 +275,7 @@ impl<'a> YamlReader<'a> {
             }
             _ => return Err(error(span, "an unexpected end")),
         };
-        let origin = if anchor != 0 || tagged { NodeOrigin::Shared } else { NodeOrigin::Own };
-        let node = Node { kind, at, span: start..end.max(start), origin };
+        let node = Node { kind, at, span: start..end.max(start), is_shared: anchor != 0 || tagged };
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -343,7 +328,7 @@ impl<'a> YamlReader<'a> {
                     format!("duplicate key `{name}` (also on line {}); remove one of them", first.at.line);
                 return Err(error(span, &message));
             }
-            entries.push(MapEntry { key: name, at: key.at, span: key.span, from: EntryOrigin::Here, value });
+            entries.push(MapEntry { key: name, at: key.at, span: key.span, is_merged: false, value });
         }
     }
 
@@ -381,7 +366,7 @@ fn merge(value: &Node, span: Span, into: &mut Vec<MapEntry>) -> Result<(), YamlE
         NodeKind::Map(entries) => {
             for entry in entries {
                 if !into.iter().any(|known| known.key == entry.key) {
-                    into.push(MapEntry { from: EntryOrigin::Merge, ..entry.clone() });
+                    into.push(MapEntry { is_merged: true, ..entry.clone() });
                 }
             }
             Ok(())

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::render::{ScalarContext, block, flow, is_empty, is_nested, scalar, style_of};
 use super::{EditError, PathStep, dotted_path, set, unset};
-use crate::yaml::{Document, EntryOrigin, MapEntry, Node, NodeKind, NodeOrigin, ScalarStyle};
+use crate::yaml::{Document, MapEntry, Node, NodeKind, ScalarStyle};
 
 /// The position of a value, after the `:` of a key or the `-` of an item.
 #[derive(Clone, Copy)]
@@ -44,13 +44,13 @@ impl<'a> YamlEditor<'a> {
         for (depth, step) in path.iter().enumerate() {
             let here = || dotted_path(path.get(..depth).unwrap_or_default());
             let rest = path.get(depth + 1..).unwrap_or_default();
-            if node.origin == NodeOrigin::Shared {
+            if node.is_shared {
                 return Err(EditError::Shared(here()));
             }
             match (step, &node.kind) {
                 (PathStep::Key(key), NodeKind::Map(entries)) => {
                     match entries.iter().find(|e| e.key == *key) {
-                        Some(entry) if entry.from == EntryOrigin::Here => {
+                        Some(entry) if !entry.is_merged => {
                             slot = Some(self.entry_slot(node, entry)?);
                             node = &entry.value;
                         }
@@ -78,7 +78,7 @@ impl<'a> YamlEditor<'a> {
             }
         }
         let slot = slot.ok_or(EditError::Unsafe)?;
-        if node.origin == NodeOrigin::Shared {
+        if node.is_shared {
             return Err(EditError::Shared(dotted_path(path)));
         }
         match self.set_items(path, node, value)? {
@@ -130,13 +130,13 @@ impl<'a> YamlEditor<'a> {
         let mut node = self.root;
         let mut parents = Vec::new();
         for (depth, step) in path.iter().enumerate() {
-            if node.origin == NodeOrigin::Shared {
+            if node.is_shared {
                 return Err(EditError::Shared(dotted_path(path.get(..depth).unwrap_or_default())));
             }
             parents.push(node);
             node = match (step, &node.kind) {
                 (PathStep::Key(key), _) => match node.entry(key) {
-                    Some(entry) if entry.from == EntryOrigin::Here => &entry.value,
+                    Some(entry) if !entry.is_merged => &entry.value,
                     _ => return Err(EditError::Shared(dotted_path(path))),
                 },
                 (PathStep::Index(index), NodeKind::List(items)) => {
@@ -263,7 +263,7 @@ impl<'a> YamlEditor<'a> {
         key: &str,
         value: &Value,
     ) -> Result<String, EditError> {
-        let own: Vec<&MapEntry> = entries.iter().filter(|entry| entry.from == EntryOrigin::Here).collect();
+        let own: Vec<&MapEntry> = entries.iter().filter(|entry| !entry.is_merged).collect();
         if self.is_flow(map) {
             let pair = format!(
                 "{}: {}",

@@ -69,12 +69,6 @@ pub(super) fn variables(context: &ConfigContext, config: &Config) -> Vec<(String
     literal.chain(forwarded).collect()
 }
 
-/// The directory in which sessions start, if the current directory is mounted there.
-pub(super) fn mounted_directory(config: &Config) -> Option<String> {
-    let is_mounted = config.terminal.docker_mount_cwd_to_workspace;
-    is_mounted.then(|| hermes_exec::backend::docker::WORKSPACE_DIR.to_owned())
-}
-
 /// The configured mounts.
 fn volumes(config: &Config) -> Result<Vec<Volume>, Failure> {
     let mut volumes = config.terminal.docker_volumes.clone();
