@@ -305,7 +305,7 @@ impl Conversation {
         else {
             return Ok(None);
         };
-        self.store.undo(&self.id, 1).await?;
+        self.store.undo(&self.id).await?;
         let removed = self.history.split_off(at).into_iter().next();
         Ok(removed.map(|message| UserInput { text: message.text(), images: message.images().to_vec() }))
     }

@@ -73,8 +73,7 @@ impl Router {
             at: Timestamp::now(),
             event: json!(message),
         };
-        let stored = self.context.store.receive_messages(vec![row]).await?;
-        let id = stored.into_iter().flatten().next();
+        let id = self.context.store.receive_message(row).await?;
         Ok(id.map(|id| StoredMessage { id, message, role, resumed: None }))
     }
 

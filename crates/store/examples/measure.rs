@@ -4,11 +4,15 @@
 
 use std::time::{Duration, Instant};
 
-use hermes_store::{NewSession, SearchQuery, SessionId, SessionPrompt, Store, TurnStep, Viewer};
+use hermes_store::{NewMessage, NewSession, SearchQuery, SessionId, SessionPrompt, Store, TurnStep, Viewer};
 use hermes_types::{Message, Person, SessionKey, Timestamp};
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_seconds(1_800_000_000 + seconds)
+}
+
+fn message_step(message: Message, at: Timestamp) -> TurnStep {
+    TurnStep { messages: vec![NewMessage::new(message, at)], ..TurnStep::default() }
 }
 
 /// A deterministic random number generator.
@@ -68,7 +72,7 @@ async fn main() {
     let mut times = Vec::new();
     for number in 0..3_000 {
         let words = 20 + rng.below(200);
-        let step = TurnStep::from_message(Message::user(rng.text(words)), at(number));
+        let step = message_step(Message::user(rng.text(words)), at(number));
         // Simulates the pause between two steps, in which a model answers or a command runs.
         std::thread::sleep(Duration::from_millis(10));
         let begun = Instant::now();
@@ -85,7 +89,7 @@ async fn main() {
         let words = 20 + rng.below(200);
         let text = format!("the {}", rng.text(words));
         bytes += text.len();
-        let step = TurnStep::from_message(Message::user(text), at(number as u64));
+        let step = message_step(Message::user(text), at(number as u64));
         let begun = Instant::now();
         store.append_step(&session, step).await.unwrap();
         times.push(begun.elapsed());

@@ -23,10 +23,6 @@ impl Store {
         let prompt = self.session_prompt(session).await?;
         head["system_prompt"] = Value::from(prompt.text);
         head["tools"] = Value::from(prompt.tools);
-        head["message_count"] = head["messages"].take();
-        if let Value::Object(fields) = &mut head {
-            fields.shift_remove("messages");
-        }
         let head = head.to_string();
         write(head.strip_suffix('}').unwrap_or(&head))?;
         write(",\"messages\":[")?;

@@ -71,11 +71,11 @@ impl Store {
         .await
     }
 
-    /// Revokes all grants of one session and returns their number.
-    pub async fn revoke_session_grants(&self, key: &SessionKey, by: &Person, at: Timestamp) -> Result<usize> {
+    /// Revokes all grants of one session.
+    pub async fn revoke_session_grants(&self, key: &SessionKey, by: &Person, at: Timestamp) -> Result<()> {
         let sql = "UPDATE grants SET revoked_by = ?2, revoked_at = ?3 WHERE key = ?1 AND revoked_at IS NULL";
         let values = (key.as_str().to_owned(), by.as_str().to_owned(), at.seconds());
-        self.write(move |transaction| sql::execute_counted(transaction, sql, values)).await
+        self.execute(sql, values).await
     }
 }
 

@@ -1,7 +1,5 @@
 //! The messages of a session: appending, reading and undoing.
 
-use std::ops::Range;
-
 use hermes_types::{CallId, Message};
 use rusqlite::{Connection, params};
 
@@ -20,13 +18,6 @@ pub enum MessageFilter {
     Active,
     /// Includes undone messages.
     All,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UndoResult {
-    pub messages: usize,
-    /// The text of the first undone user message, so that the user can edit and resend it.
-    pub text: String,
 }
 
 impl Store {
@@ -52,59 +43,41 @@ impl Store {
             .await
     }
 
-    /// Undoes the last user messages and everything that followed them. `None` if there is no user
-    /// message.
-    pub async fn undo(&self, session: &SessionId, exchanges: usize) -> Result<Option<UndoResult>> {
+    /// Undoes the last user message and everything that followed it.
+    pub async fn undo(&self, session: &SessionId) -> Result<()> {
         let id = session.clone();
         self.write_session(session, move |transaction, n| {
             let sql = "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ?1 AND ended IS NULL)";
             if sql::value(transaction, sql, [n])? {
                 return Err(Error::TurnInProgress(id.as_str().to_owned()).into());
             }
-            let Some(back) = exchanges.checked_sub(1) else { return Ok(None) };
-            // Going back beyond the first message stops at the first message.
-            let sql = "SELECT min(seq) FROM (
-                           SELECT seq FROM messages WHERE session = ?1 AND undone IS NULL AND role = 'user'
-                           ORDER BY seq DESC LIMIT ?2 + 1)";
-            let back = i64::try_from(back).unwrap_or(i64::MAX - 1);
-            let Some(from) = sql::value::<Option<u32>>(transaction, sql, [n, back])? else { return Ok(None) };
-            let first = message_page(transaction, n, MessageFilter::Active, Seq::new(from - 1), 1)?;
-            let Some(Message::User { text, .. }) = first.into_iter().next().map(|stored| stored.message)
-            else {
-                return Ok(None);
-            };
             let sql = "SELECT coalesce(max(undone), 0) + 1 FROM messages WHERE session = ?1";
             let round: i64 = sql::value(transaction, sql, [n])?;
             let sql = format!(
-                "UPDATE messages SET {SET_UNDONE} WHERE session = ?1 AND seq >= ?2 AND undone IS NULL"
+                "UPDATE messages SET {SET_UNDONE} WHERE session = ?1 AND undone IS NULL AND seq >=
+                 (SELECT max(seq) FROM messages WHERE session = ?1 AND undone IS NULL AND role = 'user')"
             );
-            let messages = sql::execute_counted(transaction, &sql, params![n, from, round])?;
-            Ok(Some(UndoResult { messages, text }))
+            sql::execute(transaction, &sql, params![n, round])
         })
         .await
     }
 }
 
-/// Appends messages and returns their sequence numbers.
-pub(crate) fn append(connection: &Connection, n: i64, entries: &[NewMessage]) -> QueryResult<Range<Seq>> {
-    let last = sql::value(connection, "SELECT last_seq FROM sessions WHERE n = ?1", [n])?;
-    let first = Seq::new(last).next();
-    let mut next = first;
+pub(crate) fn append(connection: &Connection, n: i64, entries: &[NewMessage]) -> QueryResult {
+    let mut last = Seq::new(sql::value(connection, "SELECT last_seq FROM sessions WHERE n = ?1", [n])?);
     for entry in entries {
+        last = last.next();
         let sql = "INSERT INTO messages (session, seq, role, at, sum, finish, usage, rest, text)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-        let MessageColumns { role, text, rest, usage, sum } = entry.to_columns(next)?;
-        let (seq, at, finish) = (next.number(), entry.at.seconds(), &entry.finish);
+        let MessageColumns { role, text, rest, usage, sum } = entry.to_columns(last)?;
+        let (seq, at, finish) = (last.number(), entry.at.seconds(), &entry.finish);
         sql::execute(connection, sql, params![n, seq, role, at, sum, finish, usage, rest, text])?;
         search::index::add(connection, connection.last_insert_rowid(), &text)?;
-        next = next.next();
     }
-    if let Some(entry) = entries.last() {
-        // A clock that went back must not make the session older.
-        let sql = "UPDATE sessions SET last_seq = ?2, touched = max(touched, ?3) WHERE n = ?1";
-        sql::execute(connection, sql, params![n, next.number() - 1, entry.at.seconds()])?;
-    }
-    Ok(first..next)
+    let Some(entry) = entries.last() else { return Ok(()) };
+    // A clock that went back must not make the session older.
+    let sql = "UPDATE sessions SET last_seq = ?2, touched = max(touched, ?3) WHERE n = ?1";
+    sql::execute(connection, sql, params![n, last.number(), entry.at.seconds()])
 }
 
 /// Replaces the text of the last result of a call.

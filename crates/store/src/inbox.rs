@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::{QueryResult, Result};
 use crate::message::check_size;
-use crate::outbox::{self, NewOutboxRow, OutboxId};
+use crate::outbox::{self, NewOutboxRow};
 use crate::sql;
 use crate::store::Store;
 use crate::turn::TurnId;
@@ -45,19 +45,16 @@ pub struct InboxRow {
 }
 
 impl Store {
-    /// Stores messages in one transaction. Returns `None` for each one that is already known.
-    pub async fn receive_messages(&self, messages: Vec<NewInboxRow>) -> Result<Vec<Option<InboxId>>> {
+    /// Stores a message. Returns `None` if it is already known.
+    pub async fn receive_message(&self, new: NewInboxRow) -> Result<Option<InboxId>> {
         self.write(move |transaction| {
             let sql = "INSERT INTO inbox (platform, chat, message, key, person, at, event)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING RETURNING n";
-            let insert = |new: NewInboxRow| {
-                let event = new.event.to_string();
-                check_size("a received message", event.len())?;
-                let (key, person, at) = (new.key.as_str(), new.person.as_str(), new.at.seconds());
-                let values = params![new.platform, new.chat, new.message, key, person, at, event];
-                sql::first(transaction, sql, values, |row| Ok(InboxId(row.get(0)?)))
-            };
-            messages.into_iter().map(insert).collect()
+            let event = new.event.to_string();
+            check_size("a received message", event.len())?;
+            let (key, person, at) = (new.key.as_str(), new.person.as_str(), new.at.seconds());
+            let values = params![new.platform, new.chat, new.message, key, person, at, event];
+            sql::first(transaction, sql, values, |row| Ok(InboxId(row.get(0)?)))
         })
         .await
     }
@@ -108,7 +105,7 @@ impl Store {
         answered: Vec<InboxId>,
         parts: Vec<NewOutboxRow>,
         at: Timestamp,
-    ) -> Result<Vec<OutboxId>> {
+    ) -> Result<()> {
         self.write(move |transaction| {
             for id in answered {
                 sql::execute(transaction, &format!("{MARK_DONE} n = ?1"), params![id.0, at.seconds()])?;
@@ -120,13 +117,13 @@ impl Store {
 
     /// Deletes answered and delivered messages older than `before`. The last message of each recent
     /// chat stays, because it records that the chat exists.
-    pub async fn prune_chat_messages(&self, before: Timestamp) -> Result<usize> {
+    pub async fn prune_chat_messages(&self, before: Timestamp) -> Result<()> {
         self.write(move |transaction| {
             let inbox = "DELETE FROM inbox WHERE done < ?1 AND n NOT IN (
                          SELECT max(n) FROM inbox GROUP BY platform, chat ORDER BY max(n) DESC LIMIT ?2)";
             let outbox = "DELETE FROM outbox WHERE state IN ('sent', 'failed') AND at < ?1";
-            Ok(transaction.execute(inbox, params![before.seconds(), MAX_CHATS])?
-                + transaction.execute(outbox, [before.seconds()])?)
+            sql::execute(transaction, inbox, params![before.seconds(), MAX_CHATS])?;
+            sql::execute(transaction, outbox, [before.seconds()])
         })
         .await
     }

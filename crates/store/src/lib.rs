@@ -47,7 +47,7 @@ pub use changes::ChangeStream;
 pub use error::Error;
 pub use file::FILE_NAME;
 pub use grant::GrantRow;
-pub use history::{MessageFilter, UndoResult};
+pub use history::MessageFilter;
 pub use images::{ImageError, ImageStore};
 pub use inbox::{InboxId, InboxRow, NewInboxRow};
 pub use lock_owner::LockOwner;

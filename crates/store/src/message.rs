@@ -194,10 +194,10 @@ fn checksum(seq: Seq, at: Timestamp, texts: [Option<&str>; 5]) -> i64 {
     texts.into_iter().fold(Checksum::default().with(&position), add).value()
 }
 
-/// Sets `undone` to `?3` and updates the checksum: `(a | b) - (a & b)` is the exclusive or that SQL
+/// Sets `undone` to `?2` and updates the checksum: `(a | b) - (a & b)` is the exclusive or that SQL
 /// lacks.
 pub(crate) const SET_UNDONE: &str =
-    "undone = ?3, sum = (sum | ifnull(undone, ?3)) - (sum & ifnull(undone, ?3))";
+    "undone = ?2, sum = (sum | ifnull(undone, ?2)) - (sum & ifnull(undone, ?2))";
 
 /// An FNV-1a checksum that detects changed content. SQLite only detects damage of its own
 /// structure.

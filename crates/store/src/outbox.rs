@@ -117,21 +117,16 @@ impl Store {
     }
 }
 
-pub(crate) fn add(
-    transaction: &Transaction<'_>,
-    parts: &[NewOutboxRow],
-    at: Timestamp,
-) -> QueryResult<Vec<OutboxId>> {
+pub(crate) fn add(transaction: &Transaction<'_>, parts: &[NewOutboxRow], at: Timestamp) -> QueryResult {
     let sql = "INSERT INTO outbox (platform, chat, key, mark, body, created) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-               ON CONFLICT (mark) DO UPDATE SET mark = mark RETURNING n";
-    let mut added = Vec::with_capacity(parts.len());
+               ON CONFLICT (mark) DO NOTHING";
     for part in parts {
         let body = part.body.to_string();
         check_size("a part", body.len())?;
         let values = params![part.platform, part.chat, part.key.as_str(), part.dedup_key, body, at.seconds()];
-        added.push(OutboxId(sql::value(transaction, sql, values)?));
+        sql::execute(transaction, sql, values)?;
     }
-    Ok(added)
+    Ok(())
 }
 
 fn read_row(row: &Row<'_>) -> QueryResult<OutboxRow> {

@@ -94,6 +94,7 @@ pub struct SessionRow {
     pub ended: Option<Timestamp>,
     pub end_reason: Option<String>,
     /// The number of messages ever added, including undone ones.
+    #[serde(rename = "message_count")]
     pub messages: u64,
     /// The number of model calls.
     pub api_calls: u64,
@@ -343,13 +344,14 @@ fn list(connection: &Connection, viewer: &Viewer, query: &SessionQuery) -> Query
 
 fn find_row(connection: &Connection, viewer: &Viewer, word: &str) -> QueryResult<i64> {
     let not_found = || Error::NoSession(word.to_owned());
+    let person = viewer.person();
     if word == "last" {
-        let query = SessionQuery { limit: 1, ..SessionQuery::default() };
-        let found = list(connection, viewer, &query)?;
-        return row_number(connection, &found.first().ok_or_else(not_found)?.id);
+        let sql =
+            "SELECT n FROM sessions WHERE ?1 IS NULL OR person = ?1 ORDER BY touched DESC, n DESC LIMIT 1";
+        let found = sql::first(connection, sql, [person], |row| Ok(row.get(0)?))?;
+        return Ok(found.ok_or_else(not_found)?);
     }
     const VISIBLE: &str = "(?2 IS NULL OR person = ?2)";
-    let person = viewer.person();
     let find = |condition: &str| -> QueryResult<Vec<i64>> {
         let sql = format!("SELECT n FROM sessions WHERE {condition} AND {VISIBLE} LIMIT 100");
         sql::rows(connection, &sql, params![word, person], |row| Ok(row.get(0)?))

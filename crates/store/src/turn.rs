@@ -41,13 +41,6 @@ pub struct TurnStep {
     pub inbox: Vec<InboxId>,
 }
 
-impl TurnStep {
-    /// A step with one message that did not come from a model.
-    pub fn from_message(message: Message, at: Timestamp) -> Self {
-        Self { messages: vec![NewMessage::new(message, at)], ..Self::default() }
-    }
-}
-
 /// A turn in progress.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenTurn {
@@ -85,9 +78,8 @@ impl Store {
         .await
     }
 
-    /// Stores a step, in the open turn of the session if there is one. Returns the sequence numbers
-    /// of its messages.
-    pub async fn append_step(&self, session: &SessionId, step: TurnStep) -> Result<std::ops::Range<Seq>> {
+    /// Stores a step, in the open turn of the session if there is one.
+    pub async fn append_step(&self, session: &SessionId, step: TurnStep) -> Result<()> {
         let lock = self.worker_lock();
         self.write_session(session, move |transaction, n| {
             if let Some(turn) = find_open(transaction, &lock, n)? {
@@ -130,8 +122,7 @@ impl Store {
                 return Err(Error::NoTurn.into());
             }
             inbox::finish_turn(transaction, turn, at)?;
-            outbox::add(transaction, &parts, at)?;
-            Ok(())
+            outbox::add(transaction, &parts, at)
         })
         .await
     }

@@ -96,7 +96,7 @@ async fn list(context: &Context, query: SessionQuery) -> Result<()> {
         ]
     };
     context.screen.list(
-        &json!({"sessions": sessions.iter().map(facts).collect::<Vec<_>>()}),
+        &json!({"sessions": sessions}),
         "no sessions",
         &["ID", "USED", "SOURCE", "MESSAGES", "MODEL", "TITLE"],
         &sessions.iter().map(row).collect::<Vec<_>>(),
@@ -136,7 +136,7 @@ async fn show(
     if !screen.is_json() {
         return Ok(());
     }
-    let mut facts = facts(session);
+    let mut facts = json!(session);
     facts["skipped"] = json!(first.number());
     facts["messages"] = json!(messages);
     screen.json(&facts)
@@ -298,15 +298,4 @@ async fn prune(context: &Context, before: Timestamp, consent: Consent) -> Result
     let PruneResult { sessions, freed_bytes } = pruned.await?;
     let text = format!("removed {sessions} sessions, freed {} KB", freed_bytes / 1_000);
     context.screen.print(&json!({"sessions": sessions, "freed_bytes": freed_bytes}), &text)
-}
-
-/// The JSON document of a session.
-fn facts(session: &SessionRow) -> Value {
-    let mut facts = json!(session);
-    // The export also calls it `message_count`; `messages` holds the messages themselves.
-    facts["message_count"] = facts["messages"].take();
-    if let Value::Object(fields) = &mut facts {
-        fields.shift_remove("messages");
-    }
-    facts
 }

@@ -21,6 +21,10 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_seconds(1_700_000_000 + seconds)
 }
 
+fn message_step(message: Message, at: Timestamp) -> TurnStep {
+    TurnStep { messages: vec![NewMessage::new(message, at)], ..TurnStep::default() }
+}
+
 fn new_session() -> NewSession {
     NewSession {
         key: SessionKey::new("work"),
@@ -55,7 +59,7 @@ fn create_sessions(home: &Home) -> (SessionId, SessionId) {
             at: at(86_400),
         };
         let asked = Message::user("What is in this directory?\u{1b}[31m");
-        store.append_step(&id, TurnStep::from_message(asked, at(86_400))).await.unwrap();
+        store.append_step(&id, message_step(asked, at(86_400))).await.unwrap();
         let entry = NewMessage::new(Message::Assistant { parts }, at(86_401));
         store
             .append_step(
@@ -69,7 +73,7 @@ fn create_sessions(home: &Home) -> (SessionId, SessionId) {
             name: "terminal".to_owned(),
             text: "Cargo.toml 数据库".to_owned(),
         };
-        store.append_step(&id, TurnStep::from_message(result, at(86_402))).await.unwrap();
+        store.append_step(&id, message_step(result, at(86_402))).await.unwrap();
         store.set_title(&id, "A look around").await.unwrap();
         (id, empty)
     })

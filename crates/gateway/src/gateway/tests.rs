@@ -320,7 +320,7 @@ async fn store_old_message(store: &Store, chat: &str, message: &str) {
         at: Timestamp::from_seconds(1),
         event: json!({}),
     };
-    let id = store.receive_messages(vec![row]).await.unwrap()[0].unwrap();
+    let id = store.receive_message(row).await.unwrap().unwrap();
     store.enqueue_reply(vec![id], Vec::new(), Timestamp::from_seconds(1)).await.unwrap();
 }
 

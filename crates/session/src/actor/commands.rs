@@ -175,7 +175,7 @@ impl<F: Frontend> SessionActor<F> {
     /// Turns approvals on and ends grants, which are valid for one conversation only.
     async fn restore_approvals(&self, by: &Person) -> Result<(), hermes_store::Error> {
         self.pool.restore_approvals(&self.key);
-        self.store().revoke_session_grants(&self.key, by, Timestamp::now()).await.map(drop)
+        self.store().revoke_session_grants(&self.key, by, Timestamp::now()).await
     }
 
     async fn show_or_set_title(&self, title: Option<&str>) -> Result<CommandReply, Error> {

@@ -6,7 +6,7 @@ use hermes_store::{
 use hermes_types::{Person, SessionKey};
 use serde_json::json;
 
-use crate::{Home, assistant, at, session, user};
+use crate::{Home, assistant, at, message_step, session, user};
 
 async fn receive(store: &Store, message: &str) -> InboxId {
     let row = NewInboxRow {
@@ -18,7 +18,7 @@ async fn receive(store: &Store, message: &str) -> InboxId {
         at: at(1),
         event: json!({ "text": message }),
     };
-    store.receive_messages(vec![row]).await.unwrap()[0].unwrap()
+    store.receive_message(row).await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn an_inbox_row_is_answered_by_its_turn_and_others_stay_pending() {
     };
     assert_eq!(turns().await, [(first, Some(turn)), (second, None), (third, None)]);
     store
-        .append_step(&id, TurnStep { inbox: vec![second], ..TurnStep::from_message(assistant("so"), at(2)) })
+        .append_step(&id, TurnStep { inbox: vec![second], ..message_step(assistant("so"), at(2)) })
         .await
         .unwrap();
     assert_eq!(turns().await, [(first, Some(turn)), (second, Some(turn)), (third, None)]);
@@ -55,7 +55,9 @@ async fn the_delivery_state_is_found_by_dedup_key() {
         dedup_key: Some(mark.to_owned()),
         body: json!({ "text": mark }),
     };
-    let added = store.enqueue_reply(vec![], vec![part("a"), part("b"), part("c")], at(1)).await.unwrap();
+    store.enqueue_reply(vec![], vec![part("a"), part("b"), part("c")], at(1)).await.unwrap();
+    let pending = store.pending_outbox("discord", vec![]).await.unwrap();
+    let added: Vec<_> = pending.into_iter().map(|row| row.id).collect();
     store.mark_sending(added[1], at(2)).await.unwrap();
     let state = async |mark: &str| store.delivery_state(mark).await.unwrap();
     assert_eq!(
@@ -83,14 +85,16 @@ async fn pruning_keeps_the_last_message_of_each_chat() {
         at: at(1),
         event: json!({}),
     };
-    let rows = (0..1_010).flat_map(|chat| [message_row(chat, "a"), message_row(chat, "b")]).collect();
-    let ids: Vec<InboxId> = store.receive_messages(rows).await.unwrap().into_iter().flatten().collect();
+    let mut ids: Vec<InboxId> = Vec::new();
+    for row in (0..1_010).flat_map(|chat| [message_row(chat, "a"), message_row(chat, "b")]) {
+        ids.extend(store.receive_message(row).await.unwrap());
+    }
     // One message is unanswered, and one was answered late.
     let (waits, late) = (ids[2 * 500], ids[2 * 600]);
     store.enqueue_reply(vec![late], vec![], at(100)).await.unwrap();
     let done = ids.into_iter().filter(|id| ![waits, late].contains(id)).collect();
     store.enqueue_reply(done, vec![], at(5)).await.unwrap();
-    assert_eq!(store.prune_chat_messages(at(50)).await.unwrap(), 1_010 - 2 + 10);
+    store.prune_chat_messages(at(50)).await.unwrap();
     let mut last = store.last_inbox_messages("discord").await.unwrap();
     last.sort();
     let expected: Vec<_> = (10..1_010).map(|chat| (format!("{chat:04}"), "b".to_owned())).collect();
@@ -98,7 +102,6 @@ async fn pruning_keeps_the_last_message_of_each_chat() {
     assert_eq!(store.pending_inbox("discord").await.unwrap()[0].id, waits);
     assert!(store.is_received("discord", "0600", "a").await.unwrap());
     assert!(!store.is_received("discord", "0601", "a").await.unwrap());
-    assert_eq!(store.prune_chat_messages(at(50)).await.unwrap(), 0);
 }
 
 #[tokio::test]

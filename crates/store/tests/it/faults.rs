@@ -5,9 +5,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use hermes_store::{Error, FILE_NAME, MessageFilter, SearchQuery, Seq, Store, TurnStep, Viewer};
+use hermes_store::{Error, FILE_NAME, MessageFilter, SearchQuery, Seq, Store, Viewer};
 
-use crate::{Home, assistant, at, session, user};
+use crate::{Home, assistant, at, message_step, session, user};
 
 #[tokio::test]
 async fn a_foreign_file_is_left_alone() {
@@ -132,10 +132,12 @@ async fn a_flipped_byte_is_an_error_or_has_no_effect() {
     let id = session(&store).await;
     for number in 0..60 {
         let text = format!("message {number} about 数据库 and {}", "indexes that grow ".repeat(number));
-        store.append_step(&id, TurnStep::from_message(user(&text), at(1))).await.unwrap();
-        store.append_step(&id, TurnStep::from_message(assistant(&text), at(1))).await.unwrap();
+        store.append_step(&id, message_step(user(&text), at(1))).await.unwrap();
+        store.append_step(&id, message_step(assistant(&text), at(1))).await.unwrap();
     }
-    store.undo(&id, 3).await.unwrap();
+    for _ in 0..3 {
+        store.undo(&id).await.unwrap();
+    }
     let expected = (
         store.history(&id).await.unwrap(),
         store.messages(&id, MessageFilter::All, Seq::START, 1_000).await.unwrap(),
@@ -174,7 +176,7 @@ async fn a_flipped_byte_is_an_error_or_has_no_effect() {
                 let search = SearchQuery { text: text.to_owned(), limit: 50, ..SearchQuery::default() };
                 drop(store.search(&Viewer::Owner, search).await);
             }
-            drop(store.append_step(&id, TurnStep::from_message(user("more"), at(2))).await);
+            drop(store.append_step(&id, message_step(user("more"), at(2))).await);
             drop(store.remove_session(&id).await);
             Ok(found)
         }
@@ -196,7 +198,7 @@ async fn a_missing_message_is_an_error() {
     let store = home.store().await;
     let id = session(&store).await;
     for text in ["one", "two", "three"] {
-        store.append_step(&id, TurnStep::from_message(user(text), at(1))).await.unwrap();
+        store.append_step(&id, message_step(user(text), at(1))).await.unwrap();
     }
     let other = rusqlite::Connection::open(home.file()).unwrap();
     other.execute("DELETE FROM messages WHERE seq = 2", []).unwrap();

@@ -5,7 +5,7 @@ use hermes_types::{Call, CallArguments, CallId, Digest, Image, ImageKind, Messag
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::{Home, assistant, at, session, user};
+use crate::{Home, assistant, at, message_step, session, user};
 
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -106,34 +106,29 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// The reference model of a session: all messages, and the undo that removed each.
+/// The reference model of a session: all messages, and whether each was undone.
 #[derive(Debug, Clone, Default)]
-struct Model(Vec<(Message, Option<usize>)>);
+struct Model(Vec<(Message, bool)>);
 
 impl Model {
     fn active(&self) -> Vec<(u32, Message)> {
         let numbered = self.0.iter().zip(1..);
-        numbered.filter(|((_, undone), _)| undone.is_none()).map(|((m, _), at)| (at, m.clone())).collect()
+        numbered.filter(|((_, undone), _)| !undone).map(|((m, _), at)| (at, m.clone())).collect()
     }
 
-    fn undo(&mut self, exchanges: usize) -> usize {
+    fn undo(&mut self, exchanges: usize) {
         let said: Vec<u32> = self
             .active()
             .into_iter()
             .filter_map(|(at, message)| matches!(message, Message::User { .. }).then_some(at))
             .collect();
         if said.is_empty() || exchanges == 0 {
-            return 0;
+            return;
         }
         let from = said[said.len().saturating_sub(exchanges)];
-        let round = self.0.iter().filter_map(|(_, undone)| *undone).max().unwrap_or(0) + 1;
-        let mut count = 0;
         for ((_, undone), _) in self.0.iter_mut().zip(1..).filter(|(_, at)| *at >= from) {
-            if undone.is_none() {
-                (*undone, count) = (Some(round), count + 1);
-            }
+            *undone = true;
         }
-        count
     }
 }
 
@@ -143,7 +138,7 @@ async fn assert_equals_model(store: &Store, id: &SessionId, model: &Model) {
     assert_eq!(found, model.active());
     let all = store.messages(id, MessageFilter::All, Seq::START, 1_000).await.unwrap();
     let marks: Vec<_> = all.iter().map(|kept| kept.undone).collect();
-    assert_eq!(marks, model.0.iter().map(|(_, undone)| undone.is_some()).collect::<Vec<_>>());
+    assert_eq!(marks, model.0.iter().map(|(_, undone)| *undone).collect::<Vec<_>>());
 }
 
 proptest! {
@@ -158,16 +153,18 @@ proptest! {
             for action in actions {
                 match action {
                     Action::Person(text) => {
-                        store.append_step(&id, TurnStep::from_message(user(&text), at(1))).await.unwrap();
-                        model.0.push((user(&text), None));
+                        store.append_step(&id, message_step(user(&text), at(1))).await.unwrap();
+                        model.0.push((user(&text), false));
                     }
                     Action::Model(text) => {
-                        store.append_step(&id, TurnStep::from_message(assistant(&text), at(1))).await.unwrap();
-                        model.0.push((assistant(&text), None));
+                        store.append_step(&id, message_step(assistant(&text), at(1))).await.unwrap();
+                        model.0.push((assistant(&text), false));
                     }
                     Action::Undo(exchanges) => {
-                        let undone = store.undo(&id, exchanges).await.unwrap();
-                        assert_eq!(undone.map_or(0, |undone| undone.messages), model.undo(exchanges));
+                        for _ in 0..exchanges {
+                            store.undo(&id).await.unwrap();
+                        }
+                        model.undo(exchanges);
                     }
                 }
             }
@@ -182,15 +179,14 @@ async fn undo_returns_the_first_undone_user_text() {
     let store = home.store().await;
     let id = session(&store).await;
     for message in [user("one"), assistant("1"), user("two"), assistant("2")] {
-        store.append_step(&id, TurnStep::from_message(message, at(1))).await.unwrap();
+        store.append_step(&id, message_step(message, at(1))).await.unwrap();
     }
-    let undone = store.undo(&id, 1).await.unwrap().unwrap();
-    assert_eq!((undone.messages, undone.text.as_str()), (2, "two"));
-    let undone = store.undo(&id, 99).await.unwrap().unwrap();
-    assert_eq!((undone.messages, undone.text.as_str()), (2, "one"));
-    assert_eq!(store.undo(&id, 1).await.unwrap(), None);
+    for left in [2, 0, 0] {
+        store.undo(&id).await.unwrap();
+        assert_eq!(store.history(&id).await.unwrap().len(), left);
+    }
     let turn = store.open_turn(&id, vec![], vec![], at(2)).await.unwrap();
-    assert!(matches!(store.undo(&id, 1).await, Err(Error::TurnInProgress(_))));
+    assert!(matches!(store.undo(&id).await, Err(Error::TurnInProgress(_))));
     store.close_turn(turn, "text", vec![], at(2)).await.unwrap();
     assert_eq!(store.history(&id).await.unwrap(), []);
 }
@@ -201,7 +197,7 @@ async fn a_page_has_a_byte_limit() {
     let store = home.store().await;
     let id = session(&store).await;
     for _ in 0..5 {
-        store.append_step(&id, TurnStep::from_message(user(&"x".repeat(3 << 20)), at(1))).await.unwrap();
+        store.append_step(&id, message_step(user(&"x".repeat(3 << 20)), at(1))).await.unwrap();
     }
     let (mut after, mut sizes) = (Seq::START, Vec::new());
     loop {
@@ -220,12 +216,9 @@ async fn an_export_is_one_line_with_all_messages() {
     let id = session(&store).await;
     let empty = session(&store).await;
     for number in 0..450 {
-        store
-            .append_step(&id, TurnStep::from_message(user(&format!("line\n{number}")), at(number)))
-            .await
-            .unwrap();
+        store.append_step(&id, message_step(user(&format!("line\n{number}")), at(number))).await.unwrap();
     }
-    store.undo(&id, 1).await.unwrap();
+    store.undo(&id).await.unwrap();
     let line = async |id: &SessionId| {
         let mut text = String::new();
         let write = |piece: &str| -> Result<(), Error> {

@@ -16,7 +16,7 @@ mod turns;
 use std::path::PathBuf;
 use std::process::Command;
 
-use hermes_store::{FILE_NAME, NewSession, SessionId, SessionPrompt, Store};
+use hermes_store::{FILE_NAME, NewMessage, NewSession, SessionId, SessionPrompt, Store, TurnStep};
 use hermes_types::{Message, Part, Person, SessionKey, Timestamp};
 
 /// A directory with a database.
@@ -78,4 +78,8 @@ fn user(text: &str) -> Message {
 
 fn assistant(text: &str) -> Message {
     Message::Assistant { parts: vec![Part::Text { text: text.to_owned() }] }
+}
+
+fn message_step(message: Message, at: Timestamp) -> TurnStep {
+    TurnStep { messages: vec![NewMessage::new(message, at)], ..TurnStep::default() }
 }

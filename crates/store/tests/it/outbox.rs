@@ -17,7 +17,9 @@ async fn a_row_references_its_file_until_its_delivery_ends() {
         dedup_key: None,
         body: json!({"text": "", "files": [{"name": "a", "path": format!("/cache/{file}")}]}),
     };
-    let parts = store.enqueue_reply(Vec::new(), vec![part("1f-0"), part("1f-1")], at(0)).await.unwrap();
+    store.enqueue_reply(Vec::new(), vec![part("1f-0"), part("1f-1")], at(0)).await.unwrap();
+    let pending = store.pending_outbox("discord", vec![]).await.unwrap();
+    let parts: Vec<_> = pending.into_iter().map(|row| row.id).collect();
     let awaited = async |file: &str| store.references_file("discord", file).await.unwrap();
     assert!(awaited("1f-0").await && awaited("1f-1").await && !awaited("1f-2").await);
     assert!(!store.references_file("telegram", "1f-0").await.unwrap());

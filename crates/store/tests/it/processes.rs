@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hermes_store::{Error, SessionId, Store, TurnOwner, TurnStep};
+use hermes_store::{Error, SessionId, Store, TurnOwner};
 use hermes_types::{CallId, Message};
 
-use crate::{Home, at, session, user};
+use crate::{Home, at, message_step, session, user};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_and_their_threads_lose_nothing() {
@@ -28,7 +28,7 @@ async fn two_processes_and_their_threads_lose_nothing() {
             tokio::spawn(async move {
                 for number in 0..50 {
                     store
-                        .append_step(&id, TurnStep::from_message(user(&format!("t{task} {number}")), at(1)))
+                        .append_step(&id, message_step(user(&format!("t{task} {number}")), at(1)))
                         .await
                         .unwrap();
                 }
@@ -122,7 +122,7 @@ async fn the_turn_of_a_killed_process_is_taken_over() {
     let refused = store.take_over_turn(turn.id).await;
     let Err(Error::OwnedByOther { owner: Some(holder), .. }) = &refused else { panic!("{refused:?}") };
     assert_eq!((holder.pid, holder.name.as_str()), (peer.id(), "store-peer"));
-    let refused = store.append_step(&id, TurnStep::from_message(user("me too"), at(1))).await;
+    let refused = store.append_step(&id, message_step(user("me too"), at(1))).await;
     assert!(matches!(refused, Err(Error::OwnedByOther { .. })), "{refused:?}");
     assert!(matches!(store.remove_session(&id).await, Err(Error::TurnInProgress(_))));
 
@@ -130,14 +130,14 @@ async fn the_turn_of_a_killed_process_is_taken_over() {
     peer.wait().unwrap();
     let turn = store.current_turn(&id).await.unwrap().unwrap();
     assert_eq!((turn.steps, &turn.owner), (2, &TurnOwner::Exited));
-    let early = store.append_step(&id, TurnStep::from_message(user("not yet"), at(1))).await;
+    let early = store.append_step(&id, message_step(user("not yet"), at(1))).await;
     assert!(matches!(early, Err(Error::OwnedByOther { .. })), "a turn must be taken over first: {early:?}");
     assert_eq!(store.take_over_turn(turn.id).await.unwrap().owner, TurnOwner::ThisStore);
     assert_eq!(store.history(&id).await.unwrap().len(), 3);
     let open: Vec<CallId> = store.open_calls(&id).await.unwrap().into_iter().map(|call| call.id).collect();
     assert_eq!(open, [CallId::new("b")]);
     let result = Message::Tool { call: CallId::new("b"), name: "t".to_owned(), text: "done".to_owned() };
-    store.append_step(&id, TurnStep::from_message(result, at(2))).await.unwrap();
+    store.append_step(&id, message_step(result, at(2))).await.unwrap();
     store.close_turn(turn.id, "text", vec![], at(2)).await.unwrap();
     assert_eq!(store.current_turn(&id).await.unwrap(), None);
 }
@@ -179,7 +179,7 @@ async fn a_process_that_blocks_writing_is_named() {
     let mut line = String::new();
     BufReader::new(peer.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "held\n");
-    let refused = store.append_step(&id, TurnStep::from_message(user("x"), at(1))).await;
+    let refused = store.append_step(&id, message_step(user("x"), at(1))).await;
     let Err(Error::Busy { owner: Some(holder), .. }) = &refused else { panic!("{refused:?}") };
     assert_eq!((holder.pid, holder.name.as_str()), (peer.id(), "store-peer"));
     let message = refused.unwrap_err().to_string();
@@ -187,7 +187,7 @@ async fn a_process_that_blocks_writing_is_named() {
     assert_eq!(store.history(&id).await.unwrap(), [], "reading is not blocked");
     drop(peer.stdin.take());
     peer.wait().unwrap();
-    store.append_step(&id, TurnStep::from_message(user("y"), at(1))).await.unwrap();
+    store.append_step(&id, message_step(user("y"), at(1))).await.unwrap();
     assert_eq!(store.history(&id).await.unwrap().len(), 1);
 }
 

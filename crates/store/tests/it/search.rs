@@ -1,10 +1,10 @@
 //! Search with any input.
 
-use hermes_store::{NewSession, SearchQuery, SessionId, Store, TurnStep, Viewer};
+use hermes_store::{NewSession, SearchQuery, SessionId, Store, Viewer};
 use hermes_types::{Message, Person};
 use proptest::prelude::*;
 
-use crate::{Home, assistant, at, new_session, session, user};
+use crate::{Home, at, message_step, new_session, assistant, session, user};
 
 const TEXTS: [&str; 12] = [
     "How do I configure the docker network for a container?",
@@ -24,7 +24,7 @@ const TEXTS: [&str; 12] = [
 async fn fill(store: &Store) -> SessionId {
     let id = session(store).await;
     for text in TEXTS {
-        store.append_step(&id, TurnStep::from_message(user(text), at(1))).await.unwrap();
+        store.append_step(&id, message_step(user(text), at(1))).await.unwrap();
     }
     id
 }
@@ -95,12 +95,12 @@ async fn undone_and_removed_messages_and_those_of_others_are_not_found() {
     let store = home.store().await;
     let id = fill(&store).await;
     assert_eq!(hits(&store, "near").await, [12]);
-    store.undo(&id, 1).await.unwrap();
+    store.undo(&id).await.unwrap();
     assert_eq!(hits(&store, "near").await, [] as [u32; 0]);
 
     let put = async |new: NewSession| {
         let id = store.create_session(new, at(1)).await.unwrap();
-        store.append_step(&id, TurnStep::from_message(assistant("a xylophone 木琴"), at(1))).await.unwrap();
+        store.append_step(&id, message_step(assistant("a xylophone 木琴"), at(1))).await.unwrap();
         id
     };
     let theirs =
@@ -121,7 +121,7 @@ async fn undone_and_removed_messages_and_those_of_others_are_not_found() {
     store.remove_session(&mine).await.unwrap();
     // The row id of the removed message is reused, but its text must not be found.
     let next = session(&store).await;
-    store.append_step(&next, TurnStep::from_message(assistant("something else"), at(2))).await.unwrap();
+    store.append_step(&next, message_step(assistant("something else"), at(2))).await.unwrap();
     for text in ["xylophone", "木琴"] {
         assert_eq!(hits(&store, text).await.len(), 1, "{text}");
     }
@@ -135,7 +135,7 @@ async fn hits_come_in_pages_with_snippets() {
     for number in 0..30 {
         let text = format!("{} needle {number} {}", "before ".repeat(50), "after ".repeat(50));
         let message = Message::Tool { call: hermes_types::CallId::new("c"), name: "t".to_owned(), text };
-        store.append_step(&id, TurnStep::from_message(message, at(number))).await.unwrap();
+        store.append_step(&id, message_step(message, at(number))).await.unwrap();
     }
     let page = async |skip: usize| {
         let search = SearchQuery { text: "needle".to_owned(), skip, limit: 12, source: None };

@@ -1,11 +1,9 @@
 //! Finding, naming, listing and removing sessions.
 
-use hermes_store::{
-    Error, NewSession, PruneResult, SessionId, SessionPrompt, SessionQuery, Store, TurnStep, Viewer,
-};
+use hermes_store::{Error, NewSession, PruneResult, SessionId, SessionPrompt, SessionQuery, Store, Viewer};
 use hermes_types::{Person, SessionKey};
 
-use crate::{Home, at, new_session, session, user};
+use crate::{Home, at, message_step, new_session, session, user};
 
 fn viewer(name: &str) -> Viewer {
     Viewer::Person(Person::new(name))
@@ -104,8 +102,8 @@ async fn lists_have_pages() {
         made.push(id);
     }
     // Used last, so they come first; both at the same second.
-    store.append_step(&made[2], TurnStep::from_message(user("hi"), at(100))).await.unwrap();
-    store.append_step(&made[3], TurnStep::from_message(user("hi"), at(100))).await.unwrap();
+    store.append_step(&made[2], message_step(user("hi"), at(100))).await.unwrap();
+    store.append_step(&made[3], message_step(user("hi"), at(100))).await.unwrap();
     let other = NewSession { source: "discord".to_owned(), ..new_session() };
     let other = store.create_session(other, at(50)).await.unwrap();
     let expected = [3, 2].map(|at| made[at].clone()).into_iter().chain([other.clone()]);
@@ -151,7 +149,7 @@ async fn pruning_removes_old_ended_sessions_and_frees_space() {
     let fill = async |seconds: u64| {
         let id = store.create_session(new_session(), at(seconds)).await.unwrap();
         for _ in 0..10 {
-            store.append_step(&id, TurnStep::from_message(user(&text), at(seconds))).await.unwrap();
+            store.append_step(&id, message_step(user(&text), at(seconds))).await.unwrap();
         }
         id
     };
@@ -183,7 +181,7 @@ async fn idle_sessions_are_retired_and_can_be_pruned() {
     let store = home.store().await;
     let begin = async |touched: u64| {
         let id = store.create_session(new_session(), at(1)).await.unwrap();
-        store.append_step(&id, TurnStep::from_message(user("hello"), at(touched))).await.unwrap();
+        store.append_step(&id, message_step(user("hello"), at(touched))).await.unwrap();
         id
     };
     let (old, busy, young) = (begin(5).await, begin(5).await, begin(1_000).await);

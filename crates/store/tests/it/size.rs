@@ -3,9 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hermes_store::TurnStep;
-
-use crate::{Home, assistant, at, session};
+use crate::{Home, assistant, at, message_step, session};
 
 const MESSAGE_BYTES: usize = 4 << 10;
 const MESSAGE_COUNT: usize = 300;
@@ -89,10 +87,7 @@ async fn a_text_uses_at_most_two_and_a_half_times_its_size() {
         let mut bytes = 0;
         for (number, piece) in pieces.iter().enumerate() {
             bytes += piece.len();
-            store
-                .append_step(&id, TurnStep::from_message(assistant(piece), at(number as u64)))
-                .await
-                .unwrap();
+            store.append_step(&id, message_step(assistant(piece), at(number as u64))).await.unwrap();
         }
         store.close().await;
         let size = fs::metadata(home.file()).unwrap().len();

@@ -4,7 +4,7 @@ use hermes_store::{CostStatus, Error, ModelCall, NewMessage, SearchQuery, Seq, T
 use hermes_types::{Call, CallArguments, CallId, Message, Part, Usage};
 use serde_json::json;
 
-use crate::{Home, assistant, at, session, user};
+use crate::{Home, assistant, at, message_step, session, user};
 
 fn call(id: &str) -> Call {
     let arguments = json!({"command": "ls"}).as_object().unwrap().clone();
@@ -28,17 +28,16 @@ async fn a_turn_is_one_message_and_its_steps() {
     let again = store.open_turn(&id, vec![NewMessage::new(user("more"), at(1))], vec![], at(1)).await;
     assert!(matches!(again, Err(Error::TurnInProgress(_))), "{again:?}");
     assert_eq!(store.open_calls(&id).await.unwrap(), []);
-    let places = store.append_step(&id, TurnStep::from_message(asks(&["a", "b", "c"]), at(2))).await.unwrap();
-    assert_eq!(places, Seq::new(2)..Seq::new(3));
-    store.append_step(&id, TurnStep::from_message(result("b"), at(3))).await.unwrap();
+    store.append_step(&id, message_step(asks(&["a", "b", "c"]), at(2))).await.unwrap();
+    store.append_step(&id, message_step(result("b"), at(3))).await.unwrap();
     let left: Vec<_> = store.open_calls(&id).await.unwrap();
     assert_eq!(left, [call("a"), call("c")]);
     let open = store.current_turn(&id).await.unwrap().unwrap();
     assert_eq!((open.id, open.steps, open.first, &open.owner), (turn, 2, Seq::new(1), &TurnOwner::ThisStore));
-    store.append_step(&id, TurnStep::from_message(result("a"), at(4))).await.unwrap();
-    store.append_step(&id, TurnStep::from_message(result("c"), at(4))).await.unwrap();
+    store.append_step(&id, message_step(result("a"), at(4))).await.unwrap();
+    store.append_step(&id, message_step(result("c"), at(4))).await.unwrap();
     assert_eq!(store.open_calls(&id).await.unwrap(), []);
-    store.append_step(&id, TurnStep::from_message(assistant("that is all"), at(5))).await.unwrap();
+    store.append_step(&id, message_step(assistant("that is all"), at(5))).await.unwrap();
     store.close_turn(turn, "text", vec![], at(5)).await.unwrap();
     assert!(matches!(store.close_turn(turn, "text", vec![], at(6)).await, Err(Error::NoTurn)));
     assert_eq!(store.current_turn(&id).await.unwrap(), None);
@@ -51,9 +50,9 @@ async fn a_tool_result_is_replaced_only_while_its_turn_is_open() {
     let store = home.store().await;
     let id = session(&store).await;
     let turn = store.open_turn(&id, vec![NewMessage::new(user("list"), at(1))], vec![], at(1)).await.unwrap();
-    store.append_step(&id, TurnStep::from_message(asks(&["a", "b"]), at(2))).await.unwrap();
-    store.append_step(&id, TurnStep::from_message(result("a"), at(3))).await.unwrap();
-    store.append_step(&id, TurnStep::from_message(result("b"), at(4))).await.unwrap();
+    store.append_step(&id, message_step(asks(&["a", "b"]), at(2))).await.unwrap();
+    store.append_step(&id, message_step(result("a"), at(3))).await.unwrap();
+    store.append_step(&id, message_step(result("b"), at(4))).await.unwrap();
     let before = store.history(&id).await.unwrap();
     store.replace_tool_result(&id, &CallId::new("a"), "elsewhere 漢字").await.unwrap();
     let mut expected = before;

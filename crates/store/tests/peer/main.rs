@@ -22,6 +22,10 @@ fn user(text: String) -> Message {
     Message::user(text)
 }
 
+fn message_step(message: Message, at: Timestamp) -> TurnStep {
+    TurnStep { messages: vec![NewMessage::new(message, at)], ..TurnStep::default() }
+}
+
 fn new_session() -> NewSession {
     NewSession {
         key: SessionKey::new("peer"),
@@ -60,7 +64,7 @@ async fn append(file: &Path, session: &str, tag: &str, count: u32) {
     let session = SessionId::new(session);
     for number in 0..count {
         let text = format!("{tag} {number} {}", "words of some length ".repeat(20));
-        store.append_step(&session, TurnStep::from_message(user(text), at())).await.unwrap();
+        store.append_step(&session, message_step(user(text), at())).await.unwrap();
         print(&number.to_string());
     }
 }
@@ -93,9 +97,9 @@ async fn turn(file: &Path) {
         Part::Call(call)
     };
     let asked = Message::Assistant { parts: vec![call("a"), call("b")] };
-    store.append_step(&session, TurnStep::from_message(asked, at())).await.unwrap();
+    store.append_step(&session, message_step(asked, at())).await.unwrap();
     let done = Message::Tool { call: CallId::new("a"), name: "t".to_owned(), text: "done".to_owned() };
-    store.append_step(&session, TurnStep::from_message(done, at())).await.unwrap();
+    store.append_step(&session, message_step(done, at())).await.unwrap();
     print(session.as_str());
     wait_for_stdin();
 }
@@ -128,7 +132,7 @@ async fn fill(file: &Path) {
     let mut stored = 0;
     let error = loop {
         let text = format!("{stored} {}", "text that fills the disk ".repeat(400));
-        match store.append_step(&session, TurnStep::from_message(user(text), at())).await {
+        match store.append_step(&session, message_step(user(text), at())).await {
             Ok(_) => stored += 1,
             Err(error) => break error,
         }
@@ -139,7 +143,7 @@ async fn fill(file: &Path) {
     let other = Store::open(file.with_file_name("second.db")).await;
     print(&format!("{:?}", other.map(drop)));
     std::fs::remove_file(&ballast).unwrap();
-    let after = store.append_step(&session, TurnStep::from_message(user("after".to_owned()), at())).await;
+    let after = store.append_step(&session, message_step(user("after".to_owned()), at())).await;
     print(&format!("{:?}", after.map(drop)));
     let again = store.history(&session).await.unwrap();
     print(if again.len() == stored + 1 { "resumed" } else { "stuck" });

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hermes_store::{FILE_NAME, NewSession, SessionId, SessionPrompt, Store, TurnStep};
+use hermes_store::{FILE_NAME, NewMessage, NewSession, SessionId, SessionPrompt, Store, TurnStep};
 use hermes_testkit::ReplyItem;
 use hermes_testkit::ScriptStep;
 use hermes_testkit::discord::{InjectedFault, Snowflake};
@@ -44,7 +44,8 @@ async fn create_old_conversation(env: &GatewayEnv, dm: Snowflake, hours: u64) ->
     let id = store.create_session(new, hours_ago(hours)).await.unwrap();
     let words = Part::Text { text: "as you wish".to_owned() };
     for message in [Message::user("of old"), Message::Assistant { parts: vec![words] }] {
-        store.append_step(&id, TurnStep::from_message(message, hours_ago(hours))).await.unwrap();
+        let step = TurnStep { messages: vec![NewMessage::new(message, hours_ago(hours))], ..TurnStep::default() };
+        store.append_step(&id, step).await.unwrap();
     }
     store.close().await;
     id
