@@ -20,7 +20,7 @@ use hermes_exec::{
     Audience, Backend, BindMount, Installation, LocalBackend, Places, ResolvedPlace, SandboxBackend, Spec,
 };
 use hermes_policy::user_rule::CommandPattern;
-use hermes_policy::{Gate, RuleScope, UserRule, UserVerdict};
+use hermes_policy::{Gate, UserRule, UserVerdict};
 use hermes_sandbox::JailLimits;
 use hermes_types::{BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
@@ -44,12 +44,7 @@ pub fn gate(config: &Config) -> Gate {
         (UserVerdict::Ask, &approvals.ask),
         (UserVerdict::Deny, &approvals.deny),
     ];
-    let rule = |verdict, pattern: &CommandPattern| UserRule {
-        verdict,
-        pattern: pattern.clone(),
-        scope: RuleScope::Everywhere,
-        expires: None,
-    };
+    let rule = |verdict, pattern: &CommandPattern| UserRule { verdict, pattern: pattern.clone() };
     let rules = lists.iter().flat_map(|(verdict, list)| list.iter().map(|pattern| rule(*verdict, pattern)));
     let mut gate = Gate {
         mode: approvals.mode,

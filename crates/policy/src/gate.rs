@@ -111,7 +111,7 @@ struct Findings {
 
 impl Gate {
     pub fn judge(&self, job: Job, origin: &Origin, moment: Moment) -> Verdict {
-        let findings = self.findings(&job, origin, moment.now);
+        let findings = self.findings(&job, origin);
         self.decide(job, origin, moment, findings)
     }
 
@@ -129,7 +129,7 @@ impl Gate {
 
     /// Reports the decision and its reasons without creating a permit.
     pub fn report(&self, job: &Job, origin: &Origin, moment: Moment) -> GateReport {
-        let findings = self.findings(job, origin, moment.now);
+        let findings = self.findings(job, origin);
         let segments = findings
             .script
             .segments
@@ -146,7 +146,7 @@ impl Gate {
         GateReport { verdict, floor, rules, segments }
     }
 
-    fn findings(&self, job: &Job, origin: &Origin, now: Timestamp) -> Findings {
+    fn findings(&self, job: &Job, origin: &Origin) -> Findings {
         let place = &origin.place;
         let around = Surroundings { cwd: &job.cwd, home: &place.home, hermes_home: &place.hermes_home };
         let script = match &job.work {
@@ -160,7 +160,7 @@ impl Gate {
         };
         let mut matches = rules::matches(&script, &around, owned);
         let mut denied = None;
-        for rule in self.rules.iter().filter(|rule| rule.applies(place.backend, &origin.session, now)) {
+        for rule in &self.rules {
             for segment in script.segments.iter().filter(|segment| rule.pattern.may_match_word(segment)) {
                 match rule.verdict {
                     UserVerdict::Deny => denied = denied.or_else(|| Some(segment.show())),
@@ -192,8 +192,7 @@ impl Gate {
         let open: Vec<Match> = matches
             .into_iter()
             .filter(|found| {
-                (can_harm(found) || found.is_by_owner())
-                    && !self.is_granted(found, &job, &script, origin, moment.now)
+                (can_harm(found) || found.is_by_owner()) && !self.is_granted(found, &job, &script, origin)
             })
             .collect();
         if open.is_empty() || self.mode == ApprovalMode::Off {
@@ -228,7 +227,7 @@ impl Gate {
     }
 
     /// Whether a grant or an allow rule covers a match.
-    fn is_granted(&self, found: &Match, job: &Job, script: &Script, origin: &Origin, now: Timestamp) -> bool {
+    fn is_granted(&self, found: &Match, job: &Job, script: &Script, origin: &Origin) -> bool {
         if self.grants.contains(&Coverage::from_job(job), &origin.session) {
             return true;
         }
@@ -236,11 +235,7 @@ impl Gate {
         let granted = Coverage::from_segment(segment)
             .is_some_and(|covers| self.grants.contains(&covers, &origin.session));
         let allowed = || {
-            self.rules.iter().any(|rule| {
-                rule.verdict == UserVerdict::Allow
-                    && rule.applies(origin.place.backend, &origin.session, now)
-                    && rule.pattern.covers(segment)
-            })
+            self.rules.iter().any(|rule| rule.verdict == UserVerdict::Allow && rule.pattern.covers(segment))
         };
         granted || (!found.is_by_owner() && allowed())
     }

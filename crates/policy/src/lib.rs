@@ -39,4 +39,4 @@ pub use grant::{Grant, GrantId, Grants};
 pub use permit::Permit;
 pub use question::{Question, QuestionId, StoredQuestion};
 pub use refusal::Refusal;
-pub use user_rule::{RuleScope, UserRule, UserVerdict};
+pub use user_rule::{UserRule, UserVerdict};

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use hermes_types::{BackendName, SessionKey, Timestamp};
 use thiserror::Error;
 
 use crate::shell::{Segment, Surroundings, Word, pattern_matches, understand};
@@ -17,20 +16,10 @@ pub enum UserVerdict {
     Deny,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum RuleScope {
-    #[default]
-    Everywhere,
-    Backend(BackendName),
-    Session(SessionKey),
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserRule {
     pub verdict: UserVerdict,
     pub pattern: CommandPattern,
-    pub scope: RuleScope,
-    pub expires: Option<Timestamp>,
 }
 
 /// A pattern over a parsed command, such as `git push --force *`.
@@ -137,16 +126,5 @@ impl CommandPattern {
             }
         }
         wanted.next().is_none() && self.has_options(segment)
-    }
-}
-
-impl UserRule {
-    pub(crate) fn applies(&self, backend: BackendName, session: &SessionKey, now: Timestamp) -> bool {
-        let here = match &self.scope {
-            RuleScope::Everywhere => true,
-            RuleScope::Backend(name) => *name == backend,
-            RuleScope::Session(key) => key == session,
-        };
-        here && self.expires.is_none_or(|expires| now < expires)
     }
 }

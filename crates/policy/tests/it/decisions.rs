@@ -2,12 +2,12 @@
 
 use hermes_policy::gate::QuestionLimits;
 use hermes_policy::{
-    ApprovalMode, DenialCheck, DenialLog, Gate, Grants, Moment, Permit, Question, Refusal, RuleScope,
-    Unattended, UserRule, UserVerdict, Verdict,
+    ApprovalMode, DenialCheck, DenialLog, Gate, Grants, Moment, Permit, Question, Refusal, Unattended,
+    UserRule, UserVerdict, Verdict,
 };
 use hermes_types::{
-    Answer, Attendance, BackendName, Choice, FileAccess, FileUse, Job, Origin, Person, PlaceId, Reach,
-    SessionKey, Timestamp, Work,
+    Answer, Attendance, Choice, FileAccess, FileUse, Job, Origin, Person, PlaceId, Reach, SessionKey,
+    Timestamp, Work,
 };
 
 use crate::support::{CWD, moment, origin, person};
@@ -33,12 +33,7 @@ fn yes(question: Box<Question>, choice: Choice) -> Permit {
 }
 
 fn rule(verdict: UserVerdict, pattern: &str) -> UserRule {
-    UserRule {
-        verdict,
-        pattern: pattern.parse().expect(pattern),
-        scope: RuleScope::Everywhere,
-        expires: None,
-    }
+    UserRule { verdict, pattern: pattern.parse().expect(pattern) }
 }
 
 fn is_allowed(verdict: &Verdict) -> bool {
@@ -142,19 +137,12 @@ fn deny_wins_over_allow_and_allow_covers_only_what_it_names() {
 }
 
 #[test]
-fn rules_have_a_scope_and_an_end() {
-    let mut deny = rule(UserVerdict::Deny, "ls");
-    deny.expires = Some(Timestamp::from_seconds(1_000));
-    let gate = |rule: &UserRule| Gate { rules: vec![rule.clone()], ..Gate::default() };
-    assert!(is_allowed(&judge(&gate(&deny), "ls", &origin(Reach::Host))));
-    deny.expires = Some(Timestamp::from_seconds(1_001));
-    assert!(!is_allowed(&judge(&gate(&deny), "ls", &origin(Reach::Host))));
-    deny.scope = RuleScope::Backend(BackendName::Ssh);
-    assert!(is_allowed(&judge(&gate(&deny), "ls", &origin(Reach::Host))));
-    deny.scope = RuleScope::Session(SessionKey::new("s1"));
-    assert!(!is_allowed(&judge(&gate(&deny), "ls", &origin(Reach::Host))));
-    let ask = rule(UserVerdict::Ask, "npm publish *");
-    assert!(matches!(judge(&gate(&ask), "npm publish", &origin(Reach::Nothing)), Verdict::Ask(_)));
+fn a_rule_applies_in_every_environment() {
+    let gate = |rule: UserRule| Gate { rules: vec![rule], ..Gate::default() };
+    let deny = gate(rule(UserVerdict::Deny, "ls"));
+    assert!(!is_allowed(&judge(&deny, "ls", &origin(Reach::Host))));
+    let ask = gate(rule(UserVerdict::Ask, "npm publish *"));
+    assert!(matches!(judge(&ask, "npm publish", &origin(Reach::Nothing)), Verdict::Ask(_)));
 }
 
 #[test]
