@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use hermes_guest::protocol::message::Stats;
-use hermes_types::SessionKey;
+use hermes_types::{LockFile, SessionKey};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -173,6 +173,11 @@ impl ListedPlace {
 
     /// Ends the place and waits until it is gone; kept files stay.
     pub async fn end(&self) -> Result<(), Error> {
+        discard(self.lock_and_end().await?)
+    }
+
+    /// Ends the place and returns its lock.
+    async fn lock_and_end(&self) -> Result<LockFile, Error> {
         let lock = self.dir.lock().await?;
         // The place may have been recreated since it was listed; that one ends.
         self.dir.end_place().await?;
@@ -184,17 +189,18 @@ impl ListedPlace {
                 container.remove().await?;
             }
         }
-        discard(lock)
+        Ok(lock)
     }
 
     /// Ends the place and removes its kept files.
     pub async fn remove(&self) -> Result<(), Error> {
-        self.end().await?;
+        let lock = self.lock_and_end().await?;
         if let Some(container) = &self.record.container {
             // The container may be in use through another run directory.
             container.remove().await?;
         }
-        self.record.clone().remove_files().await
+        self.record.clone().remove_files().await?;
+        discard(lock)
     }
 }
 
