@@ -68,6 +68,8 @@ pub(crate) fn receive<T: DeserializeOwned>(from: impl AsFd) -> io::Result<Option
         match recvmsg(&from, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+            // The socket has a receive timeout.
+            Err(rustix::io::Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
             other => break other?,
         }
     };
