@@ -118,7 +118,7 @@ fn confinement(
 fn resources(limits: &ContainerLimits, facts: &EngineFacts, description: &EngineDescription) -> Guarantee {
     let rows = [
         ("memory", limits.memory.is_some(), facts.enforced.memory, "terminal.container_memory"),
-        ("processes", limits.processes.is_some(), facts.enforced.processes, "terminal"),
+        ("processes", limits.processes.is_some(), facts.enforced.processes, "terminal.container_pids"),
         ("processor time", limits.millicpus.is_some(), facts.enforced.processor, "terminal.container_cpu"),
     ];
     let (mut open, mut doubtful, mut held) = (Vec::new(), Vec::new(), Vec::new());

@@ -81,7 +81,7 @@ impl Confinement {
 fn resources(limits: &JailLimits, probed: ProbeVerdict) -> Guarantee {
     let unset: Vec<&str> = [
         (limits.memory.is_none(), "memory (terminal.container_memory is 0)"),
-        (limits.processes.is_none(), "processes"),
+        (limits.processes.is_none(), "processes (terminal.container_pids is 0)"),
         (limits.millicpus.is_none(), "processor time (terminal.container_cpu is 0)"),
     ]
     .into_iter()
