@@ -1,12 +1,12 @@
 //! Atomic changes of files under a lock: a crash leaves the old file or the new one, and two
 //! writers lose nothing.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use hermes_types::{LockFile, replace_file};
+use hermes_types::{LockFile, create_private_dir, replace_file};
 
 /// The permissions of a written file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +24,6 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Creates a directory that only its owner can use, with its parents.
-pub fn create_private_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// The lock of a home, held while a file is read, changed and written.

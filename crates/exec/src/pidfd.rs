@@ -1,9 +1,9 @@
 //! The host process that keeps a place alive: its guest.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use hermes_types::process_start_time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -25,11 +25,11 @@ impl ProcessRef {
     /// The process at the other end of a socket, as reported by the kernel.
     pub(crate) fn of_peer(stream: impl AsFd) -> Option<Self> {
         let pid = socket_peercred(stream).ok()?.pid.as_raw_nonzero().get();
-        Some(Self { pid, start_time: start_time(pid)? })
+        Some(Self { pid, start_time: process_start_time(pid)? })
     }
 
     pub(crate) fn is_alive(self) -> bool {
-        start_time(self.pid) == Some(self.start_time)
+        process_start_time(self.pid) == Some(self.start_time)
     }
 
     /// Ends the process and with it the place. Returns once it is gone.
@@ -54,16 +54,6 @@ impl ProcessRef {
     }
 }
 
-/// The start time in clock ticks since boot; `None` for a dead process, zombies included.
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The process name may contain anything, so the fields start after the last parenthesis.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    (!matches!(state, "Z" | "X")).then(|| fields.nth(18)?.parse().ok())?
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,14 +61,14 @@ mod tests {
     #[test]
     fn a_process_is_identified_by_its_start_time_and_zombies_are_dead() {
         let me = i32::try_from(std::process::id()).unwrap();
-        let process = ProcessRef { pid: me, start_time: start_time(me).unwrap() };
+        let process = ProcessRef { pid: me, start_time: process_start_time(me).unwrap() };
         assert!(process.is_alive() && process.open_pidfd().is_some());
         let before = ProcessRef { start_time: process.start_time - 1, ..process };
         assert!(!before.is_alive() && before.open_pidfd().is_none());
         #[expect(clippy::disallowed_methods, reason = "a process to look at")]
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        while start_time(pid).is_some() {
+        while process_start_time(pid).is_some() {
             std::thread::yield_now();
         }
         child.wait().unwrap();

@@ -15,7 +15,9 @@ use std::time::Duration;
 use hermes_guest::client::Client;
 use hermes_guest::protocol::message::Stats;
 use hermes_guest::removal::{self, descriptor_path};
-use hermes_types::{LockFile, Place, PlaceId, Reach, Timestamp, remove_if_exists, replace_file};
+use hermes_types::{
+    LockFile, Place, PlaceId, Reach, Timestamp, create_private_dir, remove_if_exists, replace_file,
+};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
@@ -251,7 +253,7 @@ impl PlaceDir {
     pub(crate) async fn lock(&self) -> Result<LockFile, Error> {
         let dir = self.clone();
         run_blocking(move || {
-            create_private_dir(dir.run_dir())?;
+            create_checked_dir(dir.run_dir())?;
             let path = dir.lock_path();
             LockFile::acquire(&path).map_err(Error::file(&path))
         })
@@ -367,7 +369,7 @@ pub(crate) fn remove_stale_if_due(run: &Path, engines: EngineAccess) -> Result<(
     if is_recently_swept(run) {
         return Ok(());
     }
-    create_private_dir(run)?;
+    create_checked_dir(run)?;
     let path = run.join(SWEPT_FILE);
     fs::write(&path, "").map_err(Error::file(&path))?;
     remove_stale(run, engines)
@@ -405,10 +407,10 @@ fn try_lock_file(path: &Path) -> io::Result<Option<LockFile>> {
 
 /// Creates a directory and its parents for this user only.
 pub(crate) fn create_dirs(path: &Path) -> Result<(), Error> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::file(path))
+    create_private_dir(path).map_err(Error::file(path))
 }
 
-fn create_private_dir(path: &Path) -> Result<(), Error> {
+fn create_checked_dir(path: &Path) -> Result<(), Error> {
     create_dirs(path)?;
     check_private_dir(path).map_err(Error::file(path))
 }

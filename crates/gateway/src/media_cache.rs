@@ -5,12 +5,12 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_session::IMPORT_DIR;
 use hermes_store::ImageStore;
+use hermes_types::create_private_dir;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::fs::File;
 
@@ -84,7 +84,7 @@ pub(crate) fn keep_copy(copy: TempPath) -> PathBuf {
 }
 
 fn create_file(folder: &Path) -> io::Result<NamedTempFile> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    create_private_dir(folder)?;
     NamedTempFile::new_in(folder)
 }
 

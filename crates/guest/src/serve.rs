@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hermes_guest::protocol::limit;
-use hermes_types::RunDir;
+use hermes_types::{RunDir, create_private_dir};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::WaitOptions;
 use tokio::net::UnixListener;
@@ -87,7 +87,7 @@ fn clear_environment() -> io::Result<()> {
 fn ensure_private_dir(socket: &Path, is_first: bool) -> io::Result<PathBuf> {
     let dir = socket.parent().ok_or(io::ErrorKind::InvalidInput)?;
     if !dir.exists() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        create_private_dir(dir)?;
     }
     let found = fs::metadata(dir)?;
     let is_open = found.mode() & 0o077 != 0;

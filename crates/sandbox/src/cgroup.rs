@@ -9,9 +9,10 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use hermes_types::process_start_time;
+
 use crate::jail::JailLimits;
 use crate::limit_report::{LimitReport, LimitStatus};
-use crate::sys;
 
 /// The name of a cgroup continues with the pid and start time of its supervisor. Both are needed:
 /// pids are reused while the cgroup of a killed supervisor still exists.
@@ -123,14 +124,15 @@ pub(crate) fn enter(entry_file: OwnedFd) -> io::Result<()> {
 
 fn own_cgroup_name() -> io::Result<String> {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    Ok(format!("{CGROUP_PREFIX}{pid}-{}", sys::process_start_time(pid)?))
+    let started = process_start_time(pid).ok_or_else(|| io::Error::other("cannot parse /proc/PID/stat"))?;
+    Ok(format!("{CGROUP_PREFIX}{pid}-{started}"))
 }
 
 /// Whether the supervisor that a cgroup is named after is gone; `None` if it is not one of ours.
 fn is_stale(name: &str) -> Option<bool> {
     let (pid, started) = name.strip_prefix(CGROUP_PREFIX)?.split_once('-')?;
     let started: u64 = started.parse().ok()?;
-    Some(sys::process_start_time(pid.parse().ok()?).ok() != Some(started))
+    Some(process_start_time(pid.parse().ok()?) != Some(started))
 }
 
 /// Removes cgroups of jails whose supervisor was killed. The reaper calls this.

@@ -103,14 +103,6 @@ pub(crate) fn loopback_up(socket: BorrowedFd<'_>) -> io::Result<()> {
     )
 }
 
-/// The start time of a process in ticks since boot: field 22, counted after the name, which may
-/// contain any character.
-pub(crate) fn process_start_time(pid: i32) -> io::Result<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
-    field.and_then(|text| text.parse().ok()).ok_or_else(|| io::Error::other("cannot parse /proc/PID/stat"))
-}
-
 /// Resets all signals to their default actions, whatever the parent process ignored.
 pub(crate) fn reset_signals() {
     for signal in 1..=libc::SIGRTMAX() {

@@ -1,12 +1,11 @@
 //! Image files. Messages name images by digest; the bytes are files of one directory of the home.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use hermes_types::{Digest, Image, ImageKind};
+use hermes_types::{Digest, Image, ImageKind, create_private_dir};
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 
@@ -58,7 +57,7 @@ impl ImageStore {
             return Err(ImageError::TooLarge(size));
         }
         let image = Image { sha256: digest(&bytes), kind, size };
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        create_private_dir(&self.dir)?;
         let name = format!("{}.", image.file_name());
         let mut written = tempfile::Builder::new().prefix(&name).tempfile_in(&self.dir)?;
         written.write_all(&bytes)?;

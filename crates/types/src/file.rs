@@ -1,8 +1,8 @@
-//! Replacing and locking files.
+//! Files and directories: replacing, locking and creating them.
 
-use std::fs::{self, File, Metadata, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Replaces a file: a reader sees the old content or the new one, even after a crash of this
@@ -29,6 +29,11 @@ pub fn remove_if_exists(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Creates a directory that only its owner can use, with its parents.
+pub fn create_private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// A lock that one process or handle holds until it drops this value or exits, however it exits.

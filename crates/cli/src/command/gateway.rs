@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hermes_gateway::service::{self, ChannelSupervisor};
 use hermes_gateway::{GatewayHost, GatewaySettings, MediaSettings, RateLimit, ResetPolicy, StreamingOptions};
-use hermes_types::{LockFile, hex};
+use hermes_types::{LockFile, create_private_dir, hex};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +19,6 @@ use crate::args::GatewayAction;
 use crate::chat_host::{self, ChatHost};
 use crate::command::config::settings;
 use crate::{Context, Failure, FailureKind, Result};
-use hermes_config::file::create_private_dir;
 use hermes_config::keys::{Config, ResetMode};
 use hermes_config::resolve;
 use hermes_config::resolve::chat::{self, ChatAccount};

@@ -2,12 +2,11 @@
 
 use hermes_exec::backend::docker::engine::EngineAddress;
 use hermes_gateway::SessionScope;
-use hermes_types::{BackendName, MountAccess, Volume, VolumeSource};
+use hermes_types::{BackendName, MountAccess, Volume, VolumeSource, create_private_dir};
 
 use super::engine;
 use crate::ConfigContext;
 use crate::failure::Failure;
-use crate::file::create_private_dir;
 use crate::keys::Config;
 
 /// The mount point of the directory that all chats share.

@@ -1,10 +1,10 @@
 //! The database of this home.
 
 use hermes_store::{Error, FILE_NAME, Store};
+use hermes_types::create_private_dir;
 
 use crate::ConfigContext;
 use crate::failure::{Failure, FailureKind};
-use crate::file::create_private_dir;
 
 /// Opens the database if it exists. Read-only commands do not create it.
 pub async fn find(context: &ConfigContext) -> Result<Option<Store>, Failure> {

@@ -18,7 +18,7 @@ use super::line;
 use crate::Result;
 use crate::keyboard::{Keyboard, or_pending};
 use crate::screen::{ERASE_LINE, Screen, write_stderr};
-use hermes_config::file::create_private_dir;
+use hermes_types::create_private_dir;
 
 const MAX_HISTORY_LINES: usize = 2_000;
 const HISTORY_FILE: &str = "chat_history";

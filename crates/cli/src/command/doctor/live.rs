@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hermes_exec::{Backend, BindMount, OpenPlace, Outcome, OutputMode, ResolvedPlace};
-use hermes_types::{BackendName, Job, MountAccess, Network};
+use hermes_types::{BackendName, Job, MountAccess, Network, parse_start_time, process_start_time};
 
 use script::{MANY_PROCESSES, SUCCEEDED};
 
@@ -197,9 +197,9 @@ impl LiveCheck<'_> {
 
     /// Tries to see and signal this process. Its pid may belong to another process inside.
     async fn touch_process(&self) -> [DoctorFinding; 2] {
-        let started = fs::read_to_string("/proc/self/stat").ok().and_then(|stat| start_time(&stat));
+        let started = i32::try_from(std::process::id()).ok().and_then(process_start_time);
         let attempt = self.attempt(&script::touch(std::process::id())).await;
-        let inside = attempt.as_deref().ok().and_then(|output| output.lines().find_map(start_time));
+        let inside = attempt.as_deref().ok().and_then(|output| output.lines().find_map(parse_start_time));
         let sees = started.is_some() && inside == started;
         let signals = has_succeeded(&attempt) && (sees || inside.is_none());
         [("see a process outside", sees), ("signal a process outside", signals)].map(|(what, succeeded)| {
@@ -340,11 +340,6 @@ fn can_create(file: &Path) -> bool {
     OpenOptions::new().write(true).create_new(true).open(file).is_ok() && fs::remove_file(file).is_ok()
 }
 
-/// The start time in a line of `/proc/PID/stat`. The name may contain parentheses.
-fn start_time(stat: &str) -> Option<u64> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,12 +364,5 @@ mod tests {
         for (attempt, state, detail) in cases {
             assert_eq!(judged(attempt.clone()), (state, detail), "{attempt:?}");
         }
-    }
-
-    #[test]
-    fn the_start_time_of_a_process_with_any_name_is_found() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2";
-        assert_eq!(start_time(stat), Some(4711));
-        assert_eq!(start_time("7 (a"), None);
     }
 }

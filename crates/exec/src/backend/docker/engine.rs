@@ -1,7 +1,6 @@
 //! The connection to a container engine, and facts about it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -90,20 +89,13 @@ pub struct EngineDescription {
     pub storage: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, thiserror::Error)]
 pub enum EngineKind {
     /// Docker, or an engine that does not identify itself as Podman.
+    #[error("Docker")]
     Docker,
+    #[error("Podman")]
     Podman,
-}
-
-impl fmt::Display for EngineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Docker => "Docker",
-            Self::Podman => "Podman",
-        })
-    }
 }
 
 /// Limits that an engine enforces; `None` if the engine does not say.
