@@ -69,8 +69,11 @@ impl SetupError {
         Self { step, subject: None, errno: error.into().raw_os_error().unwrap_or(0) }
     }
 
-    pub(crate) fn at<E: Into<io::Error>>(step: SetupStep, path: &Path) -> impl Fn(E) -> Self + Copy {
-        move |error| Self { subject: Some(path.display().to_string()), ..Self::new(step, error) }
+    pub(crate) fn at<E: Into<io::Error>>(
+        step: SetupStep,
+        path: &(impl AsRef<Path> + ?Sized),
+    ) -> impl Fn(E) -> Self + Copy {
+        move |error| Self { subject: Some(path.as_ref().display().to_string()), ..Self::new(step, error) }
     }
 }
 

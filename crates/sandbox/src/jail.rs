@@ -1,7 +1,7 @@
 //! The complete description of a jail, which can be sent to another process.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hermes_types::MountAccess;
 use serde::{Deserialize, Serialize};
@@ -13,16 +13,16 @@ use crate::mask;
 /// The program inherits nothing: its environment is exactly `environment`. It can write only to a
 /// [`JailMount`] with [`MountAccess::ReadWrite`] and to the private `/tmp`, `/var/tmp` and
 /// `/dev/shm`. It can read the rest of the host's file tree, except `masked` paths.
+///
+/// Paths are `OsString`s, because a `PathBuf` that is not UTF-8 cannot be serialized.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jail {
     /// Path of the program inside the jail. As process 1 it must reap orphaned processes.
-    #[serde(with = "lossless")]
-    pub program: PathBuf,
+    pub program: OsString,
     /// Arguments, without the program name.
     pub arguments: Vec<OsString>,
     /// Working directory inside the jail.
-    #[serde(with = "lossless")]
-    pub directory: PathBuf,
+    pub directory: OsString,
     /// The complete environment.
     pub environment: Vec<(OsString, OsString)>,
     /// Directories and files of the host that the jail can access, even below masked paths.
@@ -43,12 +43,10 @@ pub struct Jail {
 /// A path of the host that is visible in the jail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JailMount {
-    #[serde(with = "lossless")]
-    pub source: PathBuf,
+    pub source: OsString,
     /// The path in the jail. It must exist in the read-only tree, unless its first component does
     /// not exist in the root, or it is below a masked or private directory: there it is created.
-    #[serde(with = "lossless")]
-    pub target: PathBuf,
+    pub target: OsString,
     pub access: MountAccess,
 }
 
@@ -87,12 +85,12 @@ impl Jail {
     /// launcher. It masks system secrets, sockets of container engines and user sessions, other
     /// users' homes, and credentials in `home`. The rest of `home` is readable, because users keep
     /// their tools there.
-    pub fn new(program: impl Into<PathBuf>, home: &Path) -> Self {
+    pub fn new(program: impl Into<OsString>, home: &Path) -> Self {
         let (masked, binds) = mask::default_masks(home);
         Self {
             program: program.into(),
             arguments: Vec::new(),
-            directory: PathBuf::from("/"),
+            directory: OsString::from("/"),
             environment: Vec::new(),
             binds,
             masked,
@@ -108,30 +106,15 @@ impl Jail {
     #[must_use]
     pub fn bind(mut self, path: impl AsRef<Path>, access: MountAccess) -> Self {
         let path = path.as_ref();
-        self.binds.push(JailMount { source: path.to_path_buf(), target: path.to_path_buf(), access });
+        self.binds.push(JailMount { source: path.into(), target: path.into(), access });
         self
-    }
-}
-
-/// Serializes paths as bytes, because they need not be UTF-8.
-mod lossless {
-    use std::ffi::OsString;
-    use std::path::{Path, PathBuf};
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
-        path.as_os_str().serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
-        OsString::deserialize(from).map(PathBuf::from)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
 
     use super::*;
 

@@ -48,7 +48,7 @@ pub(crate) fn default_masks(home: &Path) -> (Vec<OsString>, Vec<JailMount>) {
     for homes in HOME_PARENTS.iter().map(Path::new).filter(|homes| *homes != home) {
         masked.push(homes.into());
         if home.starts_with(homes) && home.exists() {
-            let (source, target) = (home.to_path_buf(), home.to_path_buf());
+            let (source, target) = (home.into(), home.into());
             shown.push(JailMount { source, target, access: MountAccess::ReadOnly });
         }
     }

@@ -45,8 +45,8 @@ impl MountPlan {
         for bind in &jail.binds {
             let source = fs::canonicalize(&bind.source)
                 .map_err(SetupError::at(SetupStep::OpenSource, &bind.source))?;
-            let target =
-                resolve_target(&bind.target).map_err(SetupError::at(SetupStep::MountPoint, &bind.target))?;
+            let target = resolve_target(Path::new(&bind.target))
+                .map_err(SetupError::at(SetupStep::MountPoint, &bind.target))?;
             binds.push((source, target, bind.access));
         }
         let masks = resolve_masks(jail, &binds)?;
@@ -250,7 +250,7 @@ mod tests {
             Jail::new("/bin/true", Path::new("/root")).bind(home.join("work"), MountAccess::ReadWrite);
         jail.masked = [home.clone(), home.join("keys"), home.join("missing")].map(Into::into).to_vec();
         jail.binds.push(JailMount {
-            source: home.clone(),
+            source: home.clone().into(),
             target: "/shown".into(),
             access: MountAccess::ReadOnly,
         });
@@ -280,8 +280,8 @@ mod tests {
         let plan = MountPlan::new(&jail).unwrap();
         assert!(!plan.mounts.iter().any(|mount| mount.target.starts_with(&top)), "{:?}", plan.mounts);
         // If a bind mount makes it visible, it is masked.
-        jail.binds =
-            vec![JailMount { source: top.clone(), target: top.clone(), access: MountAccess::ReadOnly }];
+        jail.binds.clear();
+        jail = jail.bind(&top, MountAccess::ReadOnly);
         let plan = MountPlan::new(&jail).unwrap();
         assert!(
             plan.mounts

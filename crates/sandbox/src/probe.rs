@@ -11,17 +11,16 @@ use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use hermes_types::MountAccess;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::error::Error;
-use hermes_types::MountAccess;
-
 use crate::jail::{Jail, JailMount};
 use crate::launcher::{JailStreams, Launcher};
 use crate::limit_report::{LimitReport, LimitStatus};
@@ -148,8 +147,8 @@ impl ProbeFixture {
         let directory = self.directory.path();
         let mut jail = Jail::new(PROBE_PROGRAM, directory);
         let bind = |source: &Path, target: &str| JailMount {
-            source: source.to_path_buf(),
-            target: PathBuf::from(target),
+            source: source.into(),
+            target: target.into(),
             access: MountAccess::ReadOnly,
         };
         jail.binds.extend([bind(program, PROBE_PROGRAM), bind(directory, PROBE_DIR)]);

@@ -127,6 +127,7 @@ impl SandboxBackend {
             jail.masked.push(self.owner_home.clone().into());
         }
         let mut show = |source: PathBuf, target: PathBuf, access| {
+            let (source, target) = (source.into(), target.into());
             jail.binds.push(hermes_sandbox::JailMount { source, target, access });
         };
         show(guest.to_owned(), GUEST_PATH.into(), MountAccess::ReadOnly);

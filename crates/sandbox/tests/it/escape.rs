@@ -4,7 +4,6 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
@@ -103,7 +102,7 @@ fn a_bind_at_another_path_does_not_show_what_is_masked() {
     shell(|_| grep_secret("/shown/.ssh/id"))
         .control_script(|user| grep_secret(&user.path_str("home/.ssh/id")))
         .jail(|user, jail| {
-            let (source, target) = (user.path("home"), PathBuf::from("/shown"));
+            let (source, target) = (user.path("home").into(), "/shown".into());
             jail.binds.push(JailMount { source, target, access: MountAccess::ReadWrite });
         })
         .assert_refused();
@@ -159,7 +158,7 @@ fn nothing_is_created_outside_the_workspace() {
 
 /// Adds a bind mount at a root entry that the host does not have.
 fn add_root_entry(user: &TestUser, jail: &mut Jail) {
-    let (source, target) = (user.path("work"), PathBuf::from("/another/root"));
+    let (source, target) = (user.path("work").into(), "/another/root".into());
     jail.binds.push(JailMount { source, target, access: MountAccess::ReadWrite });
 }
 

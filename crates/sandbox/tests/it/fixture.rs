@@ -1,6 +1,6 @@
 //! Test users with secrets, and ways to run programs as them, with and without a jail.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -87,12 +87,12 @@ impl TestUser {
     }
 
     /// A jail with write access to the workspace only.
-    pub(crate) fn jail<A: AsRef<OsStr>>(&self, program: impl Into<PathBuf>, arguments: &[A]) -> Jail {
+    pub(crate) fn jail<A: AsRef<OsStr>>(&self, program: impl Into<OsString>, arguments: &[A]) -> Jail {
         let mut jail = Jail::new(program, &self.path("home"))
             .bind(self.path("work"), MountAccess::ReadWrite)
             .bind(self.program(), MountAccess::ReadOnly);
         jail.arguments = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
-        jail.directory = self.path("work");
+        jail.directory = self.path("work").into();
         jail.environment = environment(self);
         jail
     }

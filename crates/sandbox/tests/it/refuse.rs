@@ -32,7 +32,7 @@ fn a_missing_program_is_named() {
 fn a_missing_source_is_named() {
     for user in test_users() {
         let mut jail = marking_jail(&user);
-        let (source, target) = (user.path("missing"), "/tmp/x".into());
+        let (source, target) = (user.path("missing").into(), "/tmp/x".into());
         jail.binds.push(JailMount { source, target, access: MountAccess::ReadOnly });
         assert_no_jail(&user, &user.run_confined(&jail), "cannot open the mount source");
     }
@@ -42,7 +42,7 @@ fn a_missing_source_is_named() {
 fn a_missing_mount_point_is_named() {
     for user in test_users() {
         let mut jail = marking_jail(&user);
-        let (source, target) = (user.path("outside"), "/usr/no/such/place".into());
+        let (source, target) = (user.path("outside").into(), "/usr/no/such/place".into());
         jail.binds.push(JailMount { source, target, access: MountAccess::ReadOnly });
         assert_no_jail(&user, &user.run_confined(&jail), "/usr/no/such/place");
     }

@@ -178,7 +178,7 @@ fn directories_appear_at_their_targets() {
             &["-c", "cat /new/deep/file && ! touch /new/deep/x 2>/dev/null && cat /tmp/in/file"],
         );
         for target in ["/new/deep", "/tmp/in"] {
-            let (source, target) = (user.path("outside"), target.into());
+            let (source, target) = (user.path("outside").into(), target.into());
             jail.binds.push(JailMount { source, target, access: MountAccess::ReadOnly });
         }
         let output = user.run_confined(&jail);
