@@ -277,7 +277,12 @@ impl DockerBackend {
             let (dir, owner) = (dir.clone(), container.clone());
             let shared = run_blocking(move || dir.create_shared(kept.as_deref(), Some(&owner))).await?;
             if !is_private {
-                make_world_writable(kept_dirs.into_iter().chain([shared]).filter(|path| path.exists()))?;
+                // Only the engine knows the uid of a container user on the host. The parent
+                // directory is private, so no other host user gets here.
+                for path in kept_dirs.into_iter().chain([shared]).filter(|path| path.exists()) {
+                    fs::set_permissions(&path, fs::Permissions::from_mode(WORLD_WRITABLE_MODE))
+                        .map_err(Error::file(&path))?;
+                }
             }
         }
         let run_mode = if is_private { PRIVATE_MODE } else { WORLD_WRITABLE_MODE };
@@ -391,16 +396,6 @@ impl ContainerUser {
 async fn image_user(engine: &Engine, image: &str) -> String {
     let config = engine.api.inspect_image(image).await.ok().and_then(|found| found.config);
     config.and_then(|config| config.user).unwrap_or_default()
-}
-
-/// Makes directories writable for every container user, whose uid on the host only the engine
-/// knows. The parent directory is private, so no other host user gets here.
-fn make_world_writable(paths: impl Iterator<Item = PathBuf>) -> Result<(), Error> {
-    for path in paths {
-        fs::set_permissions(&path, fs::Permissions::from_mode(WORLD_WRITABLE_MODE))
-            .map_err(Error::file(&path))?;
-    }
-    Ok(())
 }
 
 /// Whether the container runs for a place directory that exists below another run directory.

@@ -32,16 +32,9 @@ pub(crate) struct LaunchSpec<'a> {
     pub(crate) dir: OwnedFd,
     pub(crate) stdin: Stdin,
     pub(crate) terminal: Option<TerminalSize>,
-    pub(crate) stderr: StderrMode,
-}
-
-/// Where standard error goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StderrMode {
-    /// Into the output.
-    Merge,
-    /// Into a separate buffer of this size, which keeps the beginning.
-    Capture(usize),
+    /// The size of a separate buffer that keeps the beginning of standard error. `None` merges it
+    /// into the output.
+    pub(crate) stderr_bytes: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -63,7 +56,7 @@ pub(super) fn launch_process(spec: LaunchSpec<'_>) -> io::Result<LaunchedProcess
     command.envs(spec.env.iter().map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
     match spec.terminal {
         Some(size) => launch_on_terminal(command, spec.dir, spec.stdin, size),
-        None => launch_on_pipes(command, spec.dir, spec.stdin, spec.stderr),
+        None => launch_on_pipes(command, spec.dir, spec.stdin, spec.stderr_bytes),
     }
 }
 
@@ -71,7 +64,7 @@ fn launch_on_pipes(
     mut command: Command,
     dir: OwnedFd,
     stdin: Stdin,
-    stderr_mode: StderrMode,
+    stderr_bytes: Option<usize>,
 ) -> io::Result<LaunchedProcess> {
     let (output, output_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     // A smaller pipe is slower but works.
@@ -84,9 +77,9 @@ fn launch_on_pipes(
             (input_end, Some(Rc::new(shim::nonblocking(input)?)))
         }
     };
-    let (error_end, stderr_reader) = match stderr_mode {
-        StderrMode::Merge => (output_end.try_clone()?, None),
-        StderrMode::Capture(max_bytes) => {
+    let (error_end, stderr_reader) = match stderr_bytes {
+        None => (output_end.try_clone()?, None),
+        Some(max_bytes) => {
             let (stderr_reader, error_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
             (error_end, Some(StderrCapture::new(shim::nonblocking(stderr_reader)?, max_bytes)))
         }

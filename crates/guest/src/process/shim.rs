@@ -84,12 +84,12 @@ fn fork_program(
     }
     let shim = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(shim))?;
-    set_signal_mask(SignalMask::All);
+    set_signal_mask(libc::sigfillset);
     // SAFETY: both sides go on with system calls only.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            set_signal_mask(SignalMask::None);
+            set_signal_mask(libc::sigemptyset);
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             if rustix::process::getppid() != Some(shim) {
                 exit_now();
@@ -196,19 +196,12 @@ fn close_range(first: u32, last: u32) {
     }
 }
 
-enum SignalMask {
-    All,
-    None,
-}
-
-fn set_signal_mask(mask: SignalMask) {
+/// Sets the signal mask to the set that `fill` makes.
+fn set_signal_mask(fill: unsafe extern "C" fn(*mut libc::sigset_t) -> libc::c_int) {
     // SAFETY: the set is a local that is filled before it is used.
     unsafe {
         let mut set = std::mem::zeroed();
-        match mask {
-            SignalMask::All => libc::sigfillset(&raw mut set),
-            SignalMask::None => libc::sigemptyset(&raw mut set),
-        };
+        fill(&raw mut set);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
     }
 }

@@ -24,7 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::spawn::{self, RunningProgram, SpawnError, StateScope};
 use crate::guest::Guest;
-use crate::process::launch::{LaunchSpec, StderrMode};
+use crate::process::launch::LaunchSpec;
 use crate::process::os_error;
 use crate::process::table::NewProcess;
 use crate::session::ShellSession;
@@ -144,7 +144,7 @@ pub(super) async fn spawn_python(
             dir,
             stdin: run.stdin,
             terminal: None,
-            stderr: StderrMode::Capture(
+            stderr_bytes: Some(
                 usize::try_from(python.stderr_bytes).unwrap_or(limit::MAX_MEMORY_OUTPUT_BYTES),
             ),
         };

@@ -20,7 +20,7 @@ use serde_bytes::ByteBuf;
 use super::python::PythonDir;
 use crate::files::resolve;
 use crate::guest::Guest;
-use crate::process::launch::{LaunchSpec, StderrMode, memory_file};
+use crate::process::launch::{LaunchSpec, memory_file};
 use crate::process::table::NewProcess;
 use crate::process::{GuestProcess, os_error};
 use crate::session::ShellSession;
@@ -89,7 +89,7 @@ pub(super) fn spawn_program(
         dir,
         stdin: run.stdin,
         terminal: run.terminal,
-        stderr: StderrMode::Merge,
+        stderr_bytes: None,
     };
     let record = NewProcess {
         session: run.session,
