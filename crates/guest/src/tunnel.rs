@@ -44,10 +44,9 @@ pub(crate) async fn listen(
     };
     let _counted = guest.listeners.clone();
     let reply = GuestReply::Listening(listener.local_addr().map_or(0, |address| address.port()));
-    let listener = LocalListener::Tcp(listener);
     frames.writer.send(&reply).await?;
     tokio::select! {
-        () = forward_connections(&listener, mux, number, limit::MAX_LISTENER_CONNECTIONS) => Ok(()),
+        () = forward_connections(|| listener.accept(), mux, number, limit::MAX_LISTENER_CONNECTIONS) => Ok(()),
         left = frames.reader.receive::<RunInput>() => left.map(drop),
     }
 }
@@ -65,16 +64,23 @@ pub(crate) fn forward_socket(
     let dir_fd = rustix::fs::openat(CWD, dir, flags, Mode::empty());
     let dir_fd = dir_fd.map_err(os_error(FailedOperation::Tunnel))?;
     let path = removal::descriptor_path(&dir_fd).join(name);
-    let listener = LocalListener::Unix(check_count(guest, UnixListener::bind(&path))?);
+    let listener = check_count(guest, UnixListener::bind(&path))?;
     let (mux, counted) = (mux.clone(), guest.listeners.clone());
     Ok(AbortOnDropHandle::new(spawn_local(async move {
-        forward_connections(&listener, &mux, number, limit::MAX_PYTHON_CONNECTIONS).await;
+        forward_connections(|| listener.accept(), &mux, number, limit::MAX_PYTHON_CONNECTIONS).await;
         drop((dir_fd, counted));
     })))
 }
 
 /// Forwards each connection to the host on its own stream; all of them end with the listener.
-async fn forward_connections(listener: &LocalListener, mux: &Mux, number: u64, max_connections: usize) {
+async fn forward_connections<S, A>(
+    accept: impl AsyncFn() -> io::Result<(S, A)>,
+    mux: &Mux,
+    number: u64,
+    max_connections: usize,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
     let mut forwarded = JoinSet::new();
     loop {
         while forwarded.try_join_next().is_some() {}
@@ -82,7 +88,7 @@ async fn forward_connections(listener: &LocalListener, mux: &Mux, number: u64, m
         if forwarded.len() >= max_connections {
             forwarded.join_next().await;
         }
-        let Ok(socket) = listener.accept().await else { return };
+        let Ok((socket, _)) = accept().await else { return };
         let mux = mux.clone();
         forwarded.spawn_local(async move {
             let mut frames = FrameStream::new(mux.open_stream().await?);
@@ -93,7 +99,10 @@ async fn forward_connections(listener: &LocalListener, mux: &Mux, number: u64, m
 }
 
 /// Copies bytes in both directions until both sides are closed.
-async fn copy_both_ways(frames: FrameStream<MuxStream>, socket: Box<dyn Duplex>) -> io::Result<()> {
+async fn copy_both_ways(
+    frames: FrameStream<MuxStream>,
+    socket: impl AsyncRead + AsyncWrite,
+) -> io::Result<()> {
     let (from_host, mut to_host) = tokio::io::split(Tunnel::new(frames, OnReset::Error));
     let (from_socket, mut to_socket) = tokio::io::split(socket);
     let inward = copy_to_end(from_host, &mut to_socket);
@@ -115,23 +124,6 @@ async fn copy_both_ways(frames: FrameStream<MuxStream>, socket: Box<dyn Duplex>)
 async fn copy_to_end(from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     tokio::io::copy_buf(&mut BufReader::with_capacity(limit::CHUNK_BYTES, from), to).await?;
     to.shutdown().await
-}
-
-trait Duplex: AsyncRead + AsyncWrite + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
-
-enum LocalListener {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
-
-impl LocalListener {
-    async fn accept(&self) -> io::Result<Box<dyn Duplex>> {
-        Ok(match self {
-            Self::Unix(listener) => Box::new(listener.accept().await?.0),
-            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
-        })
-    }
 }
 
 /// Accepts a bound socket unless the guest has too many.
