@@ -6,7 +6,9 @@ use std::time::Duration;
 use hermes_guest::protocol::message::Stats;
 use tokio::time::{Instant, sleep};
 
-use crate::registry::{EngineAccess, PlaceDir, lock_within, place_dirs, remove_stale, run_blocking};
+use crate::registry::{
+    EngineAccess, PlaceDir, create_dirs, lock_within, place_dirs, remove_stale, run_blocking,
+};
 use crate::{Error, Installation};
 
 const CAPACITY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,7 +32,7 @@ pub(crate) async fn reserve(
         let count = fs::read_dir(&installation.run_dir).map_err(Error::file(&installation.run_dir))?;
         let count = count.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count();
         if count < installation.max_places {
-            return dir.create();
+            return create_dirs(dir.path());
         }
         let run = installation.run_dir.clone();
         run_blocking(move || remove_stale(&run, engines)).await?;

@@ -223,10 +223,6 @@ impl PlaceDir {
         net::UnixStream::connect(descriptor_path(&self.open_socket()?))
     }
 
-    pub(crate) fn create(&self) -> Result<(), Error> {
-        create_dirs(&self.path)
-    }
-
     /// Ends the place, if it exists, and removes the directory. The caller holds the lock.
     pub(crate) async fn end_place(&self) -> Result<(), Error> {
         let dir = self.clone();

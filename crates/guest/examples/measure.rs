@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_guest::client::Client;
+use hermes_guest::client::{Client, RunEvent};
 use hermes_guest::protocol::message::{
     ExitReport, OpenSession, OutputDelivery, Program, RunMode, RunRequest, ShellSessionKey, StatePolicy,
     Stdin,
@@ -83,7 +83,12 @@ async fn run(client: &Client, output: OutputDelivery, text: &str, deadline: Opti
         memory_bytes: 64 * 1024,
         spool_bytes: 64 << 20,
     };
-    client.run(run).await.unwrap().wait().await.unwrap()
+    let mut running = client.run(run).await.unwrap();
+    loop {
+        if let RunEvent::Exited(ended) = running.next_event().await.unwrap() {
+            return *ended;
+        }
+    }
 }
 
 fn bash(text: &str) -> Duration {

@@ -65,20 +65,20 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Option<GuestCommand> {
         let directory = PathBuf::from(args.next()?);
         return args.next().is_none().then_some(GuestCommand::Empty { directory });
     }
-    let (mut socket, mut idle, mut mode) = (None, DEFAULT_IDLE, serve::StartMode::Detached);
-    let mut run_dir = None;
+    let (mut socket, mut run_dir) = (None, None);
+    let (mut idle, mut is_foreground) = (DEFAULT_IDLE, false);
     while let Some(arg) = args.next() {
         match arg.to_str()? {
             "--socket" => socket = Some(PathBuf::from(args.next()?)),
             "--idle" => idle = Duration::from_secs(args.next()?.to_str()?.parse().ok()?),
             "--run-dir" => run_dir = Some(PathBuf::from(args.next()?)),
-            "--foreground" => mode = serve::StartMode::Foreground,
+            "--foreground" => is_foreground = true,
             _ => return None,
         }
     }
     let socket = socket?;
     match verb.to_str()? {
-        "serve" => Some(GuestCommand::Serve(serve::ServeOptions { socket, idle, mode, run_dir })),
+        "serve" => Some(GuestCommand::Serve(serve::ServeOptions { socket, idle, is_foreground, run_dir })),
         "attach" => Some(GuestCommand::Attach { socket }),
         _ => None,
     }
@@ -95,7 +95,7 @@ mod tests {
         let options = serve::ServeOptions {
             socket: socket.clone(),
             idle: Duration::from_secs(7),
-            mode: serve::StartMode::Foreground,
+            is_foreground: true,
             run_dir: Some(PathBuf::from("/run/r")),
         };
         assert_eq!(

@@ -28,17 +28,11 @@ pub(crate) struct ServeOptions {
     pub(crate) socket: PathBuf,
     /// Idle time after which the guest exits.
     pub(crate) idle: Duration,
-    pub(crate) mode: StartMode,
+    /// Whether the parent process waits. Otherwise it returns as soon as the guest accepts
+    /// connections, unless the guest is process 1 of its environment.
+    pub(crate) is_foreground: bool,
     /// Removed when the guest exits.
     pub(crate) run_dir: Option<PathBuf>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum StartMode {
-    /// The parent process returns as soon as the guest accepts connections.
-    Detached,
-    /// The parent process waits, or the guest is process 1 of its environment.
-    Foreground,
 }
 
 pub(crate) fn main(options: &ServeOptions) -> io::Result<()> {
@@ -48,10 +42,7 @@ pub(crate) fn main(options: &ServeOptions) -> io::Result<()> {
     let socket = std::path::absolute(&options.socket)?;
     std::env::set_current_dir("/")?;
     let is_first = std::process::id() == 1;
-    let ready = match options.mode {
-        StartMode::Detached if !is_first => Some(shim::detach()?),
-        StartMode::Detached | StartMode::Foreground => None,
-    };
+    let ready = if options.is_foreground || is_first { None } else { Some(shim::detach()?) };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let run_dir = ensure_private_dir(&socket, is_first)?;
     let owned_run_dir = options.run_dir.as_deref().map(RunDir::open).transpose()?;

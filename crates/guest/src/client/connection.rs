@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Client;
-use super::error::{self, Error, ProtocolViolation};
+use super::error::{Error, ProtocolViolation};
 use crate::protocol::frame::{FrameReader, FrameStream};
 use crate::protocol::limit;
 use crate::protocol::message::{GuestReply, GuestRequest};
@@ -105,7 +105,7 @@ impl Client {
         match reader.receive().await {
             Ok(Some(reply)) => Ok(reply),
             Ok(None) => Err(Error::Disconnected),
-            Err(error) => Err(self.abort_on_violation(error::receive_error(&error))),
+            Err(error) => Err(self.abort_on_violation(error.into())),
         }
     }
 
@@ -141,7 +141,7 @@ pub(super) struct RequestStream {
 
 impl RequestStream {
     pub(super) async fn send(&mut self, message: &impl Serialize) -> Result<(), Error> {
-        self.frames.writer.send(message).await.map_err(|error| error::send_error(&error))
+        Ok(self.frames.writer.send(message).await?)
     }
 
     /// Waits for the next reply. Cancel safe.

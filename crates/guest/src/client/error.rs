@@ -1,5 +1,7 @@
 //! Errors of the client.
 
+use std::io::ErrorKind;
+
 use thiserror::Error;
 
 use crate::protocol::frame::FrameError;
@@ -40,22 +42,16 @@ pub enum ProtocolViolation {
     Unexpected,
 }
 
-/// Maps a failed read. A stream that ends within a frame is a lost connection, not a violation.
-pub(super) fn receive_error(error: &FrameError) -> Error {
-    match error {
-        FrameError::Malformed(_) => Error::Protocol(ProtocolViolation::Malformed),
-        FrameError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            Error::Protocol(ProtocolViolation::Malformed)
+/// A message that cannot be sent is too large; one that cannot be decoded is a violation.
+impl From<FrameError> for Error {
+    fn from(error: FrameError) -> Self {
+        match error {
+            FrameError::Malformed(_) => Self::Protocol(ProtocolViolation::Malformed),
+            FrameError::Io(error) => match error.kind() {
+                ErrorKind::InvalidData => Self::Protocol(ProtocolViolation::Malformed),
+                ErrorKind::InvalidInput => Self::RequestTooLarge,
+                _ => Self::Disconnected,
+            },
         }
-        FrameError::Io(_) => Error::Disconnected,
-    }
-}
-
-/// Maps a failed write. A message that cannot be framed was never sent.
-pub(super) fn send_error(error: &FrameError) -> Error {
-    match error {
-        FrameError::Malformed(_) => Error::RequestTooLarge,
-        FrameError::Io(error) if error.kind() == std::io::ErrorKind::InvalidInput => Error::RequestTooLarge,
-        FrameError::Io(_) => Error::Disconnected,
     }
 }

@@ -4,7 +4,7 @@ use serde_bytes::ByteBuf;
 
 use super::Client;
 use super::connection::RequestStream;
-use super::error::{self, Error};
+use super::error::Error;
 use crate::protocol::file::{
     DirEntry, FileEdit, FileRange, FileReply, FileRequest, FileSearch, FileStat, JudgedPath, ReadSummary,
     SearchHit, SearchMode, SearchSummary, WriteChunk, WriteOptions, WriteResult,
@@ -156,7 +156,7 @@ impl FileWriter {
             tokio::select! {
                 biased;
                 early = client.read_reply(reader) => return Err(client.unexpected_reply(early?)),
-                sent = writer.send(&content) => sent.map_err(|error| error::send_error(&error))?,
+                sent = writer.send(&content) => sent?,
             }
             self.length += chunk.len() as u64;
         }

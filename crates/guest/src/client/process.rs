@@ -84,15 +84,6 @@ impl RunHandle {
         }
     }
 
-    /// Skips output until the program exits.
-    pub async fn wait(&mut self) -> Result<ExitReport, Error> {
-        loop {
-            if let RunEvent::Exited(ended) = self.next_event().await? {
-                return Ok(*ended);
-            }
-        }
-    }
-
     /// Writes to standard input; waits while the program does not read.
     pub async fn write_stdin(&mut self, data: &[u8]) -> Result<(), Error> {
         for chunk in data.chunks(limit::CHUNK_BYTES) {

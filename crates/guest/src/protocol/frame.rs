@@ -101,7 +101,9 @@ impl<T: Serialize> Encoder<&T> for FrameEncoder {
     fn encode(&mut self, message: &T, out: &mut BytesMut) -> Result<(), FrameError> {
         let start = out.len();
         out.put_u32_le(0);
-        postcard::to_io(message, (&mut *out).writer())?;
+        // `Malformed` is only for received messages.
+        let encoded = postcard::to_io(message, (&mut *out).writer());
+        encoded.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let length = out.len() - start - 4;
         if length > limit::MAX_FRAME_BYTES {
             out.truncate(start);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hermes_guest::client::Client;
+use hermes_guest::client::{Client, Error, RunEvent, RunHandle};
 use hermes_guest::protocol::message::{
     ExitNotice, ExitReport, OpenSession, OutputDelivery, ProcessId, Program, RunMode, RunRequest,
     ShellSessionKey, StatePolicy, Stdin,
@@ -136,7 +136,10 @@ impl TestShell {
     /// Runs a program until it exits.
     pub(crate) async fn run(&self, run: RunRequest) -> ExitReport {
         let mut running = self.client.run(run).await.unwrap();
-        tokio::time::timeout(TIMEOUT, running.wait()).await.expect("the command is stuck").unwrap()
+        tokio::time::timeout(TIMEOUT, wait_for_exit(&mut running))
+            .await
+            .expect("the command is stuck")
+            .unwrap()
     }
 
     /// Runs a command; returns exit code and output.
@@ -204,4 +207,13 @@ pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
         }
     };
     tokio::time::timeout(TIMEOUT, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// Skips output until the program exits.
+pub(crate) async fn wait_for_exit(running: &mut RunHandle) -> Result<ExitReport, Error> {
+    loop {
+        if let RunEvent::Exited(ended) = running.next_event().await? {
+            return Ok(*ended);
+        }
+    }
 }

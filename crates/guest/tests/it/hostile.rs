@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use tokio::io::AsyncWriteExt;
 
-use crate::fixture::TIMEOUT;
+use crate::fixture::{TIMEOUT, wait_for_exit};
 
 const ID: ProcessId = ProcessId { pid: 1, started: 1 };
 
@@ -167,7 +167,7 @@ async fn a_guest_that_misses_a_deadline_times_out() {
     };
     let asked = tokio::time::Instant::now();
     let mut running = client.run(run).await.unwrap();
-    assert!(matches!(running.wait().await.unwrap_err(), Error::Timeout));
+    assert!(matches!(wait_for_exit(&mut running).await.unwrap_err(), Error::Timeout));
     assert_eq!(asked.elapsed().as_secs(), 5 + limit::REPLY_TIMEOUT.as_secs());
 }
 

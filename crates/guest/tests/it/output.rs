@@ -12,7 +12,7 @@ use hermes_guest::protocol::message::{OutputDelivery, RunMode, RunRequest, State
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::fixture::{TestGuest, eventually, is_alive, start_guest};
+use crate::fixture::{TestGuest, eventually, is_alive, start_guest, wait_for_exit};
 
 const LIVE: RunMode = RunMode::Foreground { output: OutputDelivery::Live, state: StatePolicy::Apply };
 
@@ -64,7 +64,7 @@ async fn a_slow_reader_blocks_the_program() {
     assert!(matches!(running.next_event().await.unwrap(), RunEvent::Output(_)));
     // Data in flight is bounded, so the program cannot exit before the output is read.
     assert_eq!(s.out("sleep 0.3; ls").await, "");
-    let ended = running.wait().await.unwrap();
+    let ended = wait_for_exit(&mut running).await.unwrap();
     assert_eq!(ended.output_bytes, 50_000_000);
     assert_eq!(s.out("ls").await, "done\n");
 }

@@ -10,7 +10,7 @@ use hermes_guest::protocol::message::{
 };
 use serde_bytes::ByteBuf;
 
-use crate::fixture::{TIMEOUT, TestGuest, eventually, is_alive, output_text};
+use crate::fixture::{TIMEOUT, TestGuest, eventually, is_alive, output_text, wait_for_exit};
 
 const LIVE: RunMode = RunMode::Foreground { output: OutputDelivery::Live, state: StatePolicy::Apply };
 
@@ -56,7 +56,7 @@ async fn two_hundred_processes_are_dead_when_the_deadline_is_reported() {
     let event = running.next_event().await.unwrap();
     assert!(matches!(&event, RunEvent::Output(page) if page.data.as_slice() == b"ready\n"), "{event:?}");
     assert_eq!(s.out(format!("pgrep -fc 'sleep {long}'")).await, "200\n");
-    let ended = running.wait().await.unwrap();
+    let ended = wait_for_exit(&mut running).await.unwrap();
     assert_eq!((ended.code, ended.tree), (124, TreeStatus::Gone));
     assert_eq!(s.out(format!("pgrep -fc 'sleep {long}' || true")).await, "0\n");
 }
@@ -84,7 +84,7 @@ async fn an_interrupt_is_130_and_the_session_still_works() {
         let mut running = s.client.run(RunRequest { mode: LIVE, ..s.command(command) }).await.unwrap();
         assert!(matches!(running.next_event().await.unwrap(), RunEvent::Output(_)));
         running.interrupt().await.unwrap();
-        let ended = running.wait().await.unwrap();
+        let ended = wait_for_exit(&mut running).await.unwrap();
         assert_eq!((ended.code, ended.cause, ended.tree), (130, ExitCause::Interrupted, TreeStatus::Gone));
         assert_eq!(s.out("echo fine").await, "fine\n");
     }
