@@ -431,8 +431,8 @@ fn input_typed_during_a_turn_is_a_command_or_the_next_message() {
 
 #[test]
 fn a_message_interrupts_the_turn_if_that_is_configured() {
-    let env = ChatEnv::new([runs("c1", "cat pipe"), ScriptStep::text("Second.")]);
-    let pipe = env.pipe("pipe");
+    let env = ChatEnv::new([terminal_call("c1", "cat pipe"), ScriptStep::text("Second.")]);
+    let pipe = env.create_pipe("pipe");
     let mode = ("HERMES_GATEWAY_BUSY_INPUT_MODE", "interrupt");
     let mut terminal = env.open_terminal_with("xterm", &["chat"], mode);
     terminal.wait_for("> ");

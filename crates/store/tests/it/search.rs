@@ -4,7 +4,7 @@ use hermes_store::{NewSession, SearchQuery, SessionId, Store, Viewer};
 use hermes_types::{Message, Person};
 use proptest::prelude::*;
 
-use crate::{Home, at, message_step, new_session, assistant, session, user};
+use crate::{Home, assistant, at, message_step, new_session, session, user};
 
 const TEXTS: [&str; 12] = [
     "How do I configure the docker network for a container?",

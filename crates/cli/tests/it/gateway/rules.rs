@@ -44,7 +44,8 @@ async fn create_old_conversation(env: &GatewayEnv, dm: Snowflake, hours: u64) ->
     let id = store.create_session(new, hours_ago(hours)).await.unwrap();
     let words = Part::Text { text: "as you wish".to_owned() };
     for message in [Message::user("of old"), Message::Assistant { parts: vec![words] }] {
-        let step = TurnStep { messages: vec![NewMessage::new(message, hours_ago(hours))], ..TurnStep::default() };
+        let step =
+            TurnStep { messages: vec![NewMessage::new(message, hours_ago(hours))], ..TurnStep::default() };
         store.append_step(&id, step).await.unwrap();
     }
     store.close().await;
