@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::prompt::{SystemPrompt, intern_tools};
 use crate::tool_support::text::truncate_chars;
-use crate::{Error, LoopGuardConfig, SessionConfig, ToolContext, TurnJournal, lock};
+use crate::{Error, SessionConfig, ToolContext, TurnJournal, lock};
 
 /// The first line of the first message becomes the title.
 const MAX_TITLE_CHARS: usize = 60;
@@ -29,7 +29,6 @@ pub struct ModelConfig {
     pub image_mode: ImageMode,
     /// Requests to the model in one turn.
     pub max_model_calls: u32,
-    pub loop_guard: LoopGuardConfig,
 }
 
 impl ModelConfig {
@@ -189,9 +188,6 @@ pub enum StopReason {
     /// The model kept calling tools that do not exist or with unreadable arguments.
     #[strum(serialize = "confused")]
     InvalidCalls,
-    /// The model repeated the same calls; the text says which.
-    #[strum(serialize = "circling")]
-    Loop(String),
     /// The model kept trying a denied action in other ways.
     Denied,
     /// The provider filtered the reply.
@@ -219,7 +215,6 @@ impl StopReason {
             }
             Self::EmptyReply => "stopped: the model returned empty replies".to_owned(),
             Self::InvalidCalls => "stopped: the model kept making invalid tool calls".to_owned(),
-            Self::Loop(text) => format!("stopped: {text}"),
             Self::Denied => "stopped: the model kept trying a denied action".to_owned(),
             Self::Refused(reason) => format!("refused by the model's provider: {reason}"),
             Self::Failed(error) => {

@@ -39,7 +39,6 @@ pub use error::Error;
 pub use hermes_policy::Question;
 pub use http::WebClient;
 pub use journal::TurnJournal;
-pub use loop_guard::{LoopGuardConfig, RepeatLimits};
 pub use prompt::{SystemPrompt, SystemPromptInput};
 pub use tool::execute_code::{CodeExecutionConfig, CodeMode};
 pub use tool::{CallContext, Effects, Tool, ToolResult, TurnRef};

@@ -19,7 +19,7 @@ use crate::call_plan::{PlannedCall, ReadyCall, group_calls};
 use crate::conversation::{
     Conversation, StopReason, TurnControl, TurnEvent, TurnObserver, TurnResult, UserInput,
 };
-use crate::loop_guard::{LoopAction, LoopGuard};
+use crate::loop_guard::LoopGuard;
 use crate::tool_support::truncate;
 use crate::{CallContext, Effects, Error, Tool, ToolResult, TurnRef, lock, preview, process_events};
 
@@ -389,15 +389,9 @@ impl<'a> TurnRunner<'a> {
         elapsed: Duration,
     ) -> Result<Option<StopReason>, Error> {
         let ReadyCall { call, tool, arguments, .. } = ready;
-        let mut stop_reason = result.ends_turn.then_some(StopReason::Denied);
-        let rules = &self.conversation.model.loop_guard;
-        match self.guard.record_call(rules, tool.name(), &arguments, &result) {
-            LoopAction::Continue => {}
-            LoopAction::Warn(text) => add_note(&mut result, "warning", text),
-            LoopAction::Stop(text) => {
-                add_note(&mut result, "warning", text.clone());
-                stop_reason = Some(StopReason::Loop(text));
-            }
+        let stop_reason = result.ends_turn.then_some(StopReason::Denied);
+        if let Some(warning) = self.guard.record_call(tool.name(), &arguments, &result) {
+            add_note(&mut result, "warning", warning);
         }
         if let Some(steer) = self.control.take_pending_steer() {
             add_note(&mut result, "user_says", steer.text);

@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use hermes_agent::{
-    Conversation, LoopGuardConfig, ModelConfig, SystemPrompt, SystemPromptInput, Tool, ToolContext,
-    TurnControl, TurnEvent, TurnResult,
+    Conversation, ModelConfig, SystemPrompt, SystemPromptInput, Tool, ToolContext, TurnControl, TurnEvent,
+    TurnResult,
 };
 use hermes_model::{Api, Client, Endpoint, EnvProxies, ImageMode};
 use hermes_policy::Gate;
@@ -21,7 +21,6 @@ pub(crate) struct ChatEnv {
     pub(crate) model: ScriptedModel,
     pub(crate) store: Store,
     pub(crate) approver: Arc<ScriptedApprover>,
-    pub(crate) loop_guard: LoopGuardConfig,
     pub(crate) max_model_calls: u32,
     pub(crate) events: Mutex<Vec<TurnEvent>>,
 }
@@ -47,7 +46,6 @@ impl ChatEnv {
             fixture,
             model,
             approver: Arc::default(),
-            loop_guard: LoopGuardConfig::default(),
             max_model_calls: 20,
             events: Mutex::default(),
         }
@@ -66,7 +64,6 @@ impl ChatEnv {
             effort: None,
             image_mode: ImageMode::Text,
             max_model_calls: self.max_model_calls,
-            loop_guard: self.loop_guard,
         }
     }
 

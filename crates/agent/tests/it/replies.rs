@@ -173,7 +173,7 @@ async fn at_the_request_limit_the_model_writes_a_summary() {
 }
 
 #[tokio::test]
-async fn repeated_failures_cause_a_warning_or_end_the_turn() {
+async fn repeated_failures_cause_a_warning() {
     let again = |n: u32| ScriptStep::reply([call(&format!("c{n}"), "false")]);
     let env = ChatEnv::new([again(1), again(2), ScriptStep::text("I stop")]).await;
     let mut conversation = env.create().await;
@@ -181,12 +181,6 @@ async fn repeated_failures_cause_a_warning_or_end_the_turn() {
     let seen = env.seen();
     assert!(seen[0].get("warning").is_none());
     assert!(seen[1]["warning"].as_str().unwrap().contains("failed 2 times"), "{}", seen[1]);
-    env.finish().await;
-
-    let mut env = ChatEnv::new((1..=5).map(again)).await;
-    env.loop_guard.stop = true;
-    let mut conversation = env.create().await;
-    assert!(matches!(env.run(&mut conversation, "go").await.stop_reason, StopReason::Loop(_)));
     env.finish().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hermes_agent::{LoopGuardConfig, ModelConfig};
+use hermes_agent::ModelConfig;
 use hermes_model::provider::{ModelChoice, ProviderSettings};
 use hermes_model::{Client, Effort, Endpoint, EnvProxies, Url, claude_code};
 use hermes_store::ImageStore;
@@ -131,6 +131,5 @@ pub fn model_config(
         effort: models.effort,
         image_mode: config.agent.image_input_mode,
         max_model_calls: u32::try_from(config.agent.max_turns).unwrap_or(u32::MAX),
-        loop_guard: LoopGuardConfig::default(),
     })
 }

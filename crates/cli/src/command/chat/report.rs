@@ -42,7 +42,6 @@ fn code(exit: &StopReason) -> ExitCode {
         StopReason::BudgetExhausted
         | StopReason::Truncated
         | StopReason::EmptyReply
-        | StopReason::InvalidCalls
-        | StopReason::Loop(_) => FailureKind::Failed.code(),
+        | StopReason::InvalidCalls => FailureKind::Failed.code(),
     }
 }
