@@ -222,7 +222,7 @@ fn a_file_that_is_not_a_database_is_reported_and_left_unchanged() {
         let run = home.run(args);
         assert_eq!(run.code, Some(1), "{run:?}");
         assert!(
-            run.err.contains("not an SQLite database") && run.err.contains("→ move the file away"),
+            run.err.contains("not an SQLite database") && run.err.contains("→ Move the file away"),
             "{run:?}"
         );
     }

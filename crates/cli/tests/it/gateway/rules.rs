@@ -62,10 +62,10 @@ async fn end_reason(env: &GatewayEnv, id: &SessionId) -> Option<String> {
 #[tokio::test]
 async fn an_idle_conversation_is_reset_and_the_chat_is_notified() {
     let cases = [
-        ("idle", 26, Some("(new conversation: the last one was idle for 26 hours)")),
+        ("idle", 26, Some("(new conversation: the last one was idle for 26 h 0 min)")),
         ("idle", 23, None),
         ("daily", 26, Some("(new conversation: one starts every day at 04:00)")),
-        ("both", 26, Some("(new conversation: the last one was idle for 26 hours)")),
+        ("both", 26, Some("(new conversation: the last one was idle for 26 h 0 min)")),
         ("none", 1_000, None),
     ];
     for (mode, hours, note) in cases {
