@@ -5,6 +5,7 @@
     reason = "a developer tool: it starts programs, reads its environment and prints for a person"
 )]
 
+mod attack;
 mod bench;
 mod docs;
 mod lines;
@@ -26,6 +27,7 @@ Tasks:
   tidy     Check names, layout and dependencies (also runs as a test)
   docs     Write the pages and message files that are generated from the code
   lines    Count the product code of each crate
+  attack   Run lists of dangerous and ordinary commands for real: attack [--guard MODE] FILE...
   bench    Measure against other programs: bench startup, exec, docker, agent, gateway
 ";
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::main(),
         Some("docs") => docs::main(),
         Some("lines") => lines::main(),
+        Some("attack") => attack::main(&rest),
         Some("bench") => bench::main(&rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{HELP}");
