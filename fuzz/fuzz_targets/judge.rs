@@ -32,5 +32,5 @@ fuzz_target!(|data: &[u8]| {
         },
     };
     let moment = Moment { now: Timestamp::from_seconds(0), seed: [0; 16] };
-    drop(Gate::default().judge(Job { work, cwd: "/home/ada/work".to_owned() }, &origin, moment));
+    drop(Gate::default().judge(Job::new(work, "/home/ada/work"), &origin, moment));
 });

@@ -148,7 +148,12 @@ impl Gate {
 
     fn findings(&self, job: &Job, origin: &Origin) -> Findings {
         let place = &origin.place;
-        let around = Surroundings { cwd: &job.cwd, home: &place.home, hermes_home: &place.hermes_home };
+        let around = Surroundings {
+            cwd: &job.cwd,
+            home: &place.home,
+            hermes_home: &place.hermes_home,
+            shell: &job.shell,
+        };
         let script = match &job.work {
             Work::Shell(text) | Work::Input(text) => understand(text, &around),
             Work::Python(text) => understand_python(text, &around),

@@ -22,7 +22,7 @@ mod value;
 mod walk;
 
 use budget::{Budget, MAX_BYTES};
-use hermes_types::{FileUse, shell_quote};
+use hermes_types::{FileUse, ShellContext, shell_quote};
 
 pub(crate) use args::{first_operand, has, operands, values};
 pub(crate) use nested::{Nested, nested_behind, nested_variable};
@@ -37,6 +37,15 @@ pub struct Surroundings<'a> {
     pub home: &'a str,
     /// The Hermes home directory.
     pub hermes_home: &'a str,
+    pub shell: &'a ShellContext,
+}
+
+impl<'a> Surroundings<'a> {
+    /// The surroundings in a new session.
+    pub fn new(cwd: &'a str, home: &'a str, hermes_home: &'a str) -> Self {
+        static NEW_SESSION: ShellContext = ShellContext::new();
+        Self { cwd, home, hermes_home, shell: &NEW_SESSION }
+    }
 }
 
 /// A simple command as it will run.

@@ -50,7 +50,7 @@ impl std::str::FromStr for CommandPattern {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = || InvalidPattern { text: text.to_owned() };
-        let around = Surroundings { cwd: "/", home: "~", hermes_home: "/nowhere" };
+        let around = Surroundings::new("/", "~", "/nowhere");
         let script = understand(text, &around);
         let segment = script.segments.first().ok_or_else(bad)?;
         let plain = segment.assignments.is_empty()

@@ -5,12 +5,17 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-/// One piece of work and its working directory.
+use crate::ShellContext;
+
+/// One piece of work, its working directory and its shell session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     pub work: Work,
     /// The absolute working directory inside the environment.
     pub cwd: String,
+    /// The state of the session that runs it.
+    #[serde(default)]
+    pub shell: ShellContext,
 }
 
 /// The text to run, by the program that interprets it, or a file access.
@@ -67,7 +72,12 @@ impl Work {
 }
 
 impl Job {
+    /// Work in a new session.
+    pub fn new(work: Work, cwd: impl Into<String>) -> Self {
+        Self { work, cwd: cwd.into(), shell: ShellContext::default() }
+    }
+
     pub fn shell(text: impl Into<String>, cwd: impl Into<String>) -> Self {
-        Self { work: Work::Shell(text.into()), cwd: cwd.into() }
+        Self::new(Work::Shell(text.into()), cwd)
     }
 }

@@ -122,7 +122,7 @@ async fn start_script(
             CodeMode::Project => place.cwd().await?,
             CodeMode::Strict => PRIVATE_DIR.to_owned(),
         };
-        Ok(Job { work: Work::Python(code.to_owned()), cwd })
+        Ok(Job::new(Work::Python(code.to_owned()), cwd))
     };
     let start = |permit| place.start_python(permit, options.clone());
     let (started, _approver) = context.start_with_permit(job, start, call).await?;

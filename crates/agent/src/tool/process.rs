@@ -281,7 +281,7 @@ impl TargetProcess<'_> {
             return Err(ToolResult::error("`data` is empty"));
         }
         let count = text.len();
-        let job = Job { work: Work::Input(text), cwd: String::from_utf8_lossy(&self.view.cwd).into_owned() };
+        let job = Job::new(Work::Input(text), String::from_utf8_lossy(&self.view.cwd));
         let permit = self.context.request_permit(job, call).await?;
         self.processes.write(self.view.process, permit).await.map_err(|error| input_error(&error))?;
         Ok(ToolResult::success(json!({"status": "ok", "bytes_written": count})))

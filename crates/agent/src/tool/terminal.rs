@@ -224,13 +224,13 @@ fn whole_lines<'a>(head: &'a [u8], tail: &'a [u8]) -> (&'a [u8], &'a [u8]) {
 
 /// Whether a command detaches the processes that it starts.
 fn is_detaching(command: &str) -> bool {
-    let script = understand(command, &Surroundings { cwd: "/", home: "/", hermes_home: "/" });
+    let script = understand(command, &Surroundings::new("/", "/", "/"));
     script.segments.iter().any(|segment| matches!(segment.name.as_str(), "nohup" | "setsid" | "disown"))
 }
 
 /// The meaning of an exit code that is no failure, by the last command of the line.
 fn exit_code_meaning(command: &str, code: i32) -> Option<&'static str> {
-    let script = understand(command, &Surroundings { cwd: "/", home: "/", hermes_home: "/" });
+    let script = understand(command, &Surroundings::new("/", "/", "/"));
     Some(match (script.segments.last()?.name.as_str(), code) {
         ("grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack", 1) => "nothing matched (no error)",
         ("diff", 1) => "the files differ (no error)",

@@ -129,7 +129,7 @@ impl<'a> PlaceFiles<'a> {
 
     fn job(&self, access: FileAccess, path: &str, real_path: &str) -> Job {
         let file = FileUse { access, path: path.to_owned(), real: real_path.to_owned() };
-        Job { work: Work::File(file), cwd: self.cwd.clone() }
+        Job::new(Work::File(file), self.cwd.clone())
     }
 }
 

@@ -223,7 +223,7 @@ impl SelectedProcess {
                 Failure::failed("this environment was created by another version of hermes")
             })?;
             let session = SessionKey::new(&record.session);
-            let job = Job { work: Work::Input(text), cwd: String::from_utf8_lossy(&view.cwd).into_owned() };
+            let job = Job::new(Work::Input(text), String::from_utf8_lossy(&view.cwd));
             let decision = approve(context, config, place, &session, job, consent).await?;
             match decision.permit_or_report(context)? {
                 Ok(permit) => self.processes.write(self.handle.process, permit).await?,

@@ -48,8 +48,5 @@ pub(crate) async fn use_file(opened: &Opened, cwd: &str, action: &str, words: (&
 
 fn permit(opened: &Opened, cwd: &str, access: FileAccess, path: &str) -> Permit {
     let real = resolve_lexically(path, cwd, cwd);
-    opened.permit(Job {
-        work: Work::File(FileUse { access, path: path.to_owned(), real }),
-        cwd: cwd.to_owned(),
-    })
+    opened.permit(Job::new(Work::File(FileUse { access, path: path.to_owned(), real }), cwd))
 }

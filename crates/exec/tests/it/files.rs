@@ -53,7 +53,7 @@ impl FileSession {
 
     fn verdict(&self, access: FileAccess, path: &str, real: &str) -> Verdict {
         let file = FileUse { access, path: path.to_owned(), real: real.to_owned() };
-        judge(&Gate::default(), &self.plan, &self.key, Job { work: Work::File(file), cwd: self.cwd.clone() })
+        judge(&Gate::default(), &self.plan, &self.key, Job::new(Work::File(file), self.cwd.clone()))
     }
 
     fn permit(&self, access: FileAccess, path: &str, real: &str) -> Permit {

@@ -113,7 +113,7 @@ impl Fixture {
 /// A permit for the owner at a terminal who has turned questions off.
 pub(crate) fn permit(plan: &ResolvedPlace, session: &str, work: Work, cwd: &str) -> Permit {
     let gate = Gate { mode: ApprovalMode::Off, ..Gate::default() };
-    match judge(&gate, plan, session, Job { work, cwd: cwd.to_owned() }) {
+    match judge(&gate, plan, session, Job::new(work, cwd)) {
         Verdict::Allow(permit) => permit,
         other => panic!("{other:?}"),
     }

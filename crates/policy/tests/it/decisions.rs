@@ -309,7 +309,7 @@ fn a_working_directory_is_trusted_only_if_it_looks_like_a_project() {
 fn python_and_typed_input_pass_the_same_gate() {
     let gate = Gate::default();
     let host = origin(Reach::Host);
-    let verdict = |work: Work| gate.judge(Job { work, cwd: CWD.to_owned() }, &host, moment());
+    let verdict = |work: Work| gate.judge(Job::new(work, CWD), &host, moment());
     assert!(is_allowed(&verdict(Work::Python("import json\nprint(json.dumps({}))".to_owned()))));
     let python = "import subprocess\nsubprocess.run(['rm', '-rf', '/home/ada'])".to_owned();
     assert!(matches!(verdict(Work::Python(python)), Verdict::Deny(Refusal::Floor(_))));
@@ -376,7 +376,7 @@ fn a_grant_covers_the_same_words_in_the_same_order_and_the_same_input() {
 fn a_file_is_judged_by_its_requested_and_its_resolved_path() {
     let judged = |access, path: &str, real: &str, reach| {
         let file = FileUse { access, path: path.to_owned(), real: real.to_owned() };
-        let job = Job { work: Work::File(file), cwd: CWD.to_owned() };
+        let job = Job::new(Work::File(file), CWD);
         match Gate::default().judge(job, &origin(reach), moment()) {
             Verdict::Allow(_) => "allow",
             Verdict::Ask(question) => {

@@ -3,7 +3,7 @@
 use hermes_policy::shell::{DoubtKind, Surroundings, understand};
 
 fn around() -> Surroundings<'static> {
-    Surroundings { cwd: "/home/ada/work", home: "/home/ada", hermes_home: "/home/ada/.hermes" }
+    Surroundings::new("/home/ada/work", "/home/ada", "/home/ada/.hermes")
 }
 
 /// The innermost commands, as shown.

@@ -1,0 +1,76 @@
+//! The protection of the owner's files on this machine.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use strum::{EnumIter, EnumString, IntoStaticStr};
+
+/// What the kernel keeps from commands on this machine that nobody approved.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, EnumString, EnumIter, IntoStaticStr,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Guard {
+    /// Nothing; only the gate decides.
+    Off,
+    /// Credentials, control sockets, start-up files and Hermes' own files.
+    #[default]
+    Protect,
+    /// The same, and everything outside the project, temporary and cache directories is read-only.
+    Project,
+}
+
+/// A kind of thing that the guard protects.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumIter, IntoStaticStr,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum ProtectedClass {
+    /// Private keys and settings of SSH.
+    SshKeys,
+    /// The agent that holds unlocked SSH keys.
+    SshAgent,
+    /// Keys of GnuPG and its agent.
+    GpgKeys,
+    /// Stored passwords and tokens of git and its hosting services.
+    GitCredentials,
+    /// Settings and hooks of git, for the user and for the project.
+    GitConfig,
+    /// Tokens for publishing packages.
+    PackageTokens,
+    /// Credentials of cloud providers and clusters.
+    CloudCredentials,
+    /// Registry credentials and sockets of container engines.
+    ContainerEngine,
+    /// Other passwords, tokens, browser profiles and histories.
+    OtherCredentials,
+    /// Files that run at login, by a tool or on a schedule.
+    StartupFiles,
+    /// The session bus, the user's service manager and the display.
+    DesktopSession,
+    /// Terminals of tmux and screen.
+    TerminalSessions,
+}
+
+impl ProtectedClass {
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// What a job may use although the guard protects it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Allowance {
+    Classes(BTreeSet<ProtectedClass>),
+    /// The job runs without the guard.
+    Everything,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self::Classes(BTreeSet::new())
+    }
+}
