@@ -16,7 +16,9 @@ done
 chmod 1777 "$root/tmp" "$root/var/tmp"
 chmod 0700 "$root/root"
 mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
-mount --bind /dev/null "$root/proc/sysrq-trigger"
+if [ -e "$root/proc/sysrq-trigger" ]; then
+    mount --bind /dev/null "$root/proc/sysrq-trigger"
+fi
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$root/sys"
 mount -t tmpfs -o mode=0755 tmpfs "$root/dev"
 for device in null zero full random urandom tty; do

@@ -173,7 +173,7 @@ struct Ended {
 /// in the background may keep it open.
 fn run(command: &mut Command) -> Result<Ended> {
     let path = "/tmp/.attack-output";
-    let file = fs::File::create(path)?;
+    let mut file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
     fs::remove_file(path)?;
     let mut child =
         as_user(command).stdout(file.try_clone()?).stderr(file.try_clone()?).spawn().context("spawn")?;
@@ -190,7 +190,6 @@ fn run(command: &mut Command) -> Result<Ended> {
         thread::sleep(Duration::from_millis(5));
     };
     let mut output = Vec::new();
-    let mut file = file;
     std::io::Seek::rewind(&mut file)?;
     file.take(MAX_OUTPUT_BYTES).read_to_end(&mut output)?;
     Ok(Ended {
