@@ -10,14 +10,7 @@ use crate::grant::Grant;
 /// Only this crate can create one:
 ///
 /// ```compile_fail
-/// use hermes_policy::Permit;
-/// use hermes_types::{Job, PlaceId, SessionKey};
-/// let permit = Permit {
-///     job: Job::shell("ls", "/"),
-///     place: PlaceId::new("p"),
-///     session: SessionKey::new("s"),
-///     grants: Vec::new(),
-/// };
+/// let permit = hermes_policy::Permit(unimplemented!());
 /// ```
 ///
 /// It cannot be copied:
@@ -55,7 +48,10 @@ use crate::grant::Grant;
 /// ```
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a permit that is not redeemed runs nothing"]
-pub struct Permit {
+pub struct Permit(Box<PermitTerms>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct PermitTerms {
     job: Job,
     place: PlaceId,
     session: SessionKey,
@@ -73,24 +69,24 @@ pub struct PermitMismatch {
 
 impl Permit {
     pub(crate) fn new(job: Job, place: PlaceId, session: SessionKey, grants: Vec<Grant>) -> Self {
-        Self { job, place, session, grants }
+        Self(Box::new(PermitTerms { job, place, session, grants }))
     }
 
     pub fn job(&self) -> &Job {
-        &self.job
+        &self.0.job
     }
 
     pub fn place(&self) -> &PlaceId {
-        &self.place
+        &self.0.place
     }
 
     pub fn session(&self) -> &SessionKey {
-        &self.session
+        &self.0.session
     }
 
     /// The lasting grants of the answer, for the store.
     pub fn grants(&self) -> &[Grant] {
-        &self.grants
+        &self.0.grants
     }
 
     /// Consumes the permit and returns the job to the environment that runs it.
@@ -100,12 +96,12 @@ impl Permit {
             wanted: wanted.to_owned(),
             given: given.to_owned(),
         };
-        if self.place != *place {
-            return Err(mismatch("place", self.place.as_str(), place.as_str()));
+        if self.0.place != *place {
+            return Err(mismatch("place", self.0.place.as_str(), place.as_str()));
         }
-        if self.session != *session {
-            return Err(mismatch("session", self.session.as_str(), session.as_str()));
+        if self.0.session != *session {
+            return Err(mismatch("session", self.0.session.as_str(), session.as_str()));
         }
-        Ok(self.job)
+        Ok(self.0.job)
     }
 }
