@@ -5,14 +5,18 @@
 //! path it may match: `/e?c` may be `/etc`. A placeholder matches only itself: each rule decides
 //! about unknown paths.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::protected::{ProtectedKind, protected_files};
 use crate::shell::{UNKNOWN_CHAR, pattern_matches};
 
 mod tables;
 
 pub(crate) use tables::is_regenerable;
 use tables::{
-    CREDENTIAL_NAMES, CREDENTIAL_TREES, HOME_PARENTS, PLAIN_DEVICES, SECRET_FILES, SECRET_SUFFIXES,
-    STARTUP_NAMES, STARTUP_TREES, SYSTEM_DIRECTORIES, WORK_TREES, WRITABLE_SYSTEM,
+    CREDENTIAL_NAMES, CREDENTIAL_TREES, HOME_PARENTS, PLAIN_DEVICES, SECRET_SUFFIXES, STARTUP_NAMES,
+    STARTUP_TREES, SYSTEM_DIRECTORIES, WORK_TREES, WRITABLE_SYSTEM,
 };
 
 /// An absolute path without `.`, `..` and doubled slashes.
@@ -224,15 +228,11 @@ impl<'a> KnownPaths<'a> {
         if name.ends_with(".pub") || is_template(name) || matches!(*name, "known_hosts" | "allowed_signers") {
             return false;
         }
-        let wild =
-            |part: &str, wanted: &str| part == wanted || (is_specific(part) && pattern_matches(part, wanted));
-        CREDENTIAL_NAMES.iter().any(|wanted| wild(name, wanted))
+        CREDENTIAL_NAMES.iter().any(|wanted| may_name(name, wanted))
             || (name.starts_with(".env.") && !name.contains('*'))
             || SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
-            || CREDENTIAL_TREES.iter().any(|tree| contains_tree(&parts, tree, wild))
+            || CREDENTIALS.contain(&parts)
             || (parts.first() == Some(&"proc") && matches!(*name, "environ" | "mem"))
-            || SECRET_FILES.iter().any(|file| matches_path(path, file))
-            || starts_with_any(path, &["/etc/ssh/ssh_host_", "/run/secrets/", "/var/run/secrets/"])
     }
 
     /// A project file that holds settings and secrets.
@@ -246,9 +246,9 @@ impl<'a> KnownPaths<'a> {
     pub(crate) fn is_startup(&self, path: &str) -> bool {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let Some(name) = parts.last() else { return false };
-        STARTUP_NAMES.contains(name)
+        STARTUP_NAMES.iter().any(|wanted| may_name(name, wanted))
             || name.ends_with(".pth")
-            || STARTUP_TREES.iter().any(|tree| contains_tree(&parts, tree, |part, wanted| part == wanted))
+            || STARTUP.contain(&parts)
     }
 
     /// A whole disk, a partition or the memory of the machine.
@@ -284,10 +284,48 @@ fn is_template(name: &str) -> bool {
     [".example", ".sample", ".template", ".dist"].iter().any(|end| name.ends_with(end))
 }
 
-/// Whether the parts of a path contain those of a tree in a row.
-fn contains_tree(parts: &[&str], tree: &str, same: impl Fn(&str, &str) -> bool) -> bool {
-    let count = tree.split('/').count();
-    parts.windows(count).any(|window| window.iter().zip(tree.split('/')).all(|(part, name)| same(part, name)))
+/// Trees by their first part, wherever they lie.
+struct Trees(HashMap<&'static str, Vec<&'static str>>);
+
+static CREDENTIALS: LazyLock<Trees> = LazyLock::new(|| Trees::new(ProtectedKind::Hidden, CREDENTIAL_TREES));
+static STARTUP: LazyLock<Trees> = LazyLock::new(|| Trees::new(ProtectedKind::ReadOnly, STARTUP_TREES));
+
+impl Trees {
+    fn new(kind: ProtectedKind, more: &[&'static str]) -> Self {
+        let mut trees: HashMap<&str, Vec<&str>> = HashMap::new();
+        for tree in protected_files(kind).chain(more.iter().copied()) {
+            let first = tree.split('/').next().unwrap_or_default();
+            trees.entry(if first.contains('*') { "*" } else { first }).or_default().push(tree);
+        }
+        Self(trees)
+    }
+
+    /// Whether the parts of a path contain those of a tree in a row.
+    fn contain(&self, parts: &[&str]) -> bool {
+        let starts = |at: usize, tree: &str| {
+            let mut rest = parts.get(at..).unwrap_or_default().iter();
+            // At the root, one letter says enough: `/e*/shadow`.
+            let same = |depth: usize, part: &str, name: &str| {
+                may_name(part, name) || (at + depth == 0 && tree.contains('/') && pattern_matches(part, name))
+            };
+            tree.split('/')
+                .enumerate()
+                .all(|(depth, name)| rest.next().is_some_and(|part| same(depth, part, name)))
+        };
+        parts.iter().enumerate().any(|(at, part)| {
+            if part.contains(['*', '?', '[']) {
+                return self.0.values().flatten().any(|tree| starts(at, tree));
+            }
+            [*part, "*"].iter().filter_map(|first| self.0.get(first)).flatten().any(|tree| starts(at, tree))
+        })
+    }
+}
+
+/// Whether a part of a path, which may be a pattern, may be the part of a known path, which may be one too.
+fn may_name(part: &str, wanted: &str) -> bool {
+    part == wanted
+        || (is_specific(part) && pattern_matches(part, wanted.trim_end_matches('*')))
+        || (wanted.contains('*') && pattern_matches(wanted, part))
 }
 
 /// Whether a pattern says enough to be meant for one name: `id_*` does, `*.json` does not.

@@ -28,59 +28,33 @@ pub(super) const PLAIN_DEVICES: &[&str] = &[
     "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/console",
 ];
 
-/// Files that hold keys or passwords wherever they lie.
+/// More names of files that hold keys or passwords, wherever they lie.
 pub(super) const CREDENTIAL_NAMES: &[&str] = &[
-    "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ed25519_sk", "id_ecdsa_sk", "identity", ".netrc",
-    "_netrc", ".authinfo", ".authinfo.gpg", ".pgpass", ".my.cnf", ".mylogin.cnf", ".npmrc", ".pypirc",
-    ".git-credentials", ".env", ".envrc", ".vault-token", ".htpasswd", "credentials.json", "credentials.db",
-    "service-account.json", "client_secret.json", "auth.json", ".dockercfg", ".boto", ".s3cfg", ".rhosts",
-    "terraform.tfvars", ".terraformrc", "credentials.tfrc.json", "Cookies", "cookies.sqlite", "Login Data",
-    "logins.json", "privkey.pem", "key.pem", "private.pem", "key3.db", "key4.db", "wallet.dat",
-    "login.keychain", "login.keychain-db", "secrets.yml", "secrets.yaml", "secrets.json", "master.key",
-    "kubeconfig", ".bash_history", ".zsh_history", ".python_history", ".psql_history", ".mysql_history",
-    "ntds.dit", "SAM",
+    "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ed25519_sk", "id_ecdsa_sk", "identity", ".env",
+    ".envrc", ".htpasswd", "credentials.json", "credentials.db", "service-account.json",
+    "client_secret.json", "auth.json", "terraform.tfvars", "credentials.tfrc.json", "Cookies",
+    "cookies.sqlite", "Login Data", "logins.json", "privkey.pem", "key.pem", "private.pem", "key3.db",
+    "key4.db", "wallet.dat", "login.keychain", "login.keychain-db", "secrets.yml", "secrets.yaml",
+    "secrets.json", "master.key", "kubeconfig", "ntds.dit", "SAM",
 ];
 
-/// Trees that hold keys or passwords, wherever they lie.
-pub(super) const CREDENTIAL_TREES: &[&str] = &[
-    ".ssh", ".aws", ".gnupg", ".kube", ".azure", ".password-store", ".docker/config.json", ".config/gcloud",
-    ".config/gh", ".config/hub", ".config/op", ".config/rclone", ".config/doctl", ".config/heroku",
-    ".config/github-copilot", ".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml",
-    ".gem/credentials", ".gradle/gradle.properties", ".local/share/keyrings", "Library/Keychains",
-    ".mozilla/firefox", ".config/google-chrome", ".config/chromium", ".thunderbird", ".electrum", ".bitcoin",
-    ".ethereum", ".1password", ".oci", ".terraform.d", ".hermes/pairing",
-];
-
-/// Files of the system that hold passwords or say who may become whom.
-pub(super) const SECRET_FILES: &[&str] =
-    &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/master.passwd", "/etc/security/opasswd"];
+/// More trees that hold keys or passwords than [`crate::protected`] lists.
+pub(super) const CREDENTIAL_TREES: &[&str] = &[".hermes/pairing"];
 
 pub(super) const SECRET_SUFFIXES: &[&str] =
     &[".key", ".p12", ".pfx", ".kdbx", ".jks", ".keystore", ".ppk", ".ovpn"];
 
-/// Files that are run at login or by a tool, wherever they lie.
+/// More names of files that are run at login or by a tool, wherever they lie.
 pub(super) const STARTUP_NAMES: &[&str] = &[
-    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc",
-    ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".cshrc", ".tcshrc", ".login", ".kshrc", ".mkshrc",
-    ".inputrc", ".xinitrc", ".xsession", ".xsessionrc", ".xprofile", ".Xresources", ".vimrc", ".gvimrc",
-    ".exrc", ".emacs", ".gitconfig", ".pam_environment", ".netrc", ".pgpass", ".npmrc", ".pypirc",
-    ".tmux.conf", ".screenrc", ".gdbinit", ".lldbinit", ".pythonrc", ".pythonrc.py", ".irbrc", ".pryrc",
-    ".Rprofile", ".forward", ".procmailrc", ".rhosts", ".shosts", ".psqlrc", ".sqliterc", ".curlrc",
-    ".wgetrc", ".condarc", ".bazelrc", "sitecustomize.py", "usercustomize.py", "crontab", "authorized_keys",
-    "authorized_keys2", "sudoers", "ld.so.preload", "rc.local", ".hgrc", ".mailcap", ".envrc",
+    "sitecustomize.py", "usercustomize.py", "crontab", "authorized_keys", "authorized_keys2", "sudoers",
+    "ld.so.preload", "rc.local",
 ];
 
-/// Trees whose files are run.
+/// More trees whose files are run.
 pub(super) const STARTUP_TREES: &[&str] = &[
-    ".ssh", ".gnupg", ".aws", ".kube", ".config/fish", ".config/autostart", ".config/systemd",
-    ".config/environment.d", ".config/git", ".config/nvim", ".config/zsh", ".config/plasma-workspace",
-    ".config/pip", ".config/powershell", ".config/sway", ".config/i3", ".config/hypr",
-    ".local/share/systemd", ".local/share/dbus-1", ".local/share/applications", ".local/bin", ".vim",
-    ".emacs.d", ".git/hooks", ".git/config", ".docker/config.json", ".docker/cli-plugins",
-    ".cargo/config.toml", ".cargo/config", ".cargo/bin", ".m2/settings.xml", ".ipython", ".jupyter",
-    ".oh-my-zsh", "Library/LaunchAgents", "Library/LaunchDaemons", "LaunchDaemons", "spool/cron", "cron.d",
-    "cron.daily", "cron.hourly", "cron.weekly", "cron.monthly", "init.d", "profile.d", "sudoers.d", "pam.d",
-    "udev/rules.d", "systemd/system", "systemd/user", "bin/activate",
+    ".local/bin", ".git/hooks", ".git/config", ".cargo/bin", ".ipython", "LaunchDaemons", "spool/cron",
+    "cron.d", "cron.daily", "cron.hourly", "cron.weekly", "cron.monthly", "init.d", "profile.d", "sudoers.d",
+    "pam.d", "udev/rules.d", "systemd/system", "systemd/user", "bin/activate",
 ];
 
 /// Names that builds and tools create again.
