@@ -11,9 +11,10 @@
 //! | 7 | the text is too long to be shown in full | refuse |
 //! | 8 | otherwise | ask |
 
-use hermes_types::{Attendance, Job, Origin, Reach, Timestamp, Work};
+use hermes_types::{Allowance, Attendance, Guard, Job, Origin, Reach, Timestamp, Work};
 use serde::{Deserialize, Serialize};
 
+use crate::allowance::{ClassNeeds, MIXED_ACCESS};
 use crate::escape::EscapedText;
 use crate::grant::{Coverage, Grants};
 use crate::permit::Permit;
@@ -76,6 +77,8 @@ pub struct Gate {
     pub rules: Vec<UserRule>,
     pub grants: Grants,
     pub question_limits: QuestionLimits,
+    /// The guard of commands on this machine.
+    pub guard: Guard,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +110,7 @@ struct Findings {
     script: Script,
     matches: Vec<Match>,
     denied: Option<String>,
+    needs: ClassNeeds,
 }
 
 impl Gate {
@@ -174,14 +178,22 @@ impl Gate {
                 }
             }
         }
-        Findings { script, matches, denied }
+        let needs = ClassNeeds::new(job, &script, |segment| self.is_allowed_by_owner(segment));
+        if self.guard != Guard::Off && needs.is_mixed() && script.doubts.is_empty() {
+            let reason = "code that was not read would run with access to protected things";
+            let text = job.work.text().into_owned();
+            matches.push(Match::new(MIXED_ACCESS, Tier::Ask, reason, text.clone(), &text));
+        }
+        Findings { script, matches, denied, needs }
     }
 
     fn decide(&self, job: Job, origin: &Origin, moment: Moment, findings: Findings) -> Verdict {
-        let Findings { script, matches, denied } = findings;
+        let Findings { script, matches, denied, needs } = findings;
         let place = &origin.place;
-        let allow =
-            |job: Job| Verdict::Allow(Permit::new(job, place.id.clone(), origin.session.clone(), Vec::new()));
+        let allow = |job: Job, allowance: Allowance| {
+            let session = origin.session.clone();
+            Verdict::Allow(Permit::new(job, place.id.clone(), session, allowance, Vec::new()))
+        };
         if let Some(command) = denied {
             return Verdict::Deny(Refusal::UserRule { command });
         }
@@ -194,21 +206,25 @@ impl Gate {
             Reach::Directories(_) => found.harms == Harms::Owner,
             Reach::Host => true,
         };
-        let open: Vec<Match> = matches
-            .into_iter()
-            .filter(|found| {
-                (can_harm(found) || found.is_by_owner()) && !self.is_granted(found, &job, &script, origin)
-            })
-            .collect();
-        if open.is_empty() || self.mode == ApprovalMode::Off {
-            return allow(job);
+        let asking: Vec<Match> =
+            matches.into_iter().filter(|found| can_harm(found) || found.is_by_owner()).collect();
+        let is_open = |found: &&Match| !self.is_granted(found, &job, &script, origin);
+        let open: Vec<Match> = asking.iter().filter(is_open).cloned().collect();
+        if asking.is_empty() {
+            return allow(job, needs.unasked());
+        }
+        if open.is_empty() {
+            return allow(job, needs.approved(&asking, true));
+        }
+        if self.mode == ApprovalMode::Off {
+            return allow(job, needs.approved(&asking, false));
         }
         let approvers = match &origin.attendance {
             Attendance::Attended(approvers) => approvers.clone(),
             Attendance::Unattended => {
                 return match self.unattended {
                     Unattended::Deny => Verdict::Deny(Refusal::Unattended(open)),
-                    Unattended::Allow => allow(job),
+                    Unattended::Allow => allow(job, needs.approved(&asking, false)),
                 };
             }
         };
@@ -221,6 +237,7 @@ impl Gate {
         Verdict::Ask(Box::new(Question {
             id: QuestionId::from_seed(moment.seed),
             covers: coverage_of(&open, &job, &script),
+            allowance: needs.approved(&asking, true),
             place: place.id.clone(),
             session: origin.session.clone(),
             approvers,
@@ -239,10 +256,11 @@ impl Gate {
         let Some(segment) = found.at.and_then(|at| script.segments.get(at)) else { return false };
         let granted = Coverage::from_segment(segment)
             .is_some_and(|covers| self.grants.contains(&covers, &origin.session));
-        let allowed = || {
-            self.rules.iter().any(|rule| rule.verdict == UserVerdict::Allow && rule.pattern.covers(segment))
-        };
-        granted || (!found.is_by_owner() && allowed())
+        granted || (!found.is_by_owner() && self.is_allowed_by_owner(segment))
+    }
+
+    fn is_allowed_by_owner(&self, segment: &Segment) -> bool {
+        self.rules.iter().any(|rule| rule.verdict == UserVerdict::Allow && rule.pattern.covers(segment))
     }
 }
 

@@ -17,6 +17,7 @@
 //! network addresses, and [`secret_env`] lists the variables that are not passed on in bulk.
 
 pub mod address;
+mod allowance;
 pub mod denied;
 pub mod escape;
 mod file_effects;

@@ -1,6 +1,6 @@
 //! Permits: the right to run one job, once.
 
-use hermes_types::{Job, PlaceId, SessionKey};
+use hermes_types::{Allowance, Job, PlaceId, SessionKey};
 use thiserror::Error;
 
 use crate::grant::Grant;
@@ -41,7 +41,7 @@ use crate::grant::Grant;
 /// The only way to use it:
 ///
 /// ```
-/// use hermes_types::{Job, PlaceId, SessionKey};
+/// use hermes_types::{Allowance, Job, PlaceId, SessionKey};
 /// fn run(permit: hermes_policy::Permit, place: &PlaceId, session: &SessionKey) -> Option<Job> {
 ///     permit.redeem(place, session).ok()
 /// }
@@ -56,6 +56,7 @@ struct PermitTerms {
     place: PlaceId,
     session: SessionKey,
     grants: Vec<Grant>,
+    allowance: Allowance,
 }
 
 /// A permit presented in the wrong environment or session. It is void.
@@ -68,8 +69,19 @@ pub struct PermitMismatch {
 }
 
 impl Permit {
-    pub(crate) fn new(job: Job, place: PlaceId, session: SessionKey, grants: Vec<Grant>) -> Self {
-        Self(Box::new(PermitTerms { job, place, session, grants }))
+    pub(crate) fn new(
+        job: Job,
+        place: PlaceId,
+        session: SessionKey,
+        allowance: Allowance,
+        grants: Vec<Grant>,
+    ) -> Self {
+        Self(Box::new(PermitTerms { job, place, session, grants, allowance }))
+    }
+
+    /// What the job may use although the guard protects it.
+    pub fn allowance(&self) -> &Allowance {
+        &self.0.allowance
     }
 
     pub fn job(&self) -> &Job {

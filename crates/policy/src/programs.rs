@@ -507,6 +507,25 @@ pub(crate) fn all() -> impl Iterator<Item = &'static ProgramSpec> {
     .flatten()
 }
 
+/// Whether a program runs no code of a project, apart from commands that its declaration names.
+pub(crate) fn is_plain(program: &ProgramSpec) -> bool {
+    let plain = [
+        builtins::PROGRAMS,
+        coreutils::PROGRAMS,
+        curl::PROGRAMS,
+        disks::PROGRAMS,
+        find::PROGRAMS,
+        git::PROGRAMS,
+        network::PROGRAMS,
+        processes::PROGRAMS,
+        secrets::PROGRAMS,
+        ssh::PROGRAMS,
+        system::PROGRAMS,
+        wrappers::PROGRAMS,
+    ];
+    plain.into_iter().flatten().any(|known| known.names == program.names)
+}
+
 /// The declarations by name; some names end in `*`.
 static INDEX: LazyLock<HashMap<&'static str, &'static ProgramSpec>> = LazyLock::new(|| {
     all().flat_map(|program| program.names.iter().map(move |name| (*name, program))).collect()

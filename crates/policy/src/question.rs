@@ -1,6 +1,6 @@
 //! Questions to approvers.
 
-use hermes_types::{Answer, Choice, GrantScope, Job, Person, PlaceId, SessionKey, Timestamp};
+use hermes_types::{Allowance, Answer, Choice, GrantScope, Job, Person, PlaceId, SessionKey, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::escape::EscapedText;
@@ -53,6 +53,7 @@ pub struct Question {
     pub(crate) matches: Vec<Match>,
     pub(crate) text: EscapedText,
     pub(crate) covers: Vec<Coverage>,
+    pub(crate) allowance: Allowance,
 }
 
 /// The stored form of an open question. It grants nothing: [`crate::Gate::reopen`] judges the job
@@ -97,6 +98,11 @@ impl Question {
         &self.covers
     }
 
+    /// What the job may use of what the guard protects, if it is approved.
+    pub fn allowance(&self) -> &Allowance {
+        &self.allowance
+    }
+
     pub fn to_stored(&self) -> StoredQuestion {
         StoredQuestion { id: self.id.clone(), job: self.job.clone(), expires: self.expires }
     }
@@ -131,7 +137,7 @@ impl Question {
             let id = GrantId(format!("g_{}_{index}", self.id.as_str().trim_start_matches("q_")));
             grants.push(Grant { id, covers, scope, given_by: answer.by.clone(), given_at: answer.at });
         }
-        Ok(Permit::new(self.job, self.place, self.session, grants))
+        Ok(Permit::new(self.job, self.place, self.session, self.allowance, grants))
     }
 }
 

@@ -121,7 +121,13 @@ const BY_OWNER: &str = "owner-rule";
 
 impl Match {
     /// A match of a part of the command, not of one of its segments.
-    fn new(id: &'static str, tier: Tier, reason: &'static str, segment: String, source: &str) -> Self {
+    pub(crate) fn new(
+        id: &'static str,
+        tier: Tier,
+        reason: &'static str,
+        segment: String,
+        source: &str,
+    ) -> Self {
         let what = format!("{id}:{segment}");
         Self { id, tier, reason, segment, source: source.to_owned(), what, at: None, harms: Harms::Owner }
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "an unexpected result fails the test")]
 
+mod allowance;
 mod corpus;
 mod decisions;
 mod fuzzed;

@@ -1,0 +1,296 @@
+//! The protected classes that a job may use.
+//!
+//! All commands of a job see the same files, so a class that one of them may use is open to all.
+//! A job that needs no question therefore gets classes only if the gate has read everything that
+//! runs in it; code of the project and scripts count as unread. If unread code runs next to a
+//! command that fails without its classes, the rule `mixed-access` asks. Package managers run code
+//! of packages, so they get tokens only where they run none, after approval, or by an owner's rule.
+
+use std::collections::BTreeSet;
+
+use hermes_types::{Allowance, Job, ProtectedClass, Work};
+
+use crate::programs::When::{All, Always, Any, Arg, Flag, Not, Operand, Test, Verb};
+use crate::programs::{Invocation, Runs, When, fits_any, is_plain, is_remote};
+use crate::rules::Match;
+use crate::shell::{Script, Segment, Word};
+use ProtectedClass::{
+    CloudCredentials, ContainerEngine, DesktopSession, GitConfig, GitCredentials, GpgKeys, OtherCredentials,
+    PackageTokens, SshAgent, SshKeys, StartupFiles, TerminalSessions,
+};
+
+/// The classes that a program uses, and when.
+struct ClassUse {
+    programs: &'static [&'static str],
+    when: When,
+    classes: &'static [ProtectedClass],
+    /// Whether it fails without them, as far as its words tell.
+    needs: When,
+}
+
+const fn uses(programs: &'static [&'static str], when: When, classes: &'static [ProtectedClass]) -> ClassUse {
+    ClassUse { programs, when, classes, needs: Any(&[]) }
+}
+
+const fn needs(
+    programs: &'static [&'static str],
+    when: When,
+    classes: &'static [ProtectedClass],
+) -> ClassUse {
+    ClassUse { needs: Always, ..uses(programs, when, classes) }
+}
+
+const USES: &[ClassUse] = &[
+    ClassUse {
+        programs: &["git"],
+        when: Any(&[
+            Verb(&[
+                "fetch", "pull", "push", "clone", "ls-remote", "submodule update", "submodule add",
+                "submodule sync", "remote update", "remote show", "remote prune", "lfs",
+            ]),
+            All(&[Verb(&["archive"]), Arg(&["--remote*"])]),
+        ]),
+        classes: &[SshKeys, SshAgent, GitCredentials, DesktopSession],
+        needs: Not(&Any(&[
+            Operand(&["https://*", "http://*", "git://*", "file://*", "/*", ".*"]),
+            Verb(&["lfs"]),
+        ])),
+    },
+    // A key in the agent can sign; the files of SSH stay closed to the hooks of the project.
+    uses(
+        &["git"],
+        Verb(&[
+            "commit", "tag", "merge", "rebase", "pull", "cherry-pick", "revert", "am", "verify-*", "log",
+            "show", "push",
+        ]),
+        &[GpgKeys, SshAgent],
+    ),
+    uses(
+        &["git"],
+        Verb(&[
+            "config", "init", "clone", "remote", "submodule", "worktree", "branch", "checkout", "switch",
+            "push", "pull", "lfs", "maintenance", "sparse-checkout", "bisect", "flow",
+        ]),
+        &[GitConfig],
+    ),
+    uses(&["pre-commit", "husky", "lefthook"], Verb(&["install", "uninstall"]), &[GitConfig]),
+    needs(&["gh", "glab", "hub"], Always, &[GitCredentials, SshKeys, SshAgent, GitConfig, DesktopSession]),
+    needs(
+        &["ssh", "scp", "sftp", "autossh", "mosh", "ssh-copy-id", "ssh-add"],
+        Not(&Any(&[Flag(&["-F"]), Arg(&["*ProxyCommand*", "*LocalCommand*", "*KnownHostsCommand*"])])),
+        &[SshKeys, SshAgent],
+    ),
+    uses(&["ssh-keygen"], Always, &[SshKeys]),
+    needs(
+        &["rsync"],
+        Test(|call| call.operands().iter().any(|word| is_remote(word.prefix()))),
+        &[SshKeys, SshAgent],
+    ),
+    needs(
+        &[
+            "docker", "podman", "docker-compose", "podman-compose", "nerdctl", "buildah", "skopeo", "kind",
+            "minikube", "k3d", "colima", "crictl", "ctr", "distrobox", "toolbox", "lxc", "incus",
+        ],
+        Not(&Arg(&["--config", "--config=*", "--help", "--version"])),
+        &[ContainerEngine, DesktopSession],
+    ),
+    needs(&["kind", "minikube", "k3d"], Always, &[CloudCredentials]),
+    needs(&["gpg", "gpg2"], Always, &[GpgKeys]),
+    needs(
+        &[
+            "aws", "gcloud", "gsutil", "bq", "az", "kubectl", "oc", "helm", "terraform", "tofu", "doctl",
+            "hcloud", "oci", "ibmcloud", "scw", "linode-cli", "flyctl", "fly", "heroku", "s3cmd", "rclone",
+            "eksctl", "argocd", "flux", "k9s", "stern", "kubectx", "kubens",
+        ],
+        Always,
+        &[CloudCredentials],
+    ),
+    uses(&["npm", "pnpm", "yarn"], Any(&[Verb(NPM_QUERIES), Flag(&["--ignore-scripts"])]), &[PackageTokens]),
+    uses(&["cargo"], Verb(&["fetch", "search", "info", "update", "metadata"]), &[PackageTokens]),
+    uses(
+        &["pip", "pip3"],
+        Any(&[Verb(&["list", "show", "freeze", "index", "config"]), Arg(&["--only-binary=:all:"])]),
+        &[PackageTokens],
+    ),
+    needs(&["tmux", "screen", "zellij"], Always, &[TerminalSessions]),
+    needs(
+        &[
+            "systemctl", "journalctl", "loginctl", "hostnamectl", "timedatectl", "localectl", "resolvectl",
+            "systemd-analyze", "nmcli", "bluetoothctl", "xdg-open", "notify-send", "xclip", "xsel",
+            "wl-copy", "wl-paste", "pactl", "wpctl", "xrandr", "xdpyinfo",
+        ],
+        Always,
+        &[DesktopSession],
+    ),
+];
+
+/// Commands of package managers that run no code of packages.
+const NPM_QUERIES: &[&str] = &[
+    "view", "info", "show", "ls", "list", "outdated", "audit", "whoami", "search", "ping", "why", "explain",
+    "config", "npm whoami", "npm info",
+];
+
+/// The classes of an approved command, by the rule that asked.
+const BY_RULE: &[(&[&str], &[ProtectedClass])] = &[
+    (&["git-loss", "git-helper", "push-elsewhere"], &[GitConfig, GitCredentials, SshKeys, SshAgent]),
+    (&["publish", "packages-elsewhere"], &[PackageTokens, GitCredentials, ContainerEngine]),
+    (&["cluster", "cloud"], &[CloudCredentials]),
+    (&["containers", "container-escape"], &[ContainerEngine]),
+    (&["secret-stores"], &[OtherCredentials, DesktopSession, GpgKeys]),
+    (&["tool-settings"], &[StartupFiles, GitConfig, PackageTokens]),
+    (&["schedule"], &[StartupFiles, DesktopSession]),
+    (&["inbound-access", "copy-out", "many-machines"], &[SshKeys, SshAgent]),
+    (&["audit-trail"], &[OtherCredentials]),
+    (&["end-sessions"], &[TerminalSessions]),
+    (&["services"], &[DesktopSession]),
+];
+
+/// Rules about commands that only work without the guard.
+const WITHOUT_GUARD: &[&str] = &[
+    "elevate", "accounts", "kernel", "firewall", "packages", "mount", "attach", "devices", "disk-tools",
+    "read-disk", "write-system", "read-credentials", "write-credentials", "write-startup", "link-around",
+    "capabilities", "service-scripts", "hermes-life", "hermes-home",
+];
+
+/// The rule about unread code next to a command that needs protected classes.
+pub(crate) const MIXED_ACCESS: &str = "mixed-access";
+
+/// Variables by which a command finds other programs or other settings.
+const STEERING_VARIABLES: &[&str] = &[
+    "PATH", "HOME", "SHELL", "LD_*", "DYLD_*", "GIT_DIR", "GIT_CONFIG*", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR",
+    "XDG_*_HOME", "XDG_DATA_DIRS", "DOCKER_CONFIG", "KUBECONFIG", "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE", "CLOUDSDK_CONFIG", "GNUPGHOME", "GH_CONFIG_DIR", "GLAB_CONFIG_DIR",
+    "HELM_*", "TF_CLI_CONFIG_FILE", "TF_PLUGIN*", "BASH_*", "ENV", "NODE_*", "PYTHON*", "PERL*", "RUBY*",
+];
+
+/// Tools without a declaration that run no code of the project.
+const PLAIN_TOOLS: &[&str] = &[
+    "jq", "yq", "tree", "bat", "rg", "ag", "delta", "tokei", "cloc", "ncal", "cal", "neofetch",
+    "lsb_release", "psql", "mysql", "redis-cli", "sqlite3", "pre-commit",
+];
+
+/// What the commands of a job use.
+#[derive(Debug, Default)]
+pub(crate) struct ClassNeeds {
+    used: BTreeSet<ProtectedClass>,
+    /// Whether a command fails without its classes.
+    is_needed: bool,
+    /// Whether code runs that the gate has not read.
+    has_unread_code: bool,
+}
+
+impl ClassNeeds {
+    /// The needs of a job. The commands that pass the test run by an owner's rule.
+    pub(crate) fn new(job: &Job, script: &Script, is_allowed: impl Fn(&Segment) -> bool) -> Self {
+        let mut found = Self::default();
+        if !matches!(job.work, Work::Shell(_)) {
+            return found;
+        }
+        let here =
+            script.segments.iter().filter(|segment| !segment.via.iter().any(|via| runs_elsewhere(via)));
+        let commands: Vec<_> = here.map(|segment| (Invocation::new(segment), is_allowed(segment))).collect();
+        for (call, is_allowed) in &commands {
+            for class_use in class_uses(call) {
+                found.used.extend(class_use.classes);
+                found.is_needed |= class_use.needs.holds(call) && !call.asks_for_help();
+            }
+            if *is_allowed && PACKAGE_MANAGERS.contains(&call.name()) {
+                found.used.insert(PackageTokens);
+            }
+        }
+        found.has_unread_code = !found.used.is_empty()
+            && (is_steered(job)
+                || commands.iter().any(|(call, is_allowed)| {
+                    steers(call)
+                        || (!is_allowed && class_uses(call).next().is_none() && runs_unread_code(call))
+                }));
+        found
+    }
+
+    /// The classes of a job that nothing asks about.
+    pub(crate) fn unasked(&self) -> Allowance {
+        let used = if self.has_unread_code { BTreeSet::new() } else { self.used.clone() };
+        Allowance::Classes(used)
+    }
+
+    /// Whether unread code would get the classes that another command needs.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.is_needed && self.has_unread_code
+    }
+
+    /// The classes of a job whose matches are approved. A part that could not be read may need
+    /// anything, but without an approver it gets nothing.
+    pub(crate) fn approved(&self, matches: &[Match], by_person: bool) -> Allowance {
+        let mut classes = self.used.clone();
+        for found in matches {
+            let is_unread = found.at.is_none() && found.id != MIXED_ACCESS;
+            if WITHOUT_GUARD.contains(&found.id) || (is_unread && by_person) {
+                return Allowance::Everything;
+            }
+            let by_rule = BY_RULE.iter().filter(|(rules, _)| rules.contains(&found.id));
+            classes.extend(by_rule.flat_map(|(_, classes)| *classes));
+        }
+        Allowance::Classes(classes)
+    }
+}
+
+/// Package managers get tokens when an owner's rule allows them to run.
+const PACKAGE_MANAGERS: &[&str] = &[
+    "npm", "pnpm", "yarn", "bun", "pip", "pip3", "uv", "poetry", "pdm", "cargo", "bundle", "gem", "composer",
+    "mvn", "gradle", "dotnet", "go",
+];
+
+fn class_uses<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'static ClassUse> + 'a {
+    USES.iter().filter(|class_use| class_use.programs.contains(&call.name()) && class_use.when.holds(call))
+}
+
+/// Whether what a program runs stays in a container or on another machine.
+fn runs_elsewhere(via: &str) -> bool {
+    crate::programs::find(via).contains || matches!(via, "ssh" | "mosh")
+}
+
+/// Whether the session uses programs or settings that a project may bring along. The directories of
+/// virtual environments are so common in `PATH` that they do not count.
+fn is_steered(job: &Job) -> bool {
+    let is_common = |directory: &str| {
+        ["venv/bin", "/env/bin", "node_modules/.bin"].iter().any(|end| directory.ends_with(end))
+    };
+    let is_foreign = |directory: &str| {
+        !directory.starts_with('/')
+            || crate::paths::is_shared_temporary(&format!("{directory}/"))
+            || (crate::paths::is_below(directory, &job.cwd) && !is_common(directory))
+    };
+    job.shell.variables.iter().any(|(name, value)| match name.as_str() {
+        "PATH" => value.split(':').any(is_foreign),
+        name => fits_any(name, STEERING_VARIABLES) || fits_any(name, &["GIT_SSH*", "*_ASKPASS", "*_COMMAND"]),
+    })
+}
+
+/// Whether variables that the command sets decide which programs or settings are used.
+fn steers(call: &Invocation<'_>) -> bool {
+    let sets = matches!(call.name(), "export" | "declare" | "typeset" | "readonly" | "env");
+    let exported = call.args.iter().filter(|_| sets).filter_map(Word::as_assignment);
+    let assigned = call.segment.assignments.iter().map(|(name, _)| name.clone());
+    assigned.chain(exported.map(|(name, _)| name)).any(|name| fits_any(&name, STEERING_VARIABLES))
+}
+
+/// Whether a command runs code that the gate has not read.
+fn runs_unread_code(call: &Invocation<'_>) -> bool {
+    if call.segment.program.pieces().is_empty() || call.asks_for_help() {
+        return false;
+    }
+    let path = call.segment.program.outline();
+    if call.name().is_empty() || (path.contains('/') && !crate::paths::is_program_directory(&path)) {
+        return true;
+    }
+    if matches!(call.name(), "ssh" | "scp" | "sftp" | "source" | ".") {
+        return true;
+    }
+    if call.program.runs.iter().any(|runs| matches!(runs, Runs::Shell)) {
+        return !call.has(&["-c"]) && call.segment.stdin.text.is_none();
+    }
+    if matches!(call.name(), "sed" | "gsed" | "awk" | "gawk" | "mawk" | "nawk") {
+        return call.has(&["-f", "--file"]);
+    }
+    !is_plain(call.program) && !PLAIN_TOOLS.contains(&call.name())
+}
