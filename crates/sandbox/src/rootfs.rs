@@ -6,9 +6,7 @@
 //! devices, the covers of masked paths, and the root directory.
 //!
 //! The entries of the host's root appear read-only in the new root, unless another mount replaces
-//! them. Nothing is unmounted, because that makes the kernel wait for all processors and takes
-//! longer than all other steps: the old root is covered, and uncovering it needs a capability that
-//! no process in the jail has.
+//! them. At the end the old root is detached, so no mount of the jail leads to anything else.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
 use crate::error::{SetupError, SetupStep, WithStep};
 use hermes_types::MountAccess;
@@ -50,13 +48,13 @@ pub(crate) fn enter_rootfs(jail: &Jail) -> Result<Vec<PathBuf>, SetupError> {
     let plan = MountPlan::new(jail)?;
     let sources = plan.mounts.iter().map(open_source).collect::<Result<Vec<_>, _>>()?;
     let parts = clone_root_entries(&plan)?;
-    // This covers the host's /proc and is itself covered by the new one.
+    // It can be bound only while it is attached somewhere: on the old root, which disappears.
     let private = mount_private_fs(jail)?;
     move_mount(&private, CWD, Path::new("/proc")).with_step(SetupStep::Scratch)?;
     create_private_layout(&private, &plan)?;
     let covers = mount_covers(&private)?;
     let proc = mount_proc()?;
-    pivot_to_new_root(&private, parts)?;
+    let old_root = pivot_to_new_root(&private, parts)?;
 
     // From here on every path means the same as in the jail, except for mounts that follow.
     for (index, (mount, source)) in plan.mounts.iter().zip(sources).enumerate() {
@@ -94,7 +92,7 @@ pub(crate) fn enter_rootfs(jail: &Jail) -> Result<Vec<PathBuf>, SetupError> {
             (MountKind::Bind(..), None) => {}
         }
     }
-    rustix::process::chdir("/").with_step(SetupStep::Root)?;
+    detach_root(&old_root).with_step(SetupStep::Root)?;
     Ok(plan.writable())
 }
 
@@ -113,10 +111,11 @@ fn mount_covers(private: &OwnedFd) -> Result<OwnedFd, SetupError> {
     Ok(covers)
 }
 
-/// Pivots to a root on the private file system, with the entries of the old root mounted in it. The
-/// old root ends up below the new `/proc`, unreachable: unmounting it would take longer than all
-/// other steps.
-fn pivot_to_new_root(private: &OwnedFd, parts: Vec<(PathBuf, OwnedFd)>) -> Result<(), SetupError> {
+/// Pivots to a root on the private file system, with the entries of the old root mounted in it.
+/// Returns the old root, which is mounted on top of the new one, where paths do not lead.
+fn pivot_to_new_root(private: &OwnedFd, parts: Vec<(PathBuf, OwnedFd)>) -> Result<OwnedFd, SetupError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let old_root = rustix::fs::open("/", flags, Mode::empty()).with_step(SetupStep::Root)?;
     let root = clone_mount(private, Path::new("root"))?;
     move_mount(&root, private, Path::new("root")).with_step(SetupStep::Root)?;
     for (name, mount) in parts {
@@ -124,7 +123,16 @@ fn pivot_to_new_root(private: &OwnedFd, parts: Vec<(PathBuf, OwnedFd)>) -> Resul
     }
     sys::restrict_mount(root.as_fd(), READ_ONLY_FLAGS).with_step(SetupStep::Root)?;
     rustix::process::fchdir(&root).with_step(SetupStep::PivotRoot)?;
-    rustix::process::pivot_root(".", "proc").with_step(SetupStep::PivotRoot)
+    rustix::process::pivot_root(".", ".").with_step(SetupStep::PivotRoot)?;
+    Ok(old_root)
+}
+
+/// Detaches the old root with everything below it, including the private file system, whose parts
+/// are bound by now.
+fn detach_root(old_root: &OwnedFd) -> rustix::io::Result<()> {
+    rustix::process::fchdir(old_root)?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+    rustix::process::chdir("/")
 }
 
 fn open_source(mount: &PlannedMount) -> Result<Option<OwnedFd>, SetupError> {

@@ -185,6 +185,26 @@ fn ssh_keys_are_not_read_from_another_root() {
 }
 
 #[test]
+fn no_mount_of_the_host_stays_below_another() {
+    for user in test_users() {
+        let jail = user.jail("/bin/sh", &["-c", "cut -d' ' -f5,6 /proc/self/mountinfo"]);
+        let output = user.run_confined(&jail);
+        let mounts: Vec<(&str, &str)> =
+            output.stdout.lines().filter_map(|line| line.split_once(' ')).collect();
+        let mut writable: Vec<&str> =
+            mounts.iter().filter(|(_, options)| options.starts_with("rw")).map(|(path, _)| *path).collect();
+        writable.sort_unstable();
+        let work = user.path_str("work");
+        // Device files are mounts of their own, and Landlock guards them.
+        writable.retain(|path| !path.starts_with("/dev/") || ["/dev/pts", "/dev/shm"].contains(path));
+        assert_eq!(writable, ["/dev/pts", "/dev/shm", &work, "/tmp", "/var/tmp"], "uid {}", user.uid);
+        for at in ["/", "/proc"] {
+            assert_eq!(mounts.iter().filter(|(path, _)| *path == at).count(), 1, "{at}: {}", output.stdout);
+        }
+    }
+}
+
+#[test]
 fn nothing_is_changed_outside_the_workspace() {
     shell(|user| format!("echo changed >> {}", user.path_str("outside/file"))).assert_refused();
 }
