@@ -9,12 +9,13 @@ use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::Signal;
+use rustix::process::{Gid, Signal, Uid};
 
 use crate::error::{SetupError, SetupStep, WithStep};
 use crate::jail::{Jail, JailNetwork};
 use crate::limit_report::LimitReport;
 use crate::privilege::Rlimits;
+use crate::rootfs::OpenedMounts;
 use crate::{cgroup, file_access, ipc, privilege, rootfs, seccomp, sys};
 
 pub(crate) struct JailInit {
@@ -24,9 +25,19 @@ pub(crate) struct JailInit {
     /// Receives the entry files of the cgroups once they exist, and is closed when the supervisor
     /// dies.
     pub(crate) supervisor: OwnedFd,
-    /// Inside and outside the jail.
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+    pub(crate) ids: JailIds,
+    /// The mounts, if the supervisor opened them.
+    pub(crate) opened: Option<OpenedMounts>,
+}
+
+/// The user and group of the jail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JailIds {
+    /// Those of the supervisor, inside and outside.
+    Same { uid: u32, gid: u32 },
+    /// Root inside, and outside a user that owns nothing: what only root can read stays unreadable.
+    /// The supervisor writes the maps and opens the mounts, which that user might not reach.
+    Unprivileged,
 }
 
 impl JailInit {
@@ -36,12 +47,17 @@ impl JailInit {
         sys::reset_signals();
         rustix::process::setsid().with_step(SetupStep::Namespaces)?;
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        write_id_maps(self.uid, self.gid).with_step(SetupStep::IdMap)?;
+        match self.ids {
+            JailIds::Same { uid, gid } => write_id_maps("self", (uid, uid), (gid, gid)),
+            JailIds::Unprivileged => become_mapped_root(&self.supervisor),
+        }
+        .with_step(SetupStep::IdMap)?;
         rustix::system::sethostname(jail.hostname.as_bytes()).with_step(SetupStep::Hostname)?;
         if jail.network == JailNetwork::None {
             bring_up_loopback().with_step(SetupStep::Loopback)?;
         }
-        let writable = rootfs::enter_rootfs(jail)?;
+        let opened = self.opened.map_or_else(|| OpenedMounts::open(jail), Ok)?;
+        let writable = rootfs::enter_rootfs(jail, opened)?;
         let report = enter_cgroups(&self.supervisor).with_step(SetupStep::Cgroup)?;
         unshare_cgroup_namespace().with_step(SetupStep::Cgroup)?;
 
@@ -52,17 +68,29 @@ impl JailInit {
         file_access::restrict_files(&writable).with_step(SetupStep::Landlock)?;
         privilege::install_descriptors(self.descriptors).with_step(SetupStep::Descriptors)?;
         // Last, because the setup may open more files than the program is allowed to.
-        Rlimits::new(&jail.limits, report).set().with_step(SetupStep::Rlimits)?;
+        Rlimits::new(&jail.limits, report, self.ids).set().with_step(SetupStep::Rlimits)?;
         seccomp::install_filter().with_step(SetupStep::Seccomp)?;
         Err(SetupError::at(SetupStep::Exec, &jail.program)(exec_program(jail)))
     }
 }
 
-/// The user keeps its uid, so that files belong to the same user outside and `/etc/passwd` matches.
-fn write_id_maps(uid: u32, gid: u32) -> io::Result<()> {
-    fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+/// Maps one user and one group, each as a number inside and outside. A user keeps its number inside,
+/// so that `/etc/passwd` matches.
+pub(crate) fn write_id_maps(process: &str, uid: (u32, u32), gid: (u32, u32)) -> io::Result<()> {
+    let write = |name: &str, text: &str| fs::write(format!("/proc/{process}/{name}"), text);
+    write("setgroups", "deny")?;
+    write("uid_map", &format!("{} {} 1", uid.0, uid.1))?;
+    write("gid_map", &format!("{} {} 1", gid.0, gid.1))
+}
+
+/// Waits until the supervisor has mapped root, and becomes it, with all capabilities of the jail's
+/// user namespace.
+fn become_mapped_root(supervisor: &OwnedFd) -> io::Result<()> {
+    let (_, _): (u8, _) =
+        ipc::receive(supervisor)?.ok_or_else(|| io::Error::from_raw_os_error(libc::EPIPE))?;
+    let (uid, gid) = (Uid::ROOT, Gid::ROOT);
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
 /// Waits for the cgroups, enters them and returns which limits they enforce.

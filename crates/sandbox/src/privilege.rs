@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
+use crate::init::JailIds;
 use crate::jail::JailLimits;
 use crate::limit_report::{LimitReport, LimitStatus};
 use crate::sys;
@@ -24,15 +25,15 @@ pub(crate) struct Rlimits {
 }
 
 impl Rlimits {
-    /// `limits` contains the limits enforced by cgroups.
-    pub(crate) fn new(limits: &JailLimits, mut report: LimitReport) -> Self {
+    /// `report` contains the limits enforced by cgroups.
+    pub(crate) fn new(limits: &JailLimits, mut report: LimitReport, ids: JailIds) -> Self {
         let mut values = vec![(Resource::Core, 0)];
         if let (Some(bytes), LimitStatus::NotEnforced { reason }) = (limits.memory, report.memory.clone()) {
             values.push((Resource::Data, bytes));
             report.memory = LimitStatus::PerProcess { reason };
         }
         // `RLIMIT_NPROC` counts per user and user namespace, but never restricts the host's root.
-        let is_root = rustix::process::getuid().is_root();
+        let is_root = matches!(ids, JailIds::Same { uid: 0, .. });
         if let (Some(count), LimitStatus::NotEnforced { .. }, false) =
             (limits.processes, &report.processes, is_root)
         {

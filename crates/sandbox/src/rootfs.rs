@@ -9,7 +9,7 @@
 //! them. At the end the old root is detached, so no mount of the jail leads to anything else.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
@@ -42,11 +42,35 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const MASKED_PROC_ENTRIES: [&str; 8] =
     ["acpi", "kcore", "keys", "latency_stats", "timer_list", "sched_debug", "scsi", "kmsg"];
 
+/// The mounts of a jail with their sources.
+pub(crate) struct OpenedMounts {
+    plan: MountPlan,
+    sources: Vec<Option<OwnedFd>>,
+}
+
+impl OpenedMounts {
+    /// Opens all sources as detached mounts, which needs the capability to mount.
+    pub(crate) fn open(jail: &Jail) -> Result<Self, SetupError> {
+        let plan = MountPlan::new(jail)?;
+        let sources = plan.mounts.iter().map(open_source).collect::<Result<_, _>>()?;
+        Ok(Self { plan, sources })
+    }
+
+    /// Shows files in the sources with the owners that a user namespace maps them to.
+    pub(crate) fn map_owners(&self, namespace: BorrowedFd<'_>) -> io::Result<()> {
+        let mounts = self.plan.mounts.iter().zip(&self.sources);
+        // Everyone may read what is shown of `/sys`, which cannot be mapped.
+        let mapped = mounts.filter(|(mount, _)| !mount.target.starts_with("/sys"));
+        mapped
+            .filter_map(|(_, source)| source.as_ref())
+            .try_for_each(|source| sys::map_mount_owners(source.as_fd(), namespace))
+    }
+}
+
 /// Builds the tree and moves this process into it. Needs the capabilities of a new user namespace.
 /// Returns the directories in which the jail may write.
-pub(crate) fn enter_rootfs(jail: &Jail) -> Result<Vec<PathBuf>, SetupError> {
-    let plan = MountPlan::new(jail)?;
-    let sources = plan.mounts.iter().map(open_source).collect::<Result<Vec<_>, _>>()?;
+pub(crate) fn enter_rootfs(jail: &Jail, opened: OpenedMounts) -> Result<Vec<PathBuf>, SetupError> {
+    let OpenedMounts { plan, sources } = opened;
     let parts = clone_root_entries(&plan)?;
     // It can be bound only while it is attached somewhere: on the old root, which disappears.
     let private = mount_private_fs(jail)?;
@@ -66,9 +90,10 @@ pub(crate) fn enter_rootfs(jail: &Jail) -> Result<Vec<PathBuf>, SetupError> {
             (MountKind::Mask, _) => {
                 let empty = if mount.is_directory { &format!("mask/{index}") } else { "nothing" };
                 match bind_private(&covers, Path::new(empty), target) {
-                    // It was removed in the meantime, so there is nothing left to hide.
-                    Err(Errno::NOENT)
-                        if rustix::fs::lstat(target).is_err_and(|error| error == Errno::NOENT) => {}
+                    // It was removed in the meantime or cannot be reached by the jail's user, so there
+                    // is nothing left to hide.
+                    Err(error @ (Errno::NOENT | Errno::ACCESS))
+                        if rustix::fs::lstat(target).err() == Some(error) => {}
                     done => done.map_err(at_target)?,
                 }
             }

@@ -16,10 +16,11 @@ use rustix::process::{DumpableBehavior, Signal, WaitIdOptions};
 
 use crate::cgroup::Cgroups;
 use crate::error::{SetupError, SetupStep, WithStep};
-use crate::init::JailInit;
+use crate::init::{self, JailIds, JailInit};
 use crate::ipc::{self, JailExit, SupervisorReport};
 use crate::jail::{Jail, JailNetwork, Lifetime};
 use crate::limit_report::LimitReport;
+use crate::rootfs::OpenedMounts;
 use crate::sys::{self, ForkSide};
 use crate::{privilege, probe};
 
@@ -41,6 +42,10 @@ pub fn helper_main() {
     };
     std::process::exit(code);
 }
+
+/// The user and group outside of a jail that root creates. It is outside the ranges that systemd and
+/// container engines assign, so it owns no file and no process.
+const UNPRIVILEGED_ID: u32 = 2_000_000_000;
 
 fn run_supervisor() -> i32 {
     // Descriptors leaked by the launcher must not stay open as long as the jail.
@@ -73,7 +78,7 @@ fn create_jail(control: &OwnedFd) -> Result<Option<SupervisedJail>, SetupError> 
     rustix::process::chdir("/").with_step(SetupStep::Request)?;
     if jail.lifetime == Lifetime::Detached {
         // The launcher must not have to reap a detached supervisor.
-        if let ForkSide::Parent(_) = sys::fork(0).with_step(SetupStep::Request)? {
+        if let ForkSide::Parent(..) = sys::fork(0).with_step(SetupStep::Request)? {
             return Ok(None);
         }
     }
@@ -117,13 +122,11 @@ fn start_init(
     let (failure, failing) = ipc::socket_pair().with_step(SetupStep::Namespaces)?;
     let (to_init, from_supervisor) = ipc::socket_pair().with_step(SetupStep::Namespaces)?;
     let limits = jail.limits.clone();
-    let inside = JailInit {
-        descriptors,
-        supervisor: from_supervisor,
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        jail,
-    };
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    // In a container root may lack the right to mount, and not every file system can map owners.
+    let opened = if uid == 0 { open_mapped(&jail).ok() } else { None };
+    let ids = if opened.is_some() { JailIds::Unprivileged } else { JailIds::Same { uid, gid } };
+    let inside = JailInit { descriptors, supervisor: from_supervisor, ids, opened, jail };
     match sys::fork(namespace_flags(&inside.jail)).with_step(SetupStep::Namespaces)? {
         ForkSide::Child => {
             drop(to_init);
@@ -133,12 +136,18 @@ fn start_init(
             let sent = ipc::send(&failing, &fault, &[]);
             std::process::exit(if sent.is_ok() { 1 } else { 2 });
         }
-        ForkSide::Parent(pidfd) => {
+        ForkSide::Parent(pid, pidfd) => {
+            let mapped = match ids {
+                JailIds::Same { .. } => Ok(()),
+                JailIds::Unprivileged => map_root(pid).and_then(|()| ipc::send(&to_init, &0u8, &[])),
+            };
             // The first process builds its file tree in parallel, then waits for the cgroups.
             let (cgroups, report) = Cgroups::create(&limits);
-            let sent =
-                send_cgroups(&to_init, &cgroups, &report).with_step(SetupStep::Cgroup).and_then(|()| {
-                    let report = privilege::Rlimits::new(&limits, report).limits;
+            let sent = mapped
+                .with_step(SetupStep::IdMap)
+                .and_then(|()| send_cgroups(&to_init, &cgroups, &report).with_step(SetupStep::Cgroup))
+                .and_then(|()| {
+                    let report = privilege::Rlimits::new(&limits, report, ids).limits;
                     let descriptors = [pidfd.as_fd(), failure.as_fd()];
                     ipc::send(control, &SupervisorReport::Started(report), &descriptors)
                         .with_step(SetupStep::Request)
@@ -154,6 +163,36 @@ fn start_init(
             Ok((pidfd, cgroups))
         }
     }
+}
+
+/// The jail's mounts, opened by root and with root's files shown as those of [`UNPRIVILEGED_ID`].
+fn open_mapped(jail: &Jail) -> Result<OpenedMounts, SetupError> {
+    let opened = OpenedMounts::open(jail)?;
+    let namespace = mapped_namespace().with_step(SetupStep::IdMap)?;
+    opened.map_owners(namespace.as_fd()).with_step(SetupStep::IdMap)?;
+    Ok(opened)
+}
+
+/// A user namespace whose root is [`UNPRIVILEGED_ID`].
+fn mapped_namespace() -> io::Result<OwnedFd> {
+    let (held, waiting) = ipc::socket_pair()?;
+    match sys::fork(libc::CLONE_NEWUSER)? {
+        ForkSide::Child => {
+            drop(held);
+            // Ends when the other side is closed.
+            let _: io::Result<Option<(u8, _)>> = ipc::receive(&waiting);
+            std::process::exit(0);
+        }
+        ForkSide::Parent(pid, pidfd) => {
+            let namespace = map_root(pid).and_then(|()| File::open(format!("/proc/{pid}/ns/user")));
+            kill_and_reap(&pidfd)?;
+            Ok(namespace?.into())
+        }
+    }
+}
+
+fn map_root(pid: i64) -> io::Result<()> {
+    init::write_id_maps(&pid.to_string(), (0, UNPRIVILEGED_ID), (0, UNPRIVILEGED_ID))
 }
 
 /// Sends the first process the entry files of its cgroups, and which limits they enforce.

@@ -8,8 +8,8 @@ use std::ptr;
 
 pub(crate) enum ForkSide {
     Child,
-    /// The caller, with the pidfd of the child.
-    Parent(OwnedFd),
+    /// The caller, with the pid of the child and a pidfd for it.
+    Parent(i64, OwnedFd),
 }
 
 /// Forks this process into the new namespaces in `flags`.
@@ -35,7 +35,7 @@ pub(crate) fn fork(flags: i32) -> io::Result<ForkSide> {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(ForkSide::Child),
         // SAFETY: the kernel just created this descriptor, and nothing else owns it.
-        _pid => Ok(ForkSide::Parent(unsafe { OwnedFd::from_raw_fd(pidfd) })),
+        pid => Ok(ForkSide::Parent(pid, unsafe { OwnedFd::from_raw_fd(pidfd) })),
     }
 }
 
@@ -46,6 +46,18 @@ fn is_single_threaded() -> io::Result<bool> {
 /// Adds `flags` (`MOUNT_ATTR_*`) to a mount and its submounts, and makes them private.
 pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, flags: u64) -> io::Result<()> {
     let attr = libc::mount_attr { attr_set: flags, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
+    set_mount_attr(mount, &attr)
+}
+
+/// Makes a detached mount and its submounts show the owners of files as a user namespace maps them,
+/// and translate them back.
+pub(crate) fn map_mount_owners(mount: BorrowedFd<'_>, namespace: BorrowedFd<'_>) -> io::Result<()> {
+    let userns_fd = u64::try_from(namespace.as_raw_fd()).map_err(io::Error::other)?;
+    let attr_set = libc::MOUNT_ATTR_IDMAP;
+    set_mount_attr(mount, &libc::mount_attr { attr_set, attr_clr: 0, propagation: 0, userns_fd })
+}
+
+fn set_mount_attr(mount: BorrowedFd<'_>, attr: &libc::mount_attr) -> io::Result<()> {
     // SAFETY: the path is an empty, NUL-terminated string, and `attr` outlives the call.
     let result = unsafe {
         libc::syscall(
@@ -53,7 +65,7 @@ pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, flags: u64) -> io::Result<()
             mount.as_raw_fd(),
             c"".as_ptr(),
             libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
-            ptr::from_ref(&attr),
+            ptr::from_ref(attr),
             size_of::<libc::mount_attr>(),
         )
     };

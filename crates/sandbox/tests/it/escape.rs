@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::Stdio;
 use std::thread;
@@ -128,6 +129,38 @@ fn a_mask_cannot_be_unmounted() {
 #[test]
 fn the_password_hashes_are_not_read() {
     shell(|_| "grep -q : /etc/shadow".to_owned()).control(Control::Root).assert_refused();
+}
+
+#[test]
+fn files_that_only_root_can_read_are_not_read() {
+    if !require_root("create a file that only root can read") {
+        return;
+    }
+    for user in test_users() {
+        let secrets = tempfile::Builder::new().prefix("hermes-test-").tempdir_in("/var/lib").unwrap();
+        fs::set_permissions(secrets.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let (file, inside) = (secrets.path().join("file"), secrets.path().join("closed"));
+        fs::write(&file, SECRET).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::create_dir(&inside).unwrap();
+        fs::write(inside.join("file"), SECRET).unwrap();
+        fs::set_permissions(&inside, fs::Permissions::from_mode(0o700)).unwrap();
+        for path in [file, inside.join("file")] {
+            let path = path.to_str().unwrap().to_owned();
+            shell(move |_| grep_secret(&path)).control(Control::Root).assert_refused_for(&user);
+        }
+    }
+}
+
+#[test]
+fn root_in_a_jail_is_another_user_outside() {
+    if !require_root("create a jail as root") {
+        return;
+    }
+    let user = TestUser::new(0);
+    let output = user.run_confined(&user.jail("/bin/sh", &["-c", "id -u; cut -c1-40 /proc/self/uid_map"]));
+    let words: Vec<&str> = output.stdout.split_whitespace().collect();
+    assert_eq!(words, ["0", "0", "2000000000", "1"]);
 }
 
 #[test]
