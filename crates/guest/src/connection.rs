@@ -54,16 +54,20 @@ async fn handle_request(guest: &Rc<Guest>, mux: &Mux, stream: MuxStream) -> Resu
     let (reader, writer) = (&mut frames.reader, &mut frames.writer);
     match request {
         GuestRequest::Stats => writer.send(&GuestReply::Stats(guest.stats())).await?,
-        GuestRequest::OpenSession(open) => {
+        GuestRequest::OpenSession(mut open) => {
+            let guard = guest.views.configure(open.guard.take()).await;
             let opened = guest.sessions.open(&guest.base_env, open);
             if let Ok((session, _)) = &opened {
                 run::init::ensure_initialized(guest, session).await;
             }
-            let view = opened.map(|(session, origin)| GuestReply::Session(session.view(origin)));
+            let view = opened.map(|(session, origin)| GuestReply::Session(session.view(origin, guard)));
             send_reply(writer, view).await?;
         }
         GuestRequest::ShowSession(key) => {
-            let shown = guest.sessions.get(&key).map(|session| session.view(SessionOrigin::Found));
+            let shown = guest
+                .sessions
+                .get(&key)
+                .map(|session| session.view(SessionOrigin::Found, guest.views.state()));
             send_reply(writer, shown.map(GuestReply::Session)).await?;
         }
         GuestRequest::Run(request) => run::run_program(guest, mux, *request, reader, writer).await?,

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::process::table::ProcessTable;
 use crate::session::ShellSessions;
 use crate::shell::state::ByteMap;
+use crate::view::Views;
 
 /// Variables of the guest's own environment that commands inherit.
 pub(crate) const BASE_ENV: [&str; 7] = ["PATH", "HOME", "LANG", "TERM", "TZ", "USER", "SHELL"];
@@ -27,18 +28,20 @@ pub(crate) struct Guest {
     active_uses: Cell<usize>,
     last_used: Cell<Instant>,
     pub(crate) base_env: ByteMap,
+    pub(crate) views: Rc<Views>,
 }
 
 impl Guest {
-    pub(crate) fn new(run_dir: PathBuf) -> Rc<Self> {
+    pub(crate) fn new(work_dir: PathBuf) -> Rc<Self> {
         Rc::new(Self {
             sessions: ShellSessions::default(),
-            table: ProcessTable::new(run_dir),
+            table: ProcessTable::new(work_dir),
             clients: Cell::new(0),
             listeners: Rc::default(),
             active_uses: Cell::new(0),
             last_used: Cell::new(Instant::now()),
             base_env: base_env(),
+            views: Rc::default(),
         })
     }
 

@@ -3,6 +3,7 @@
 //! - `serve` answers clients on a Unix socket until the guest is idle for too long.
 //! - `attach` connects its standard input and output to that socket, for hosts that can only start
 //!   a program in the environment.
+//! - `view` creates the namespaces in which commands run that nobody approved.
 //! - `empty` deletes the files that commands of another user left, for hosts without that
 //!   permission.
 
@@ -15,7 +16,9 @@ mod run;
 mod serve;
 mod session;
 mod shell;
+mod sys;
 mod tunnel;
+mod view;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,7 +32,8 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground] [--run-dir PATH]
        hermes-guest attach --socket PATH
-       hermes-guest empty DIRECTORY";
+       hermes-guest empty DIRECTORY
+       hermes-guest view";
 
 const DEFAULT_IDLE: Duration = Duration::from_secs(3600);
 
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         GuestCommand::Serve(options) => serve::main(options),
         GuestCommand::Attach { socket } => attach::main(socket),
         GuestCommand::Empty { directory } => hermes_guest::removal::empty_dir(directory),
+        GuestCommand::View => view::build::main(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -57,6 +62,7 @@ enum GuestCommand {
     Serve(serve::ServeOptions),
     Attach { socket: PathBuf },
     Empty { directory: PathBuf },
+    View,
 }
 
 fn parse(mut args: impl Iterator<Item = OsString>) -> Option<GuestCommand> {
@@ -64,6 +70,9 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Option<GuestCommand> {
     if verb == "empty" {
         let directory = PathBuf::from(args.next()?);
         return args.next().is_none().then_some(GuestCommand::Empty { directory });
+    }
+    if verb == "view" {
+        return args.next().is_none().then_some(GuestCommand::View);
     }
     let (mut socket, mut run_dir) = (None, None);
     let (mut idle, mut is_foreground) = (DEFAULT_IDLE, false);

@@ -139,6 +139,7 @@ impl GuestProcess {
             stderr: self.stderr.as_ref().map(StderrCapture::head).unwrap_or_default(),
             cwd: ByteBuf::from(cwd),
             tree: self.tree.get(),
+            quarantined: Vec::new(),
         })
     }
 

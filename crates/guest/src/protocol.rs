@@ -6,6 +6,7 @@
 
 pub mod file;
 pub mod frame;
+pub mod guard;
 pub mod handshake;
 pub mod limit;
 pub mod message;

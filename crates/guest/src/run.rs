@@ -5,13 +5,15 @@ pub(crate) mod python;
 mod spawn;
 
 use std::convert::Infallible;
+use std::os::unix::ffi::OsStringExt;
 use std::rc::Rc;
 use std::time::Duration;
 
 use hermes_guest::protocol::frame::{FrameError, FrameReader, FrameWriter};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    ExitCause, GuestReply, OutputDelivery, Program, Rejection, RunInput, RunMode, RunRequest, TreeStatus,
+    ExitCause, FailedOperation, GuestReply, OutputDelivery, Program, Rejection, RunInput, RunMode,
+    RunRequest, TreeStatus,
 };
 use hermes_guest::protocol::mux::{Mux, MuxStream};
 use serde_bytes::ByteBuf;
@@ -19,9 +21,9 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 
 use crate::guest::Guest;
-use crate::process::GuestProcess;
 use crate::process::stderr::StderrCapture;
-use spawn::{RunningProgram, SpawnError};
+use crate::process::{GuestProcess, os_error};
+use spawn::{EnteredView, RunningProgram, SpawnError};
 
 /// Time between SIGINT and SIGKILL.
 const INTERRUPT_GRACE: Duration = Duration::from_millis(500);
@@ -42,9 +44,16 @@ pub(crate) async fn run_program(
         Err(fault) => return writer.send(&GuestReply::Failed(fault)).await,
     };
     init::ensure_initialized(guest, &session).await;
+    let entered = match guest.views.enter(&run.confinement).await {
+        Ok((view, confined)) => EnteredView { view, run: Some(confined) },
+        Err(error) => {
+            let fault = os_error(FailedOperation::Guard)(error);
+            return writer.send(&GuestReply::Failed(fault)).await;
+        }
+    };
     let spawned = match run.program {
-        Program::Python(_) => python::spawn_python(guest, mux, session, run).await,
-        Program::Shell(_) => spawn::spawn_program(guest, session, run),
+        Program::Python(_) => python::spawn_python(guest, mux, session, run, entered).await,
+        Program::Shell(_) => spawn::spawn_program(guest, session, run, entered),
     };
     let program_handle = match spawned {
         Ok(program_handle) => Rc::new(program_handle),
@@ -113,9 +122,12 @@ async fn supervise(
     }
     clean_up_python(program_handle).await;
     program_handle.apply_state(|_| false);
+    let quarantined = guest.views.take_quarantined();
     let Some(mut ended) = process.exit_report(&program_handle.session_cwd()) else {
         return writer.send(&GuestReply::Failed(Rejection::NoProcess)).await;
     };
+    ended.quarantined =
+        quarantined.into_iter().map(|path| ByteBuf::from(path.into_os_string().into_vec())).collect();
     if delivery == OutputDelivery::Summary {
         let (head, tail) = process.output.borrow().summary();
         ended.head = ByteBuf::from(head);

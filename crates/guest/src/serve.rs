@@ -10,6 +10,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
+use hermes_guest::protocol::guard::WORK_DIR;
 use hermes_guest::protocol::limit;
 use hermes_types::{RunDir, create_private_dir};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -97,8 +98,10 @@ async fn run(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<Owne
     let listener = listen(socket)?;
     // Access is controlled by the directory, so the socket accepts every user.
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;
-    remove_leftovers(&run_dir);
-    let guest = Guest::new(run_dir.clone());
+    let work_dir = run_dir.join(WORK_DIR);
+    create_private_dir(&work_dir)?;
+    remove_leftovers(&work_dir);
+    let guest = Guest::new(work_dir.clone());
     spawn_local(reap_children());
     let mut stop = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -119,14 +122,16 @@ async fn run(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<Owne
     for process in guest.table.list() {
         process.kill(hermes_guest::protocol::message::ExitCause::Killed).await;
     }
-    remove_leftovers(&run_dir);
+    remove_leftovers(&work_dir);
+    // Only if it is empty.
+    fs::remove_dir(work_dir).ok();
     Ok(())
 }
 
 /// Removes files of this guest or of a previous one that was killed.
-fn remove_leftovers(run_dir: &Path) {
-    output::remove_spools(run_dir);
-    python::remove_leftover_dirs(run_dir);
+fn remove_leftovers(work_dir: &Path) {
+    output::remove_spools(work_dir);
+    python::remove_leftover_dirs(work_dir);
 }
 
 /// Replaces the socket of a dead guest, but never that of a running one.

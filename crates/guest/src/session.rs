@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::rc::Rc;
 
+use hermes_guest::protocol::guard::GuardState;
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{OpenSession, Rejection, SessionOrigin, SessionView, ShellSessionKey};
 use serde_bytes::ByteBuf;
@@ -97,8 +98,8 @@ impl ShellSession {
         self.host_env.borrow().clone()
     }
 
-    pub(crate) fn view(&self, origin: SessionOrigin) -> SessionView {
-        SessionView { cwd: ByteBuf::from(self.state.borrow().cwd.clone()), origin }
+    pub(crate) fn view(&self, origin: SessionOrigin, guard: GuardState) -> SessionView {
+        SessionView { cwd: ByteBuf::from(self.state.borrow().cwd.clone()), origin, guard }
     }
 }
 
@@ -130,7 +131,17 @@ mod tests {
             let env = env.iter().map(|(name, value)| variable(name, value)).collect();
             let (key, cwd) = (ShellSessionKey::from("s"), ByteBuf::from("/"));
             sessions
-                .open(&base, OpenSession { key, cwd, env, init_files: Vec::new(), protected_env: Vec::new() })
+                .open(
+                    &base,
+                    OpenSession {
+                        key,
+                        cwd,
+                        env,
+                        init_files: Vec::new(),
+                        protected_env: Vec::new(),
+                        guard: None,
+                    },
+                )
                 .unwrap()
         };
         let first = [("KEPT", "1"), ("RENEWED", "1"), ("TAKEN", "1"), ("CHANGED", "1"), ("BASE", "given")];

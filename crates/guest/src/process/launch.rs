@@ -1,6 +1,6 @@
 //! Starts a program with its descriptors, environment and working directory.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hermes_guest::protocol::message::{Stdin, TerminalSize};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
@@ -17,9 +18,10 @@ use rustix::termios::Winsize;
 use serde_bytes::ByteBuf;
 use tokio::io::unix::AsyncFd;
 
-use super::shim::{self, ControllingTerminal, ShimmedProcess};
+use super::shim::{self, ControllingTerminal, ProgramSetup, ShimmedProcess};
 use super::stderr::StderrCapture;
 use crate::shell::state::ByteMap;
+use crate::view::View;
 
 /// Capacity of the output pipe, large enough that a program rarely blocks.
 const OUTPUT_PIPE_BYTES: usize = 256 * 1024;
@@ -30,6 +32,11 @@ pub(crate) struct LaunchSpec<'a> {
     pub(crate) argv: &'a [Vec<u8>],
     pub(crate) env: &'a ByteMap,
     pub(crate) dir: OwnedFd,
+    /// The path of `dir`.
+    pub(crate) cwd: &'a [u8],
+    pub(crate) view: Option<Arc<View>>,
+    /// Descriptors that the program inherits under these numbers.
+    pub(crate) inherited: Vec<(OwnedFd, i32)>,
     pub(crate) stdin: Stdin,
     pub(crate) terminal: Option<TerminalSize>,
     /// The size of a separate buffer that keeps the beginning of standard error. `None` merges it
@@ -54,15 +61,26 @@ pub(super) fn launch_process(spec: LaunchSpec<'_>) -> io::Result<LaunchedProcess
     let mut command = Command::new(OsStr::from_bytes(spec.program));
     command.arg0(words.next().ok_or(io::ErrorKind::InvalidInput)?).args(words).env_clear();
     command.envs(spec.env.iter().map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
+    let controlling = match spec.terminal {
+        Some(_) => ControllingTerminal::Stdin,
+        None => ControllingTerminal::None,
+    };
+    let setup = ProgramSetup {
+        dir: spec.dir,
+        path: CString::new(spec.cwd)?,
+        view: spec.view,
+        inherited: spec.inherited,
+        controlling,
+    };
     match spec.terminal {
-        Some(size) => launch_on_terminal(command, spec.dir, spec.stdin, size),
-        None => launch_on_pipes(command, spec.dir, spec.stdin, spec.stderr_bytes),
+        Some(size) => launch_on_terminal(command, setup, spec.stdin, size),
+        None => launch_on_pipes(command, setup, spec.stdin, spec.stderr_bytes),
     }
 }
 
 fn launch_on_pipes(
     mut command: Command,
-    dir: OwnedFd,
+    setup: ProgramSetup,
     stdin: Stdin,
     stderr_bytes: Option<usize>,
 ) -> io::Result<LaunchedProcess> {
@@ -85,7 +103,7 @@ fn launch_on_pipes(
         }
     };
     command.stdin(input_end).stdout(output_end).stderr(error_end);
-    let shimmed = shim::spawn_under_shim(command, dir, ControllingTerminal::None)?;
+    let shimmed = shim::spawn_under_shim(command, setup)?;
     Ok(LaunchedProcess {
         shimmed,
         output: Rc::new(shim::nonblocking(output)?),
@@ -97,7 +115,7 @@ fn launch_on_pipes(
 
 fn launch_on_terminal(
     mut command: Command,
-    dir: OwnedFd,
+    setup: ProgramSetup,
     stdin: Stdin,
     size: TerminalSize,
 ) -> io::Result<LaunchedProcess> {
@@ -113,7 +131,7 @@ fn launch_on_terminal(
         Stdin::Null | Stdin::Stream => None,
     };
     command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
-    let shimmed = shim::spawn_under_shim(command, dir, ControllingTerminal::Stdin)?;
+    let shimmed = shim::spawn_under_shim(command, setup)?;
     let master = Rc::new(shim::nonblocking(master)?);
     Ok(LaunchedProcess { shimmed, output: master.clone(), stdin: Some(master), terminal_input, stderr: None })
 }

@@ -17,16 +17,20 @@
 
 #![expect(unsafe_code, reason = "fork, pre_exec and waiting for signals have no safe wrapper")]
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
 
 use rustix::process::{Pid, Signal};
+use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, move_into_link_name_space};
 use tokio::io::unix::AsyncFd;
 
 use super::tree;
+use crate::view::View;
 
 /// Sent when the process tree is gone; no wait status has this value.
 pub(super) const TREE_GONE: i32 = -1;
@@ -48,18 +52,25 @@ pub(crate) enum ControllingTerminal {
     None,
 }
 
-/// Starts a command under a shim, in a directory.
-pub(crate) fn spawn_under_shim(
-    mut command: Command,
-    dir: OwnedFd,
-    controlling: ControllingTerminal,
-) -> io::Result<ShimmedProcess> {
+/// What the forked child does before it executes the program.
+pub(crate) struct ProgramSetup {
+    pub(crate) dir: OwnedFd,
+    /// The path of `dir`. In a view, a descriptor of the directory would lead out of it.
+    pub(crate) path: CString,
+    pub(crate) view: Option<Arc<View>>,
+    /// Descriptors that the program inherits under these numbers.
+    pub(crate) inherited: Vec<(OwnedFd, i32)>,
+    pub(crate) controlling: ControllingTerminal,
+}
+
+/// Starts a command under a shim.
+pub(crate) fn spawn_under_shim(mut command: Command, setup: ProgramSetup) -> io::Result<ShimmedProcess> {
     let (status, status_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let guest = rustix::process::getpid();
     // SAFETY: the closure runs in the forked child and only makes system calls; see the head of
     // this file.
     unsafe {
-        command.pre_exec(move || fork_program(guest, status_end.as_fd(), dir.as_fd(), controlling));
+        command.pre_exec(move || fork_program(guest, status_end.as_fd(), &setup));
     }
     let child = command.spawn()?;
     // The closure owns the guest's copy of the writing end; the pipe must end with the shim.
@@ -72,12 +83,7 @@ pub(crate) fn spawn_under_shim(
 }
 
 /// Forks the child again: the parent becomes the shim, the child returns and is executed.
-fn fork_program(
-    guest: Pid,
-    status: BorrowedFd<'_>,
-    dir: BorrowedFd<'_>,
-    controlling: ControllingTerminal,
-) -> io::Result<()> {
+fn fork_program(guest: Pid, status: BorrowedFd<'_>, setup: &ProgramSetup) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     if rustix::process::getppid() != Some(guest) {
         exit_now();
@@ -90,19 +96,81 @@ fn fork_program(
         -1 => Err(io::Error::last_os_error()),
         0 => {
             set_signal_mask(libc::sigemptyset);
+            match &setup.view {
+                Some(view) => {
+                    enter_view(view)?;
+                    rustix::process::chdir(setup.path.as_c_str())?;
+                }
+                None => rustix::process::fchdir(&setup.dir)?,
+            }
+            // Entering a view clears the signal.
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             if rustix::process::getppid() != Some(shim) {
                 exit_now();
             }
             rustix::process::setsid()?;
-            rustix::process::fchdir(dir)?;
-            if controlling == ControllingTerminal::Stdin {
+            for (fd, number) in &setup.inherited {
+                duplicate_to(fd.as_fd(), *number)?;
+            }
+            if setup.controlling == ControllingTerminal::Stdin {
                 // SAFETY: descriptor 0 was set up by `Command` and stays open.
                 rustix::process::ioctl_tiocsctty(unsafe { BorrowedFd::borrow_raw(0) })?;
             }
             Ok(())
         }
         main => run_shim(main, status),
+    }
+}
+
+/// Capabilities with which root could leave a view or read around it.
+const VIEW_CAPABILITIES: [CapabilitySet; 9] = [
+    CapabilitySet::SYS_ADMIN,
+    CapabilitySet::SYS_PTRACE,
+    CapabilitySet::SYS_MODULE,
+    CapabilitySet::SYS_RAWIO,
+    CapabilitySet::SYS_BOOT,
+    CapabilitySet::DAC_READ_SEARCH,
+    CapabilitySet::MKNOD,
+    CapabilitySet::BPF,
+    CapabilitySet::PERFMON,
+];
+
+/// Moves this process into a view and drops the capabilities to leave it.
+fn enter_view(view: &View) -> io::Result<()> {
+    if let Some(namespace) = &view.user_namespace {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::User))?;
+    }
+    move_into_link_name_space(view.mount_namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
+    let mut dropped = VIEW_CAPABILITIES.into_iter().fold(CapabilitySet::empty(), |all, one| all | one);
+    if !view.has_allowance {
+        // A process may inspect another one that has no capability beyond its own. Without this
+        // unused one, it cannot reach into a view that shows more.
+        dropped |= CapabilitySet::WAKE_ALARM;
+    }
+    for capability in dropped.iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // The kernel does not know it.
+            Err(rustix::io::Errno::INVAL) => {}
+            other => other?,
+        }
+    }
+    let is_root = view.user_namespace.is_none();
+    let kept = if is_root {
+        rustix::thread::capabilities(None)?.permitted - dropped
+    } else {
+        CapabilitySet::empty()
+    };
+    let inheritable = CapabilitySet::empty();
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
+    Ok(())
+}
+
+/// Duplicates a descriptor to a number that the program inherits.
+fn duplicate_to(fd: BorrowedFd<'_>, number: i32) -> io::Result<()> {
+    // SAFETY: nothing in the forked child uses the descriptor that had this number.
+    match unsafe { libc::dup2(fd.as_raw_fd(), number) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

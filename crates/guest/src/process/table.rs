@@ -19,6 +19,8 @@ use tokio::time::Instant;
 use super::launch::{self, LaunchSpec};
 use super::output::OutputBuffer;
 use super::watcher::OutputWatcher;
+use crate::view::ConfinedRun;
+
 use super::{GuestProcess, MAX_LISTED_COMMAND_BYTES, io_loop, os_error, tree};
 
 /// Output included in an exit notice.
@@ -33,8 +35,8 @@ pub(crate) struct ProcessTable {
     pub(crate) changed: Notify,
     /// When the last process tree went away.
     pub(crate) last_exit: Cell<Instant>,
-    /// The private directory of the guest.
-    pub(crate) run_dir: PathBuf,
+    /// The directory of the guest's files that commands may see.
+    pub(crate) work_dir: PathBuf,
 }
 
 /// How a program was started.
@@ -56,7 +58,7 @@ impl ProcessTable {
             next_notice_number: Cell::new(0),
             changed: Notify::new(),
             last_exit: Cell::new(Instant::now()),
-            run_dir: dir,
+            work_dir: dir,
         })
     }
 
@@ -65,6 +67,7 @@ impl ProcessTable {
         self: &Rc<Self>,
         spec: LaunchSpec<'_>,
         mut entry: NewProcess,
+        confined: Option<ConfinedRun>,
     ) -> Result<Rc<GuestProcess>, Rejection> {
         self.prune();
         if self.running_count() >= limit::MAX_RUNNING {
@@ -100,7 +103,7 @@ impl ProcessTable {
             kill_cause: Cell::new(None),
             exit: Cell::new(None),
             tree: Cell::new(TreeStatus::Alive),
-            output: RefCell::new(OutputBuffer::new(memory_bytes, entry.spool_bytes, &self.run_dir, id)),
+            output: RefCell::new(OutputBuffer::new(memory_bytes, entry.spool_bytes, &self.work_dir, id)),
             launched: entry,
             watcher: RefCell::new(OutputWatcher::new(watch_patterns)),
             reader_offset: Cell::new(None),
@@ -115,6 +118,7 @@ impl ProcessTable {
             let notice = |event| table.add_notice(watched.id, event);
             let shims = || table.live_shims();
             io_loop::run_io_loop(watched.clone(), started.output, status, notice, shims).await;
+            drop(confined);
             table.last_exit.set(Instant::now());
             table.changed.notify_waiters();
         });

@@ -11,6 +11,7 @@ use serde_bytes::ByteBuf;
 use thiserror::Error;
 
 use super::file::{self, FileRequest, JudgedPath, WriteOptions};
+use super::guard::{Confinement, GuardSpec, GuardState};
 use super::limit;
 
 /// Identifies a shell session; any bytes are valid.
@@ -75,6 +76,8 @@ pub struct OpenSession {
     /// Variables that the init files cannot set. A trailing `*` matches any suffix; case is
     /// ignored.
     pub protected_env: Vec<ByteBuf>,
+    /// The protected paths, on the owner's machine.
+    pub guard: Option<GuardSpec>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +98,7 @@ pub struct RunRequest {
     pub memory_bytes: u32,
     /// Output kept on disk; the newest bytes win. Live output is not spooled.
     pub spool_bytes: u64,
+    pub confinement: Confinement,
 }
 
 /// The working directory of a program.
@@ -261,6 +265,7 @@ pub struct SessionView {
     /// Directory of the next command.
     pub cwd: ByteBuf,
     pub origin: SessionOrigin,
+    pub guard: GuardState,
 }
 
 /// Whether opening a session created it.
@@ -292,6 +297,8 @@ pub struct ExitReport {
     pub cwd: ByteBuf,
     /// Whether descendants still run.
     pub tree: TreeStatus,
+    /// Protected files that were created while it ran, and that the guest moved away.
+    pub quarantined: Vec<ByteBuf>,
 }
 
 /// Why a program exited.
@@ -418,6 +425,8 @@ pub enum FailedOperation {
     Write,
     #[error("read the output")]
     Read,
+    #[error("hide protected files")]
+    Guard,
     #[error("open the tunnel")]
     Tunnel,
 }

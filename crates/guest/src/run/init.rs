@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use hermes_guest::protocol::guard::Confinement;
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     ExitCause, OutputDelivery, Program, RunMode, RunRequest, StatePolicy, Stdin, WorkingDir,
@@ -16,7 +17,7 @@ use hermes_types::text::shell_quote_bytes;
 use serde_bytes::ByteBuf;
 use tokio::time::{Instant, timeout_at};
 
-use super::spawn;
+use super::spawn::{self, EnteredView};
 use crate::guest::Guest;
 use crate::process::GuestProcess;
 use crate::session::ShellSession;
@@ -61,9 +62,12 @@ async fn source_file(guest: &Guest, session: &Rc<ShellSession>, file: &[u8], dea
         mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Apply },
         memory_bytes: 0,
         spool_bytes: 0,
+        confinement: Confinement::None,
     };
     // The session works without its init files.
-    let Ok(running) = spawn::spawn_program(guest, session.clone(), run) else { return };
+    let Ok(running) = spawn::spawn_program(guest, session.clone(), run, EnteredView::default()) else {
+        return;
+    };
     let process = running.process.clone();
     if timeout_at(deadline, process.wait_until(GuestProcess::has_exited)).await.is_ok() {
         running

@@ -22,7 +22,7 @@ use hermes_guest::protocol::mux::Mux;
 use hermes_guest::removal;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::spawn::{self, RunningProgram, SpawnError, StateScope};
+use super::spawn::{self, EnteredView, RunningProgram, SpawnError, StateScope};
 use crate::guest::Guest;
 use crate::process::launch::LaunchSpec;
 use crate::process::os_error;
@@ -86,6 +86,7 @@ pub(super) async fn spawn_python(
     mux: &Mux,
     session: Rc<ShellSession>,
     run: RunRequest,
+    entered: EnteredView,
 ) -> Result<RunningProgram, SpawnError> {
     let Program::Python(python) = run.program else { return Err(Rejection::Malformed.into()) };
     if !matches!(run.mode, RunMode::Foreground { output: OutputDelivery::Summary, .. })
@@ -96,7 +97,7 @@ pub(super) async fn spawn_python(
     let mut env = python_env(guest, &session, python.interpreter);
     let mut interpreters = find_interpreters(&env).into_iter().map(|path| path.into_os_string().into_vec());
     let interpreter = interpreters.next().ok_or(Rejection::NoPython)?;
-    let python_dir = PythonDir::create(&guest.table.run_dir).map_err(os_error(FailedOperation::Prepare))?;
+    let python_dir = PythonDir::create(&guest.table.work_dir).map_err(os_error(FailedOperation::Prepare))?;
     let python_dir = Rc::new(python_dir);
     let launched = async {
         let cwd = match run.workdir {
@@ -142,6 +143,9 @@ pub(super) async fn spawn_python(
             argv: &argv,
             env: &env,
             dir,
+            cwd: &cwd,
+            view: entered.view,
+            inherited: Vec::new(),
             stdin: run.stdin,
             terminal: None,
             stderr_bytes: Some(
@@ -151,12 +155,12 @@ pub(super) async fn spawn_python(
         let record = NewProcess {
             session: run.session,
             command: python.script.into_vec(),
-            cwd,
+            cwd: cwd.clone(),
             mode: run.mode,
             memory_bytes: run.memory_bytes,
             spool_bytes: run.spool_bytes,
         };
-        Ok(guest.table.start(spec, record)?)
+        Ok(guest.table.start(spec, record, entered.run)?)
     }
     .await;
     match launched {

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
@@ -27,6 +28,7 @@ use crate::session::ShellSession;
 use crate::shell::script::{self, ShellFiles};
 use crate::shell::state::{self, ShellState};
 use crate::shell::{self, Shell, dump};
+use crate::view::{ConfinedRun, View};
 
 /// A running program, and the session state that its exit may change.
 pub(super) struct RunningProgram {
@@ -69,6 +71,7 @@ pub(super) fn spawn_program(
     guest: &Guest,
     session: Rc<ShellSession>,
     run: RunRequest,
+    entered: EnteredView,
 ) -> Result<RunningProgram, SpawnError> {
     let mut initial = session.state.borrow().clone();
     let (cwd, scope) = working_dir(&session, &run.workdir)?;
@@ -81,12 +84,16 @@ pub(super) fn spawn_program(
         RunMode::Background { .. } => StatePolicy::Discard,
     };
     let Program::Shell(command) = run.program else { return Err(Rejection::Malformed.into()) };
-    let (program, argv, files) = shell_command(&initial, &command, state_rule)?;
+    let (program, argv, files) = shell_command(&initial, &command, state_rule, &entered)?;
+    let inherited = files.inherited().map_err(os_error(FailedOperation::Prepare))?;
     let spec = LaunchSpec {
         program: &program,
         argv: &argv,
         env: &initial.env,
         dir,
+        cwd: &initial.cwd,
+        view: entered.view,
+        inherited,
         stdin: run.stdin,
         terminal: run.terminal,
         stderr_bytes: None,
@@ -99,7 +106,7 @@ pub(super) fn spawn_program(
         memory_bytes: run.memory_bytes,
         spool_bytes: run.spool_bytes,
     };
-    let process = guest.table.start(spec, record)?;
+    let process = guest.table.start(spec, record, entered.run)?;
     let shell = Some(ShellRun { initial_state: initial, files, scope });
     Ok(RunningProgram { process, session, shell, python_dir: None })
 }
@@ -162,6 +169,14 @@ fn read_state(file: &OwnedFd) -> Option<Vec<u8>> {
     Some(dump)
 }
 
+/// The view that a program runs in, if any.
+#[derive(Default)]
+pub(super) struct EnteredView {
+    pub(super) view: Option<Arc<View>>,
+    /// Counts the program while it runs. Not for the guest's own shells.
+    pub(super) run: Option<ConfinedRun>,
+}
+
 /// How to run a command in a shell.
 type ShellCommand = (Vec<u8>, Vec<Vec<u8>>, ShellFiles);
 
@@ -170,6 +185,7 @@ fn shell_command(
     initial: &ShellState,
     command: &[u8],
     policy: StatePolicy,
+    entered: &EnteredView,
 ) -> Result<ShellCommand, Rejection> {
     if command.contains(&0) {
         return Err(Rejection::Malformed);
@@ -181,7 +197,7 @@ fn shell_command(
         StatePolicy::Apply => Some(memory_file("state", b"").map_err(os_error(FailedOperation::Prepare))?),
         StatePolicy::Discard => None,
     };
-    let files = ShellFiles { script, state };
+    let files = ShellFiles { script, state, are_inherited: entered.view.is_some() };
     let (path, words, argument, text): (_, &[&str], _, _) = match shell {
         Shell::Bash(path) => {
             let words = ["bash", "--noprofile", "--norc", "-c"].as_slice();
@@ -237,5 +253,6 @@ pub(super) fn missing_dir(
         stderr: ByteBuf::new(),
         cwd: ByteBuf::from(session.state.borrow().cwd.clone()),
         tree: TreeStatus::Gone,
+        quarantined: Vec::new(),
     }))
 }

@@ -4,6 +4,7 @@
 //! the command. The command is evaluated outside the script, so that messages name `bash: line 1`
 //! as for any `bash -c`.
 
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use hermes_types::shell_quote;
@@ -19,17 +20,49 @@ pub(crate) struct ShellFiles {
     pub(crate) script: OwnedFd,
     /// Set if the shell writes its state.
     pub(crate) state: Option<OwnedFd>,
+    /// In a view, the shell cannot open descriptors of the guest.
+    pub(crate) are_inherited: bool,
+}
+
+/// The numbers of inherited files, which few scripts use.
+const SCRIPT_NUMBER: i32 = 241;
+const STATE_NUMBER: i32 = 242;
+
+impl ShellFiles {
+    /// The descriptors that the shell inherits, with their numbers.
+    pub(crate) fn inherited(&self) -> io::Result<Vec<(OwnedFd, i32)>> {
+        let files = [(Some(&self.script), SCRIPT_NUMBER), (self.state.as_ref(), STATE_NUMBER)];
+        let files = files.into_iter().filter(|_| self.are_inherited);
+        files.filter_map(|(file, number)| Some(file?.try_clone().map(|file| (file, number)))).collect()
+    }
+
+    fn script_path(&self) -> String {
+        self.path(&self.script, SCRIPT_NUMBER)
+    }
+
+    fn state_path(&self) -> Option<String> {
+        self.state.as_ref().map(|state| self.path(state, STATE_NUMBER))
+    }
+
+    /// The path under which the shell opens a file.
+    fn path(&self, file: &OwnedFd, number: i32) -> String {
+        if self.are_inherited {
+            format!("/proc/self/fd/{number}")
+        } else {
+            format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
+        }
+    }
 }
 
 /// The argument of `-c` for bash.
 pub(crate) fn bash_argument(files: &ShellFiles) -> String {
-    let script = descriptor_path(&files.script);
+    let script = files.script_path();
     format!("\\builtin . {script} || \\builtin exit 126; \\builtin eval \"$__hermes_command\"")
 }
 
 /// The argument of `-c` for a POSIX shell.
 pub(crate) fn sh_argument(files: &ShellFiles) -> String {
-    let script = descriptor_path(&files.script);
+    let script = files.script_path();
     format!(". {script} || exit 126; eval \"$__hermes_command\"")
 }
 
@@ -46,7 +79,7 @@ pub(crate) fn bash_script(state: &ShellState, files: &ShellFiles, command: &[u8]
             add_line(&mut script, "\\builtin export -f -- ", name, "");
         }
     }
-    if let Some(out) = files.state.as_ref().map(descriptor_path) {
+    if let Some(out) = files.state_path() {
         let dump = bash_dump(&out);
         let mentions = |word: &[u8]| {
             let texts = state.functions.values().map(|function| function.text.as_slice());
@@ -69,7 +102,7 @@ pub(crate) fn bash_script(state: &ShellState, files: &ShellFiles, command: &[u8]
 /// The script that sh sources first. It keeps only directory and exports.
 pub(crate) fn sh_script(files: &ShellFiles, command: &[u8]) -> Vec<u8> {
     let mut script = Vec::new();
-    if let Some(out) = files.state.as_ref().map(descriptor_path) {
+    if let Some(out) = files.state_path() {
         let dump = format!(
             "{{ {{ pwd; printf '\\000'; export -p; printf '\\000end\\000'; }} >|{out}; }} 2>/dev/null"
         );
@@ -129,8 +162,3 @@ fn trap_function(dump: &str) -> String {
 
 /// Our own function, which is not part of the session.
 pub(crate) const TRAP_FUNCTION: &[u8] = b"trap";
-
-/// The path under which the shell opens a descriptor of the guest.
-fn descriptor_path(fd: &OwnedFd) -> String {
-    format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd())
-}

@@ -57,6 +57,7 @@ async fn start_bare(setup: &str) -> BareGuest {
             env,
             init_files: vec![ByteBuf::from(init.to_str().unwrap())],
             protected_env: Vec::new(),
+            guard: None,
         })
         .await
         .unwrap();

@@ -1,11 +1,13 @@
 //! A guest for tests, and shortcuts.
 
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hermes_guest::client::{Client, Error, RunEvent, RunHandle};
+use hermes_guest::protocol::guard::{Confinement, GuardSpec, GuardState};
 use hermes_guest::protocol::message::{
     ExitNotice, ExitReport, OpenSession, OutputDelivery, ProcessId, Program, RunMode, RunRequest,
     ShellSessionKey, StatePolicy, Stdin,
@@ -33,6 +35,23 @@ impl TestGuest {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("run/guest.sock");
         start_guest(&socket, options);
+        Self::find(dir, socket).await
+    }
+
+    /// Starts it as another user, which only root can.
+    pub(crate) async fn start_as(user: u32) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // The directory of the build may be out of reach for other users.
+        let program = dir.path().join("hermes-guest");
+        std::fs::copy(env!("CARGO_BIN_EXE_hermes-guest"), &program).unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(user), Some(user)).unwrap();
+        let socket = dir.path().join("run/guest.sock");
+        let mut command = serve_command(&program, &socket, &["--idle", "60"]);
+        run_to_start(command.uid(user).gid(user));
+        Self::find(dir, socket).await
+    }
+
+    async fn find(dir: TempDir, socket: PathBuf) -> Self {
         let mut guest = Self { dir, socket, pid: 0 };
         guest.pid = guest.find_pid().await;
         guest
@@ -74,9 +93,31 @@ impl TestGuest {
         let cwd = ByteBuf::from(work.to_str().unwrap());
         let init = init.iter().map(|file| ByteBuf::from(file.as_os_str().as_bytes())).collect();
         let withheld = withheld.iter().map(|name| ByteBuf::from(*name)).collect();
-        let open = OpenSession { key: key.clone(), cwd, env, init_files: init, protected_env: withheld };
+        let open = OpenSession {
+            key: key.clone(),
+            cwd,
+            env,
+            init_files: init,
+            protected_env: withheld,
+            guard: None,
+        };
         client.open_session(open).await.unwrap();
         TestShell { client, key }
+    }
+
+    /// A session whose commands run in views unless a test says otherwise.
+    pub(crate) async fn guarded_session(&self, guard: GuardSpec) -> (TestShell, GuardState) {
+        let shell = self.session().await;
+        let open = OpenSession {
+            key: shell.key.clone(),
+            cwd: ByteBuf::from(self.work().to_str().unwrap()),
+            env: Vec::new(),
+            init_files: Vec::new(),
+            protected_env: Vec::new(),
+            guard: Some(guard),
+        };
+        let state = shell.client.open_session(open).await.unwrap().guard;
+        (shell, state)
     }
 
     /// The initial directory of sessions.
@@ -95,18 +136,26 @@ impl Drop for TestGuest {
 }
 
 /// Starts a guest; returns when it accepts connections.
-#[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
 pub(crate) fn start_guest(socket: &Path, options: &[&str]) {
-    let done = Command::new(env!("CARGO_BIN_EXE_hermes-guest"))
+    run_to_start(&mut serve_command(Path::new(env!("CARGO_BIN_EXE_hermes-guest")), socket, options));
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
+fn serve_command(program: &Path, socket: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command
         .args(["serve", "--socket"])
         .arg(socket)
         .args(options)
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("A_SECRET_OF_THE_STARTER", "hunter2")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+        .stdin(Stdio::null());
+    command
+}
+
+fn run_to_start(command: &mut Command) {
+    let done = command.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
@@ -130,6 +179,7 @@ impl TestShell {
             mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Apply },
             memory_bytes: 64 * 1024,
             spool_bytes: 64 * 1024 * 1024,
+            confinement: Confinement::None,
         }
     }
 

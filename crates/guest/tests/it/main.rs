@@ -13,3 +13,4 @@ mod process;
 mod search;
 mod shell;
 mod tunnel;
+mod view;

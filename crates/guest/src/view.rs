@@ -1,0 +1,389 @@
+//! Views: mount namespaces in which commands run that nobody approved.
+//!
+//! In a view, protected paths are empty or read-only ([`build`]). There is one view per set of
+//! allowed classes; programs enter it between fork and exec, so it costs two system calls.
+//!
+//! A mount cannot protect a path that does not exist. So the guest compares the protected paths
+//! before and after a command, and regularly while programs run in the background. A path that a
+//! command created is moved to the quarantine directory. Paths that another program of the owner
+//! changed between two commands are protected by a new view.
+
+pub(crate) mod build;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_guest::protocol::guard::{Confinement, GuardKind, GuardSpec, GuardState};
+use hermes_types::{ProtectedClass, Timestamp, create_private_dir};
+
+use build::ViewPlan;
+
+/// More sets of classes than commands use; further ones replace the others.
+const MAX_VIEWS: usize = 16;
+/// Time between two looks at the protected paths while programs run.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The namespaces of a view.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Not for root.
+    pub(crate) user_namespace: Option<OwnedFd>,
+    pub(crate) mount_namespace: OwnedFd,
+    /// Whether it shows anything that the strictest view hides.
+    pub(crate) has_allowance: bool,
+}
+
+/// The guard of all sessions of this guest.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    guard: RefCell<Option<Guard>>,
+    state: RefCell<GuardState>,
+    views: RefCell<BTreeMap<Vec<ProtectedClass>, Arc<View>>>,
+    /// Programs in a view that still run.
+    confined: Cell<usize>,
+    /// Running programs that may change any protected path.
+    unconfined: Cell<usize>,
+    is_watching: Cell<bool>,
+    /// The classes that programs in views may change now, once for each program.
+    in_use: RefCell<Vec<ProtectedClass>>,
+    /// Quarantined paths that no command has reported yet.
+    quarantined: RefCell<Vec<PathBuf>>,
+}
+
+#[derive(Debug)]
+struct Guard {
+    spec: GuardSpec,
+    entries: Vec<Entry>,
+    parents: Vec<PathBuf>,
+    /// The state that the views show.
+    seen: Snapshot,
+}
+
+#[derive(Debug)]
+struct Entry {
+    path: PathBuf,
+    class: Option<ProtectedClass>,
+    kind: GuardKind,
+}
+
+/// Which protected paths exist.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Snapshot {
+    /// If these are equal, nothing was created or removed.
+    parents: Vec<Option<Identity>>,
+    entries: Vec<Option<EntryState>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    changed: (i64, i64),
+    links: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct EntryState {
+    device: u64,
+    inode: u64,
+    /// A symbolic link cannot be covered by a mount.
+    link: Option<PathBuf>,
+}
+
+/// A running program, for as long as it runs.
+#[derive(Debug)]
+pub(crate) struct ConfinedRun {
+    views: Rc<Views>,
+    confinement: Confinement,
+}
+
+impl Drop for ConfinedRun {
+    fn drop(&mut self) {
+        let views = &self.views;
+        match &self.confinement {
+            Confinement::None => {
+                // What it changed was allowed.
+                views.accept_changes();
+                views.unconfined.set(views.unconfined.get().saturating_sub(1));
+            }
+            Confinement::Guard(allowed) => {
+                views.quarantine_new();
+                views.confined.set(views.confined.get().saturating_sub(1));
+                let mut in_use = views.in_use.borrow_mut();
+                for class in allowed {
+                    if let Some(index) = in_use.iter().position(|used| used == class) {
+                        in_use.swap_remove(index);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Views {
+    /// Sets the protected paths, and builds the strictest view to see whether the kernel allows it.
+    pub(crate) async fn configure(self: &Rc<Self>, spec: Option<GuardSpec>) -> GuardState {
+        let state = match spec {
+            None => GuardState::Off,
+            Some(spec) => self.configure_spec(spec).await,
+        };
+        self.state.replace(state.clone());
+        state
+    }
+
+    async fn configure_spec(self: &Rc<Self>, spec: GuardSpec) -> GuardState {
+        let is_same = self.guard.borrow().as_ref().is_some_and(|guard| guard.spec == spec);
+        if !is_same {
+            self.views.borrow_mut().clear();
+            *self.guard.borrow_mut() = Some(Guard::new(spec));
+        }
+        match self.view(&[]).await {
+            Ok(_) => GuardState::Active,
+            Err(error) => GuardState::Unavailable(error.to_string()),
+        }
+    }
+
+    /// The view for a program, and a guard to hold while it runs.
+    pub(crate) async fn enter(
+        self: &Rc<Self>,
+        confinement: &Confinement,
+    ) -> io::Result<(Option<Arc<View>>, ConfinedRun)> {
+        let view = match confinement {
+            Confinement::None => {
+                self.unconfined.set(self.unconfined.get() + 1);
+                None
+            }
+            Confinement::Guard(allowed) => {
+                if self.confined.get() + self.unconfined.get() == 0 {
+                    self.accept_changes();
+                }
+                let view = self.view(allowed).await?;
+                self.confined.set(self.confined.get() + 1);
+                self.in_use.borrow_mut().extend(allowed);
+                if !self.is_watching.replace(true) {
+                    tokio::task::spawn_local(self.clone().watch());
+                }
+                Some(view)
+            }
+        };
+        Ok((view, ConfinedRun { views: self.clone(), confinement: confinement.clone() }))
+    }
+
+    /// Looks for created files while programs run in views.
+    async fn watch(self: Rc<Self>) {
+        while self.confined.get() > 0 {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            self.quarantine_new();
+        }
+        self.is_watching.set(false);
+    }
+
+    /// The state as of the last [`Self::configure`].
+    pub(crate) fn state(&self) -> GuardState {
+        self.state.borrow().clone()
+    }
+
+    async fn view(&self, allowed: &[ProtectedClass]) -> io::Result<Arc<View>> {
+        if let Some(view) = self.views.borrow().get(allowed) {
+            return Ok(view.clone());
+        }
+        let plan = {
+            let guard = self.guard.borrow();
+            let guard = guard.as_ref().ok_or_else(|| io::Error::other("the session has no guard"))?;
+            guard.plan(allowed)
+        };
+        let has_allowance = !allowed.is_empty();
+        let built = tokio::task::spawn_blocking(move || build_view(&plan, has_allowance));
+        let view = Arc::new(built.await.map_err(io::Error::other)??);
+        let mut views = self.views.borrow_mut();
+        if views.len() >= MAX_VIEWS {
+            views.clear();
+        }
+        views.insert(allowed.to_vec(), view.clone());
+        Ok(view)
+    }
+
+    /// Protects what programs of the owner created since the views were built.
+    fn accept_changes(&self) {
+        let mut guard = self.guard.borrow_mut();
+        let Some(guard) = guard.as_mut() else { return };
+        let now = guard.snapshot();
+        if now.parents != guard.seen.parents {
+            if now.entries != guard.seen.entries {
+                self.views.borrow_mut().clear();
+            }
+            guard.seen = now;
+        }
+    }
+
+    /// Moves protected files that programs in views created to the quarantine directory.
+    pub(crate) fn quarantine_new(&self) {
+        let mut guard = self.guard.borrow_mut();
+        let Some(guard) = guard.as_mut() else { return };
+        if self.unconfined.get() > 0 {
+            return;
+        }
+        let now = guard.snapshot();
+        if now.parents == guard.seen.parents {
+            return;
+        }
+        let (mut moved, in_use) = (self.quarantined.borrow_mut(), self.in_use.borrow());
+        let before_and_now = guard.seen.entries.iter().zip(&now.entries);
+        for (entry, (before, now)) in guard.entries.iter().zip(before_and_now) {
+            let link = before.as_ref().and_then(|before| before.link.as_deref());
+            let is_new = now.is_some() && (before.is_none() || (link.is_some() && before != now));
+            let is_allowed = entry.class.is_some_and(|class| in_use.contains(&class));
+            if entry.kind != GuardKind::ReadOnly || !is_new || is_allowed {
+                continue;
+            }
+            if move_away(&entry.path, &guard.quarantine_dir()).is_ok() {
+                moved.push(entry.path.clone());
+                if let Some(link) = link {
+                    // The next command reports the missing link if this fails.
+                    drop(std::os::unix::fs::symlink(link, &entry.path));
+                }
+            }
+        }
+        // The restored links have other inodes.
+        guard.seen = guard.snapshot();
+    }
+
+    /// The paths that were quarantined since the last call.
+    pub(crate) fn take_quarantined(&self) -> Vec<PathBuf> {
+        self.quarantine_new();
+        self.quarantined.take()
+    }
+}
+
+impl Guard {
+    fn new(spec: GuardSpec) -> Self {
+        let entries: Vec<Entry> = spec
+            .entries
+            .iter()
+            .map(|entry| Entry { path: to_path(&entry.path), class: entry.class, kind: entry.kind })
+            .collect();
+        let mut parents: Vec<PathBuf> =
+            entries.iter().filter_map(|entry| entry.path.parent().map(Path::to_owned)).collect();
+        parents.sort_unstable();
+        parents.dedup();
+        let mut guard = Self { spec, entries, parents, seen: Snapshot::default() };
+        guard.seen = guard.snapshot();
+        guard
+    }
+
+    fn plan(&self, allowed: &[ProtectedClass]) -> ViewPlan {
+        let is_allowed = |entry: &Entry| entry.class.is_some_and(|class| allowed.contains(&class));
+        let paths = |paths: &[serde_bytes::ByteBuf]| paths.iter().map(|path| to_path(path)).collect();
+        ViewPlan {
+            cover: to_path(&self.spec.hermes_home),
+            pinned: paths(&self.spec.pinned),
+            entries: self
+                .entries
+                .iter()
+                .filter(|entry| !is_allowed(entry))
+                .map(|entry| (entry.path.clone(), entry.kind))
+                .collect(),
+            shown: paths(&self.spec.shown),
+            writable: self.spec.writable.as_deref().map(paths),
+        }
+    }
+
+    /// Looks at the entries only if a directory changed.
+    fn snapshot(&self) -> Snapshot {
+        let parents: Vec<Option<Identity>> = self.parents.iter().map(|path| identity(path)).collect();
+        if parents == self.seen.parents {
+            return self.seen.clone();
+        }
+        Snapshot { parents, entries: self.entries.iter().map(|entry| entry_state(&entry.path)).collect() }
+    }
+
+    fn quarantine_dir(&self) -> PathBuf {
+        to_path(&self.spec.quarantine)
+    }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    let found = fs::metadata(path).ok()?;
+    Some(Identity {
+        device: found.dev(),
+        inode: found.ino(),
+        changed: (found.ctime(), found.ctime_nsec()),
+        links: found.nlink(),
+        bytes: found.len(),
+    })
+}
+
+fn entry_state(path: &Path) -> Option<EntryState> {
+    let found = fs::symlink_metadata(path).ok()?;
+    let link = if found.is_symlink() { fs::read_link(path).ok() } else { None };
+    Some(EntryState { device: found.dev(), inode: found.ino(), link })
+}
+
+/// Moves a file or directory to the quarantine directory, or beside itself on another file system.
+fn move_away(path: &Path, quarantine: &Path) -> io::Result<()> {
+    create_private_dir(quarantine)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let stamp = Timestamp::now().seconds();
+    for number in 0..1000_u32 {
+        let target = quarantine.join(format!("{stamp}-{number}-{name}"));
+        if target.symlink_metadata().is_ok() {
+            continue;
+        }
+        return match fs::rename(path, target) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                fs::rename(path, path.with_added_extension(format!("quarantine-{stamp}-{number}")))
+            }
+            moved => moved,
+        };
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Starts a builder and opens the namespaces that it made.
+#[expect(clippy::disallowed_methods, reason = "the guest starts itself")]
+fn build_view(plan: &ViewPlan, has_allowance: bool) -> io::Result<View> {
+    let mut builder = Command::new("/proc/self/exe")
+        .arg("view")
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let opened = (|| {
+        let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let mut stdin = builder.stdin.take().ok_or_else(missing)?;
+        let mut stdout = builder.stdout.take().ok_or_else(missing)?;
+        let mut stderr = File::from(OwnedFd::from(builder.stderr.take().ok_or_else(missing)?));
+        build::write_plan(plan, &mut stdin)?;
+        build::wait_until_built(&mut stdout, &mut stderr)?;
+        let namespace =
+            |name: &str| File::open(format!("/proc/{}/ns/{name}", builder.id())).map(OwnedFd::from);
+        let is_root = rustix::process::geteuid().is_root();
+        let view = View {
+            user_namespace: if is_root { None } else { Some(namespace("user")?) },
+            mount_namespace: namespace("mnt")?,
+            has_allowance,
+        };
+        drop(stdin);
+        Ok(view)
+    })();
+    // The guest may have reaped it already.
+    builder.wait().ok();
+    opened
+}
+
+fn to_path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}

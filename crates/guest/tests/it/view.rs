@@ -1,0 +1,229 @@
+//! Commands in a view: protected paths are hidden or read-only, and nothing leads around that.
+
+use std::fs;
+use std::path::PathBuf;
+
+use hermes_guest::protocol::guard::{Confinement, GuardEntry, GuardKind, GuardSpec, GuardState};
+use hermes_guest::protocol::message::{ExitReport, RunRequest};
+use hermes_types::ProtectedClass;
+use serde_bytes::ByteBuf;
+
+use crate::fixture::{TestGuest, TestShell};
+
+const ORDINARY_USER: u32 = 4242;
+
+/// A home with protected files, and a guarded session.
+struct GuardedHome {
+    guest: TestGuest,
+    shell: TestShell,
+    home: PathBuf,
+}
+
+impl GuardedHome {
+    async fn start(user: Option<u32>) -> Self {
+        let guest = match user {
+            Some(user) => TestGuest::start_as(user).await,
+            None => TestGuest::start().await,
+        };
+        let home = guest.dir.path().canonicalize().unwrap().join("home");
+        for dir in [".ssh", ".config", "hermes/shown", "docs"] {
+            fs::create_dir_all(home.join(dir)).unwrap();
+        }
+        for file in [".ssh/id", ".netrc", ".bashrc", "hermes/store", "hermes/shown/tool", "docs/letter"] {
+            fs::write(home.join(file), format!("text of {file}\n")).unwrap();
+        }
+        let path = |name: &str| ByteBuf::from(home.join(name).to_str().unwrap());
+        let entry = |name, class, kind| GuardEntry { path: path(name), class, kind };
+        let guard = GuardSpec {
+            hermes_home: path("hermes"),
+            entries: vec![
+                entry(".ssh", Some(ProtectedClass::SshKeys), GuardKind::Hidden),
+                entry(".netrc", Some(ProtectedClass::OtherCredentials), GuardKind::Hidden),
+                entry(".bashrc", Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly),
+                entry(".profile", Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly),
+                entry(".config/autostart", Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly),
+            ],
+            pinned: vec![path(""), path(".config")],
+            shown: vec![path("hermes/shown")],
+            writable: None,
+            quarantine: path("hermes/quarantine"),
+        };
+        let guard = GuardSpec { pinned: vec![path(".config")], ..guard };
+        if let Some(user) = user {
+            for entry in walk(&home) {
+                std::os::unix::fs::chown(entry, Some(user), Some(user)).unwrap();
+            }
+            fs::create_dir_all(guest.work()).unwrap();
+            std::os::unix::fs::chown(guest.work(), Some(user), Some(user)).unwrap();
+        }
+        let (shell, state) = guest.guarded_session(guard).await;
+        assert_eq!(state, GuardState::Active);
+        Self { guest, shell, home }
+    }
+
+    /// Runs a command in the view of these classes, in the home.
+    async fn run(&self, allowed: &[ProtectedClass], text: &str) -> ExitReport {
+        let text = format!("cd {} && {text}", self.home.display());
+        let confinement = Confinement::Guard(allowed.to_vec());
+        self.shell.run(RunRequest { confinement, ..self.shell.command(text) }).await
+    }
+
+    async fn output(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.run(&[], text).await.head).into_owned()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.home.join(name)).unwrap_or_default()
+    }
+}
+
+fn walk(dir: &std::path::Path) -> Vec<PathBuf> {
+    let mut found = vec![dir.to_owned()];
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(walk(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+/// Runs a test as this user, and as an ordinary one if this is root.
+macro_rules! as_both_users {
+    ($name:ident, $home:ident, $body:block) => {
+        mod $name {
+            use super::*;
+
+            async fn check($home: GuardedHome) {
+                $body
+            }
+
+            #[tokio::test]
+            async fn as_this_user() {
+                check(GuardedHome::start(None).await).await;
+            }
+
+            #[tokio::test]
+            async fn as_an_ordinary_user() {
+                if rustix::process::geteuid().is_root() {
+                    check(GuardedHome::start(Some(ORDINARY_USER)).await).await;
+                } else {
+                    eprintln!("skipped: the other test already runs as an ordinary user");
+                }
+            }
+        }
+    };
+}
+
+as_both_users!(a_view_hides_credentials_and_the_home_of_hermes, home, {
+    let shown = home.output("cat .ssh/id .netrc hermes/store; ls -A .ssh; cat hermes/shown/tool").await;
+    assert!(!shown.contains("text of .ssh") && !shown.contains("text of .netrc"), "{shown}");
+    assert!(!shown.contains("text of hermes/store"), "{shown}");
+    assert!(shown.contains("text of hermes/shown/tool"), "{shown}");
+});
+
+as_both_users!(a_view_keeps_start_up_files, home, {
+    let attempts = [
+        "echo x >> .bashrc",
+        "echo x > new && mv -f new .bashrc",
+        "rm -f .bashrc",
+        "mv .bashrc away",
+        "ln -f docs/letter .bashrc",
+        "sed -i s/text/x/ .bashrc",
+        "mv .config away",
+        "mv .ssh away",
+        "rm -rf .ssh",
+        "umount .bashrc; echo x >> .bashrc",
+        "umount -l hermes .ssh; rm -f .ssh/id",
+        "mount -o remount,bind,rw .bashrc; echo x >> .bashrc",
+        "chmod 777 .bashrc; chattr +i .bashrc",
+        "mount --bind .. ../../mnt || unshare -Urm mount --bind . ../work; echo x >> ../work/.bashrc",
+        "unshare -Urm sh -c 'umount -l .bashrc .ssh hermes; echo x >> .bashrc; rm -rf .ssh hermes'",
+    ];
+    for attempt in attempts {
+        home.run(&[], attempt).await;
+        assert_eq!(home.read(".bashrc"), "text of .bashrc\n", "{attempt}");
+        assert_eq!(home.read(".ssh/id"), "text of .ssh/id\n", "{attempt}");
+        assert_eq!(home.read("hermes/store"), "text of hermes/store\n", "{attempt}");
+        assert!(home.home.join(".config").is_dir(), "{attempt}");
+    }
+});
+
+as_both_users!(no_process_outside_leads_out_of_a_view, home, {
+    let pid = home.guest.pid;
+    let own = std::process::id();
+    let text = format!(
+        "for p in {pid} {own} $PPID 1; do \
+           cat /proc/$p/root{0}/.netrc /proc/$p/cwd{0}/.netrc; \
+           nsenter -t $p -m cat {0}/.netrc; dd if=/proc/$p/mem count=1 bs=1 && echo memory; \
+           ls -l /proc/$p/fd && echo descriptors; \
+         done; for f in /proc/self/fd/*; do cat $f/.netrc $f/../.netrc; done",
+        home.home.display()
+    );
+    let shown = home.output(&text).await;
+    assert!(!shown.contains("text of .netrc"), "{shown}");
+    assert!(!shown.contains("memory") && !shown.contains("descriptors"), "{shown}");
+});
+
+as_both_users!(a_view_shows_the_allowed_classes, home, {
+    let ended = home.run(&[ProtectedClass::SshKeys], "cat .ssh/id .netrc").await;
+    assert_eq!(String::from_utf8_lossy(&ended.head), "text of .ssh/id\n");
+    let ended = home.run(&[ProtectedClass::StartupFiles], "echo more >> .bashrc").await;
+    assert_eq!(home.read(".bashrc"), "text of .bashrc\nmore\n", "{ended:?}");
+});
+
+as_both_users!(new_start_up_files_are_moved_to_the_quarantine, home, {
+    let ended =
+        home.run(&[], "echo evil > .profile; mkdir .config/autostart; echo e > .config/autostart/x").await;
+    let paths: Vec<_> = ended.quarantined.iter().map(|path| String::from_utf8_lossy(path)).collect();
+    assert_eq!(paths.len(), 2, "{paths:?}");
+    assert!(!home.home.join(".profile").exists() && !home.home.join(".config/autostart").exists());
+    let kept = fs::read_dir(home.home.join("hermes/quarantine")).unwrap().count();
+    assert_eq!(kept, 2);
+    // A command that may change them keeps them.
+    let ended = home.run(&[ProtectedClass::StartupFiles], "echo good > .profile").await;
+    assert_eq!(home.read(".profile"), "good\n", "{ended:?}");
+});
+
+as_both_users!(commands_in_a_view_work_as_usual, home, {
+    let text = "id -u; echo a > docs/new && stat -c %u docs/new; ps -o pid= -p $$ | wc -l; \
+                (sleep 0.01 & wait); cat <<< here; echo in > /dev/null; test -t 0 || echo piped; \
+                mktemp >/dev/null && echo temporary; export KEPT=1; f() { echo function; }";
+    let uid = if home.shell_user_is_root() { 0 } else { ORDINARY_USER };
+    let shown = home.output(text).await;
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(shown, format!("{uid}\n{uid}\n1\nhere\npiped\ntemporary\n"));
+    }
+    assert_eq!(home.output("echo $KEPT; f; pwd").await, format!("1\nfunction\n{}\n", home.home.display()));
+});
+
+impl GuardedHome {
+    fn shell_user_is_root(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(self.guest.dir.path()).unwrap().uid() == 0
+    }
+}
+
+#[tokio::test]
+async fn only_the_project_is_writable_with_a_project_guard() {
+    let guest = TestGuest::start().await;
+    let root = guest.dir.path().canonicalize().unwrap();
+    for dir in ["hermes", "project", "documents"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    let path = |name: &str| ByteBuf::from(root.join(name).to_str().unwrap());
+    let guard = GuardSpec {
+        hermes_home: path("hermes"),
+        entries: Vec::new(),
+        pinned: Vec::new(),
+        shown: Vec::new(),
+        writable: Some(vec![path("project"), ByteBuf::from("/dev"), ByteBuf::from("/proc")]),
+        quarantine: path("hermes/quarantine"),
+    };
+    let (shell, state) = guest.guarded_session(guard).await;
+    assert_eq!(state, GuardState::Active);
+    let text = format!("cd {}; echo a > project/a && echo made; echo b > documents/b", root.display());
+    let confinement = Confinement::Guard(Vec::new());
+    let ended = shell.run(RunRequest { confinement, ..shell.command(text) }).await;
+    let shown = String::from_utf8_lossy(&ended.head).into_owned();
+    assert!(shown.contains("made") && shown.contains("Read-only file system"), "{shown}");
+    assert!(root.join("project/a").exists() && !root.join("documents/b").exists());
+}
