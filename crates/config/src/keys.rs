@@ -11,7 +11,7 @@ use hermes_model::{Effort, ImageMode};
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{ApprovalMode, Unattended};
 use hermes_session::BusyPolicy;
-use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
+use hermes_types::{BackendName, EnvName, Guard, Network, Secret, Volume};
 use tracing::level_filters::LevelFilter;
 
 use super::define::{ConfigKey, section};
@@ -117,6 +117,11 @@ section! {
         /// programs that honor HTTP_PROXY). Default: proxy for sandbox, full for the others. local
         /// supports only full.
         network: Option<Network> = None, "TERMINAL_NETWORK";
+        /// What the kernel keeps from commands that nobody approved on this machine. `protect` hides
+        /// credentials, control sockets and the hermes home, and keeps start-up files from changes;
+        /// `project` also makes everything read-only except the project, temporary and cache
+        /// directories; `off` leaves everything to the gate.
+        guard: Guard = Guard::Protect, "TERMINAL_GUARD";
         /// The HOME of commands that run on this machine. `real` is your own; `profile` is the
         /// directory `home` in the hermes home, if it exists, with your own in `HERMES_REAL_HOME`;
         /// `auto` is `profile` when hermes itself runs in a container, else `real`.

@@ -250,7 +250,7 @@ fn local_spec(context: &ConfigContext, config: &Config, owner_home: String) -> R
         )),
         _ => {}
     }
-    let backend = Backend::Local(LocalBackend { base_env });
+    let backend = Backend::Local(LocalBackend { base_env, guard: terminal.guard });
     Ok(Spec { backend, cwd, home, env, init, lifetime: Duration::ZERO })
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use hermes_policy::ApprovalMode;
 use hermes_policy::secret_env;
 use hermes_policy::user_rule::CommandPattern;
-use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
+use hermes_types::{BackendName, EnvName, Guard, Network, Secret, Volume};
 use serde_json::{Map, Value, json};
 
 use super::define::Visibility;
@@ -333,6 +333,7 @@ impl Setting for ApprovalMode {
     }
 }
 
+choice!(for Guard { Self::Off => "off", Self::Protect => "protect", Self::Project => "project" });
 choice!(for Network { Self::Full => "full", Self::None => "none", Self::Proxy => "proxy" });
 
 impl Setting for Vec<String> {

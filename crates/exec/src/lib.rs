@@ -22,6 +22,7 @@ mod embed;
 mod error;
 pub mod exposure;
 pub mod files;
+mod guard;
 pub mod health;
 mod pidfd;
 pub mod place;

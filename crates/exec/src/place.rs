@@ -5,6 +5,7 @@ pub mod script;
 use std::time::Duration;
 
 use hermes_guest::client::{self, Client};
+use hermes_guest::protocol::guard::{GuardState, RunConfinement, WORK_DIR};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     ExitNotice, OpenSession, OutputDelivery, Program, RunMode, RunRequest, SessionOrigin, ShellSessionKey,
@@ -22,7 +23,7 @@ use crate::command::RunningCommand;
 use crate::pidfd::ProcessRef;
 use crate::proxy::{self, ProxyTask};
 use crate::registry::{PlaceDir, PlaceRecord, discard, is_recently_swept, remove_stale_if_due, run_blocking};
-use crate::{Error, GuestFiles, Processes, ResolvedPlace, Terminal, TerminalSize, capacity};
+use crate::{Backend, Error, GuestFiles, Processes, ResolvedPlace, Terminal, TerminalSize, capacity, guard};
 
 /// Attempts to connect to a place that ends while it is found.
 const MAX_CONNECT_ATTEMPTS: u32 = 3;
@@ -106,6 +107,8 @@ struct GuestConnection {
     cwd: Option<String>,
     /// Whether the session existed before.
     origin: SessionOrigin,
+    /// Whether the guest confines commands that nobody approved.
+    is_guarded: bool,
     /// Limits that are not enforced in a place created by this call.
     unenforced_limits: Vec<String>,
     /// Network access for a place that has none of its own.
@@ -139,7 +142,7 @@ impl ResolvedPlace {
     }
 
     async fn try_connect(&self) -> Result<GuestConnection, Error> {
-        let AcquiredGuest { client, state_loss: place_loss, unenforced_limits } =
+        let AcquiredGuest { client, state_loss: place_loss, mut unenforced_limits } =
             self.find_or_create().await?;
         let mut env = to_byte_pairs(&self.spec.env);
         let is_proxied = self.spec.backend.network() == Network::Proxy;
@@ -156,6 +159,13 @@ impl ResolvedPlace {
             // Only these files could set a withheld variable.
             protected_env: if init.is_empty() { Vec::new() } else { withheld.collect() },
             init_files: init,
+            guard: match &self.spec.backend {
+                Backend::Local(local) => {
+                    let work_dir = PlaceDir::for_place(self).path().join(WORK_DIR);
+                    guard::guard_spec(self, local.guard, &work_dir)
+                }
+                Backend::Sandbox(_) | Backend::Docker(_) => None,
+            },
         };
         let start_proxy =
             async { if is_proxied { proxy::attach(&client).await.map(Some) } else { Ok(None) } };
@@ -165,7 +175,12 @@ impl ResolvedPlace {
         let state_loss = if view.origin == SessionOrigin::Created { place_loss } else { StateLoss::No };
         let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
         let origin = view.origin;
-        Ok(GuestConnection { client, state_loss, cwd, origin, unenforced_limits, _proxy: proxy })
+        if let GuardState::Unavailable(reason) = &view.guard {
+            let open = "so only the gate protects your files (terminal.guard)";
+            unenforced_limits.push(format!("the guard is not available, {open}: {reason}"));
+        }
+        let is_guarded = view.guard == GuardState::Active;
+        Ok(GuestConnection { client, state_loss, cwd, origin, is_guarded, unenforced_limits, _proxy: proxy })
     }
 
     pub(crate) async fn find_or_create(&self) -> Result<AcquiredGuest, Error> {
@@ -377,7 +392,7 @@ impl OpenPlace {
             RunMode::Background { .. } => None,
         };
         let cwd = permit.job().cwd.clone();
-        let run = RunRequest {
+        let mut run = RunRequest {
             env: to_byte_pairs(&options.env),
             stdin: options.stdin,
             terminal: options.terminal_size,
@@ -385,7 +400,7 @@ impl OpenPlace {
             memory_bytes: options.keep_bytes,
             ..self.redeem(permit, options.directory, mode)?
         };
-        let (client, state_loss) = self.client_for_command().await?;
+        let (client, state_loss) = self.client_for_command(&mut run.confinement).await?;
         let running = client.run(run).await?;
         Ok(RunningCommand { running, started: Instant::now(), cwd, state_loss, delivery })
     }
@@ -398,13 +413,15 @@ impl OpenPlace {
         env: &[(String, String)],
     ) -> Result<Terminal, Error> {
         let mode = RunMode::Foreground { output: OutputDelivery::Live, state: StatePolicy::Discard };
-        let run = RunRequest {
+        let mut run = RunRequest {
             env: to_byte_pairs(env),
             stdin: Stdin::Stream,
             terminal: Some(size),
             ..self.redeem(permit, WorkingDirectory::Session, mode)?
         };
-        let (client, _reset) = self.client_for_command().await?;
+        // The owner types there.
+        run.confinement = RunConfinement::None;
+        let (client, _reset) = self.client_for_command(&mut run.confinement).await?;
         Ok(client.run(run).await?)
     }
 
@@ -415,6 +432,7 @@ impl OpenPlace {
         directory: WorkingDirectory,
         mode: RunMode,
     ) -> Result<RunRequest, Error> {
+        let confinement = guard::confinement(permit.allowance());
         let job = permit.redeem(self.place.id(), &self.place.session)?;
         let Work::Shell(text) = job.work else { return Err(Error::NotACommand) };
         // The gate judged the job by its directory, so it runs there or not at all.
@@ -422,7 +440,8 @@ impl OpenPlace {
             WorkingDirectory::Session => WorkingDir::SessionAt(ByteBuf::from(job.cwd)),
             WorkingDirectory::Override => WorkingDir::Other(ByteBuf::from(job.cwd)),
         };
-        Ok(self.default_request(Program::Shell(ByteBuf::from(text)), workdir, mode))
+        let program = Program::Shell(ByteBuf::from(text));
+        Ok(RunRequest { confinement, ..self.default_request(program, workdir, mode) })
     }
 
     /// A run request with default options.
@@ -438,6 +457,7 @@ impl OpenPlace {
             mode,
             memory_bytes: 0,
             spool_bytes: limit::MAX_SPOOL_BYTES,
+            confinement: RunConfinement::None,
         }
     }
 
@@ -447,9 +467,15 @@ impl OpenPlace {
 
     /// The connection for a command. A command may move the session, so the known directory is
     /// dropped; and its outcome reports a pending state loss.
-    async fn client_for_command(&self) -> Result<(Client, StateLoss), Error> {
+    async fn client_for_command(
+        &self,
+        confinement: &mut RunConfinement,
+    ) -> Result<(Client, StateLoss), Error> {
         let mut connection = self.lock_connection().await?;
         connection.cwd = None;
+        if !connection.is_guarded {
+            *confinement = RunConfinement::None;
+        }
         Ok((connection.client.clone(), std::mem::replace(&mut connection.state_loss, StateLoss::No)))
     }
 

@@ -166,7 +166,7 @@ mod tests {
                 max_places: 1,
             };
             let mut spec = Spec {
-                backend: Backend::Local(LocalBackend { base_env: Vec::new() }),
+                backend: Backend::Local(LocalBackend::default()),
                 cwd: "/w".to_owned(),
                 home: "/h".to_owned(),
                 env: vec![("NAME".to_owned(), "value".to_owned())],

@@ -83,7 +83,7 @@ async fn run(client: &Client, output: OutputDelivery, text: &str, deadline: Opti
         mode: RunMode::Foreground { output, state: StatePolicy::Apply },
         memory_bytes: 64 * 1024,
         spool_bytes: 64 << 20,
-        confinement: hermes_guest::protocol::guard::Confinement::None,
+        confinement: hermes_guest::protocol::guard::RunConfinement::None,
     };
     let mut running = client.run(run).await.unwrap();
     loop {

@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_guest::protocol::guard::{Confinement, GuardKind, GuardSpec, GuardState};
+use hermes_guest::protocol::guard::{GuardKind, GuardSpec, GuardState, RunConfinement};
 use hermes_types::{ProtectedClass, Timestamp, create_private_dir};
 
 use build::ViewPlan;
@@ -106,19 +106,19 @@ struct EntryState {
 #[derive(Debug)]
 pub(crate) struct ConfinedRun {
     views: Rc<Views>,
-    confinement: Confinement,
+    confinement: RunConfinement,
 }
 
 impl Drop for ConfinedRun {
     fn drop(&mut self) {
         let views = &self.views;
         match &self.confinement {
-            Confinement::None => {
+            RunConfinement::None => {
                 // What it changed was allowed.
                 views.accept_changes();
                 views.unconfined.set(views.unconfined.get().saturating_sub(1));
             }
-            Confinement::Guard(allowed) => {
+            RunConfinement::Guard(allowed) => {
                 views.quarantine_new();
                 views.confined.set(views.confined.get().saturating_sub(1));
                 let mut in_use = views.in_use.borrow_mut();
@@ -158,14 +158,14 @@ impl Views {
     /// The view for a program, and a guard to hold while it runs.
     pub(crate) async fn enter(
         self: &Rc<Self>,
-        confinement: &Confinement,
+        confinement: &RunConfinement,
     ) -> io::Result<(Option<Arc<View>>, ConfinedRun)> {
         let view = match confinement {
-            Confinement::None => {
+            RunConfinement::None => {
                 self.unconfined.set(self.unconfined.get() + 1);
                 None
             }
-            Confinement::Guard(allowed) => {
+            RunConfinement::Guard(allowed) => {
                 if self.confined.get() + self.unconfined.get() == 0 {
                     self.accept_changes();
                 }
@@ -287,7 +287,7 @@ impl Guard {
         let is_allowed = |entry: &Entry| entry.class.is_some_and(|class| allowed.contains(&class));
         let paths = |paths: &[serde_bytes::ByteBuf]| paths.iter().map(|path| to_path(path)).collect();
         ViewPlan {
-            cover: to_path(&self.spec.hermes_home),
+            cover: to_path(&self.spec.cover),
             pinned: paths(&self.spec.pinned),
             entries: self
                 .entries
@@ -295,7 +295,7 @@ impl Guard {
                 .filter(|entry| !is_allowed(entry))
                 .map(|entry| (entry.path.clone(), entry.kind))
                 .collect(),
-            shown: paths(&self.spec.shown),
+            shown: self.spec.shown.iter().map(|dir| (to_path(&dir.path), dir.is_writable)).collect(),
             writable: self.spec.writable.as_deref().map(paths),
         }
     }

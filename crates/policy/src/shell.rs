@@ -27,8 +27,9 @@ use hermes_types::{FileUse, ShellContext, shell_quote};
 pub(crate) use args::{first_operand, has, operands, values};
 pub(crate) use nested::{Nested, nested_behind, nested_variable};
 pub use syntax::RedirectOperator;
+pub(crate) use value::UNKNOWN_CHAR;
+pub use value::pattern_matches;
 pub use value::{PipeData, Redirect, Unknown, Word, WordPiece};
-pub(crate) use value::{UNKNOWN_CHAR, pattern_matches};
 
 /// The properties of the environment that the analysis needs.
 #[derive(Debug, Clone, Copy)]

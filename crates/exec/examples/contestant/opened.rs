@@ -102,9 +102,11 @@ impl Layout {
         let base_env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
         let workspace = self.home.join("workspace").display().to_string();
         let (backend, cwd, home) = match session.as_str().split(' ').next() {
-            Some("local") => {
-                (Backend::Local(LocalBackend { base_env }), workspace.as_str(), workspace.as_str())
-            }
+            Some("local") => (
+                Backend::Local(LocalBackend { base_env, guard: hermes_types::Guard::Protect }),
+                workspace.as_str(),
+                workspace.as_str(),
+            ),
             Some("docker") => {
                 (Backend::Docker(self.docker(session)), docker::WORKSPACE_DIR, docker::HOME_DIR)
             }

@@ -1,16 +1,16 @@
-//! This machine, without confinement.
+//! This machine. Commands that nobody approved run under the guard.
 //!
 //! | | |
 //! |---|---|
 //! | needs | nothing |
-//! | confines | nothing; the gate asks before dangerous commands |
+//! | confines | credentials, sockets and start-up files (`guard.rs`); the gate asks before dangerous commands |
 //! | cleans up | the guest exits when the place has been idle for its lifetime |
 
 use std::io::ErrorKind;
 use std::process::Stdio;
 use std::time::Duration;
 
-use hermes_types::BackendName;
+use hermes_types::{BackendName, Guard};
 use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::process::Command;
@@ -26,6 +26,7 @@ pub struct LocalBackend {
     /// a session is the same in every terminal.
     #[serde(skip)]
     pub base_env: Vec<(String, String)>,
+    pub guard: Guard,
 }
 
 impl LocalBackend {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{OpenPlace, to_byte_pairs};
 use crate::command::RunningCommand;
-use crate::{Backend, Error};
+use crate::{Backend, Error, guard};
 
 pub use hermes_guest::client::Tunnel;
 
@@ -62,6 +62,7 @@ impl OpenPlace {
         permit: Permit,
         options: ScriptOptions,
     ) -> Result<(RunningCommand, PythonConnections), Error> {
+        let mut confinement = guard::confinement(permit.allowance());
         let job = permit.redeem(self.place.id(), &self.place.session)?;
         let Work::Python(text) = job.work else { return Err(Error::NotPython) };
         let (workdir, interpreter) = match options.directory {
@@ -75,6 +76,7 @@ impl OpenPlace {
         };
         let output = OutputDelivery::Summary;
         let mode = RunMode::Foreground { output, state: StatePolicy::Discard };
+        let (client, state_loss) = self.client_for_command(&mut confinement).await?;
         let run = |listener| {
             let program = Program::Python(PythonProgram {
                 script: ByteBuf::from(text),
@@ -87,10 +89,10 @@ impl OpenPlace {
                 env: to_byte_pairs(&options.env),
                 deadline: Some(options.timeout),
                 memory_bytes: options.keep_bytes,
+                confinement,
                 ..self.default_request(program, workdir, mode)
             }
         };
-        let (client, state_loss) = self.client_for_command().await?;
         let (running, calls) = client.run_python(run).await.map_err(|error| match error {
             client::Error::Rejected(Rejection::NoPython) => Error::NoPython { place: self.python_location() },
             other => other.into(),

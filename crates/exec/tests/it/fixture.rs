@@ -61,7 +61,11 @@ impl Fixture {
         let base_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         let work = self.folder.join("work").display().to_string();
         let (backend, cwd, home) = match self.backend {
-            BackendName::Local => (Backend::Local(LocalBackend { base_env }), work.clone(), work),
+            BackendName::Local => (
+                Backend::Local(LocalBackend { base_env, guard: hermes_types::Guard::Protect }),
+                work.clone(),
+                work,
+            ),
             BackendName::Sandbox => {
                 let sandboxed = SandboxBackend {
                     helper: self.helper.clone(),

@@ -21,7 +21,7 @@ pub(crate) async fn a_place_cannot_forge_its_record(test_env: &TestEnv) {
     let written = s
         .run(&format!("cat >{run}/place.json <<'X'\n{forged}\nX\nls -A {run}", run = test_env.inside()))
         .await;
-    assert_eq!(text(&written), "place.json\nsock\n");
+    assert_eq!(text(&written), "place.json\nsock\nwork\n");
     let found = test_env.places().find("s").await.unwrap();
     let [found] = found.as_slice() else { panic!("{found:?}") };
     assert!(found.record.files.as_ref().unwrap().starts_with(test_env.persistent_dir()), "{found:?}");

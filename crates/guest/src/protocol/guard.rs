@@ -11,18 +11,24 @@ pub const WORK_DIR: &str = "work";
 /// The protected paths of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardSpec {
-    /// A directory that is always hidden; it must exist.
-    pub hermes_home: ByteBuf,
+    /// A hidden directory that exists.
+    pub cover: ByteBuf,
     /// Parents come before what is below them.
     pub entries: Vec<GuardEntry>,
     /// Directories that cannot be renamed or removed, because protected paths are below them.
     pub pinned: Vec<ByteBuf>,
     /// Directories that stay visible although they are below hidden ones.
-    pub shown: Vec<ByteBuf>,
+    pub shown: Vec<ShownDir>,
     /// If set, everything else is read-only.
     pub writable: Option<Vec<ByteBuf>>,
     /// The directory to which protected files are moved that a command created.
     pub quarantine: ByteBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownDir {
+    pub path: ByteBuf,
+    pub is_writable: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,18 +40,16 @@ pub struct GuardEntry {
     pub kind: GuardKind,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum GuardKind {
     /// Empty and read-only.
     Hidden,
-    /// An empty directory of its own, which is writable.
-    Private,
     ReadOnly,
 }
 
 /// Whether the guard applies to a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Confinement {
+pub enum RunConfinement {
     None,
     /// All of it except these classes, in ascending order.
     Guard(Vec<ProtectedClass>),

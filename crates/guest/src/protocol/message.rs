@@ -11,7 +11,7 @@ use serde_bytes::ByteBuf;
 use thiserror::Error;
 
 use super::file::{self, FileRequest, JudgedPath, WriteOptions};
-use super::guard::{Confinement, GuardSpec, GuardState};
+use super::guard::{GuardSpec, GuardState, RunConfinement};
 use super::limit;
 
 /// Identifies a shell session; any bytes are valid.
@@ -98,7 +98,7 @@ pub struct RunRequest {
     pub memory_bytes: u32,
     /// Output kept on disk; the newest bytes win. Live output is not spooled.
     pub spool_bytes: u64,
-    pub confinement: Confinement,
+    pub confinement: RunConfinement,
 }
 
 /// The working directory of a program.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use hermes_guest::protocol::guard::Confinement;
+use hermes_guest::protocol::guard::RunConfinement;
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     ExitCause, OutputDelivery, Program, RunMode, RunRequest, StatePolicy, Stdin, WorkingDir,
@@ -62,7 +62,7 @@ async fn source_file(guest: &Guest, session: &Rc<ShellSession>, file: &[u8], dea
         mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Apply },
         memory_bytes: 0,
         spool_bytes: 0,
-        confinement: Confinement::None,
+        confinement: RunConfinement::None,
     };
     // The session works without its init files.
     let Ok(running) = spawn::spawn_program(guest, session.clone(), run, EnteredView::default()) else {

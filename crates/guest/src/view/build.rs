@@ -21,8 +21,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys;
 
-/// The size of a directory that is private to a view.
-const PRIVATE_DIR_BYTES: &str = "67108864";
 /// The source of hidden files, in the cover of Hermes' home.
 const EMPTY_FILE: &str = ".hidden";
 
@@ -34,8 +32,8 @@ pub(super) struct ViewPlan {
     /// Directories that cannot be renamed, outermost first.
     pub(super) pinned: Vec<PathBuf>,
     pub(super) entries: Vec<(PathBuf, GuardKind)>,
-    /// Directories that stay visible below hidden ones.
-    pub(super) shown: Vec<PathBuf>,
+    /// Directories that stay visible below hidden ones, and whether they are writable.
+    pub(super) shown: Vec<(PathBuf, bool)>,
     /// If set, everything else is read-only.
     pub(super) writable: Option<Vec<PathBuf>>,
 }
@@ -58,7 +56,7 @@ fn build(plan: &ViewPlan) -> io::Result<()> {
     enter_namespaces()?;
     rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     // Opened before the first mount, so that no step changes the meaning of a later path.
-    let shown = open_trees(&plan.shown)?;
+    let shown = open_trees(plan.shown.iter().map(|(path, _)| path))?;
     if let Some(writable) = &plan.writable {
         let writable = open_trees(writable)?;
         let root = open_path(Path::new("/"))?;
@@ -74,7 +72,13 @@ fn build(plan: &ViewPlan) -> io::Result<()> {
         attach(&tree, &path)?;
     }
     hide(plan)?;
-    shown.iter().try_for_each(|(path, tree)| attach(tree, path))
+    for (path, tree) in shown {
+        if plan.shown.iter().any(|(shown, is_writable)| *shown == path && !is_writable) {
+            sys::set_read_only(tree.as_fd())?;
+        }
+        attach(&tree, &path)?;
+    }
+    Ok(())
 }
 
 /// As root, a new mount namespace suffices. Another user needs a user namespace, in which only that
@@ -94,7 +98,7 @@ fn enter_namespaces() -> io::Result<()> {
 
 fn hide(plan: &ViewPlan) -> io::Result<()> {
     // It is attached first, because only the file of an attached mount can be bound.
-    let cover = mount_tmpfs("4096")?;
+    let cover = mount_tmpfs()?;
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
     rustix::fs::openat(&cover, EMPTY_FILE, flags, Mode::from_raw_mode(0o444))?;
     make_mount_points(&cover, &plan.cover, &plan.shown)?;
@@ -106,12 +110,9 @@ fn hide(plan: &ViewPlan) -> io::Result<()> {
             continue;
         }
         if found.is_dir() {
-            let is_private = *kind == GuardKind::Private;
-            let tmpfs = mount_tmpfs(if is_private { PRIVATE_DIR_BYTES } else { "4096" })?;
+            let tmpfs = mount_tmpfs()?;
             make_mount_points(&tmpfs, path, &plan.shown)?;
-            if !is_private {
-                sys::set_read_only(tmpfs.as_fd())?;
-            }
+            sys::set_read_only(tmpfs.as_fd())?;
             attach(&tmpfs, path)?;
         } else {
             hide_file(&empty, path)?;
@@ -142,8 +143,8 @@ fn hide_file(empty: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// Creates the directories of a tmpfs on which others are mounted.
-fn make_mount_points(tmpfs: &OwnedFd, covered: &Path, shown: &[PathBuf]) -> io::Result<()> {
-    for path in shown {
+fn make_mount_points(tmpfs: &OwnedFd, covered: &Path, shown: &[(PathBuf, bool)]) -> io::Result<()> {
+    for (path, _) in shown {
         let Ok(below) = path.strip_prefix(covered) else { continue };
         let mut made = PathBuf::new();
         for name in below.components() {
@@ -157,9 +158,9 @@ fn make_mount_points(tmpfs: &OwnedFd, covered: &Path, shown: &[PathBuf]) -> io::
     Ok(())
 }
 
-fn mount_tmpfs(size: &str) -> io::Result<OwnedFd> {
+fn mount_tmpfs() -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    for (name, value) in [("mode", "0700"), ("size", size), ("nr_inodes", "4096")] {
+    for (name, value) in [("mode", "0700"), ("size", "4096"), ("nr_inodes", "4096")] {
         rustix::mount::fsconfig_set_string(context.as_fd(), name, value)?;
     }
     rustix::mount::fsconfig_create(context.as_fd())?;

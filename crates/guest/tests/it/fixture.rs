@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hermes_guest::client::{Client, Error, RunEvent, RunHandle};
-use hermes_guest::protocol::guard::{Confinement, GuardSpec, GuardState};
+use hermes_guest::protocol::guard::{GuardSpec, GuardState, RunConfinement};
 use hermes_guest::protocol::message::{
     ExitNotice, ExitReport, OpenSession, OutputDelivery, ProcessId, Program, RunMode, RunRequest,
     ShellSessionKey, StatePolicy, Stdin,
@@ -179,7 +179,7 @@ impl TestShell {
             mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Apply },
             memory_bytes: 64 * 1024,
             spool_bytes: 64 * 1024 * 1024,
-            confinement: Confinement::None,
+            confinement: RunConfinement::None,
         }
     }
 

@@ -154,7 +154,7 @@ async fn a_guest_that_never_replies_times_out() {
 async fn a_guest_that_misses_a_deadline_times_out() {
     let client = client_with_reply(GuestReply::Started(ID)).await;
     let run = RunRequest {
-        confinement: hermes_guest::protocol::guard::Confinement::None,
+        confinement: hermes_guest::protocol::guard::RunConfinement::None,
         session: ShellSessionKey::from("s"),
         program: Program::Shell(ByteBuf::from("sleep 9")),
         workdir: hermes_guest::protocol::message::WorkingDir::Session,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use hermes_guest::protocol::guard::{Confinement, GuardEntry, GuardKind, GuardSpec, GuardState};
+use hermes_guest::protocol::guard::{GuardEntry, GuardKind, GuardSpec, GuardState, RunConfinement, ShownDir};
 use hermes_guest::protocol::message::{ExitReport, RunRequest};
 use hermes_types::ProtectedClass;
 use serde_bytes::ByteBuf;
@@ -35,7 +35,7 @@ impl GuardedHome {
         let path = |name: &str| ByteBuf::from(home.join(name).to_str().unwrap());
         let entry = |name, class, kind| GuardEntry { path: path(name), class, kind };
         let guard = GuardSpec {
-            hermes_home: path("hermes"),
+            cover: path("hermes"),
             entries: vec![
                 entry(".ssh", Some(ProtectedClass::SshKeys), GuardKind::Hidden),
                 entry(".netrc", Some(ProtectedClass::OtherCredentials), GuardKind::Hidden),
@@ -43,12 +43,11 @@ impl GuardedHome {
                 entry(".profile", Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly),
                 entry(".config/autostart", Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly),
             ],
-            pinned: vec![path(""), path(".config")],
-            shown: vec![path("hermes/shown")],
+            pinned: vec![path(".config")],
+            shown: vec![ShownDir { path: path("hermes/shown"), is_writable: false }],
             writable: None,
             quarantine: path("hermes/quarantine"),
         };
-        let guard = GuardSpec { pinned: vec![path(".config")], ..guard };
         if let Some(user) = user {
             for entry in walk(&home) {
                 std::os::unix::fs::chown(entry, Some(user), Some(user)).unwrap();
@@ -64,7 +63,7 @@ impl GuardedHome {
     /// Runs a command in the view of these classes, in the home.
     async fn run(&self, allowed: &[ProtectedClass], text: &str) -> ExitReport {
         let text = format!("cd {} && {text}", self.home.display());
-        let confinement = Confinement::Guard(allowed.to_vec());
+        let confinement = RunConfinement::Guard(allowed.to_vec());
         self.shell.run(RunRequest { confinement, ..self.shell.command(text) }).await
     }
 
@@ -118,6 +117,8 @@ as_both_users!(a_view_hides_credentials_and_the_home_of_hermes, home, {
     assert!(!shown.contains("text of .ssh") && !shown.contains("text of .netrc"), "{shown}");
     assert!(!shown.contains("text of hermes/store"), "{shown}");
     assert!(shown.contains("text of hermes/shown/tool"), "{shown}");
+    home.run(&[], "echo x > hermes/shown/tool").await;
+    assert_eq!(home.read("hermes/shown/tool"), "text of hermes/shown/tool\n");
 });
 
 as_both_users!(a_view_keeps_start_up_files, home, {
@@ -211,7 +212,7 @@ async fn only_the_project_is_writable_with_a_project_guard() {
     }
     let path = |name: &str| ByteBuf::from(root.join(name).to_str().unwrap());
     let guard = GuardSpec {
-        hermes_home: path("hermes"),
+        cover: path("hermes"),
         entries: Vec::new(),
         pinned: Vec::new(),
         shown: Vec::new(),
@@ -221,7 +222,7 @@ async fn only_the_project_is_writable_with_a_project_guard() {
     let (shell, state) = guest.guarded_session(guard).await;
     assert_eq!(state, GuardState::Active);
     let text = format!("cd {}; echo a > project/a && echo made; echo b > documents/b", root.display());
-    let confinement = Confinement::Guard(Vec::new());
+    let confinement = RunConfinement::Guard(Vec::new());
     let ended = shell.run(RunRequest { confinement, ..shell.command(text) }).await;
     let shown = String::from_utf8_lossy(&ended.head).into_owned();
     assert!(shown.contains("made") && shown.contains("Read-only file system"), "{shown}");

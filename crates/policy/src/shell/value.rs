@@ -217,7 +217,7 @@ impl PipeData {
 }
 
 /// Matches text against a shell pattern with `*`, `?`, `[…]` and [`UNKNOWN_CHAR`] (anything).
-pub(crate) fn pattern_matches(pattern: &str, text: &str) -> bool {
+pub fn pattern_matches(pattern: &str, text: &str) -> bool {
     // Most patterns differ from most texts in their first or last letter.
     let literal = |char: &char| !matches!(char, '*' | '?' | '[' | ']' | '\u{0}');
     let first = pattern.chars().next().filter(literal);

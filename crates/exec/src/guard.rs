@@ -1,0 +1,173 @@
+//! What the guard protects on this machine: the list of `policy` with real paths.
+//!
+//! The guest turns it into mount namespaces (`guest/src/view.rs`).
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use hermes_guest::protocol::guard::{GuardEntry, GuardKind, GuardSpec, RunConfinement, ShownDir};
+use hermes_policy::{ProtectedKind, pattern_matches, protected_paths};
+use hermes_types::{Allowance, Guard, ProtectedClass};
+use serde_bytes::ByteBuf;
+
+use crate::ResolvedPlace;
+
+/// Further projects below the home are not protected.
+const MAX_PROJECTS: usize = 64;
+/// Further matches of one pattern are not protected.
+const MAX_PATTERN_MATCHES: usize = 64;
+
+/// Directories outside the project that `project` leaves writable. `~` is the home.
+const WRITABLE_DIRS: &[&str] = &[
+    "/tmp", "/var/tmp", "/dev", "/proc", "/run", "~/.cache", "~/.npm", "~/.cargo/registry", "~/.cargo/git",
+    "~/.rustup", "~/.local/share/uv", "~/.local/share/pnpm", "~/.m2/repository", "~/.gradle/caches",
+    "~/go/pkg", "~/.bun/install/cache", "~/.nuget/packages", "~/.ivy2",
+];
+
+/// The kernel's own files through which root could start programs outside the view.
+const KERNEL_FILES: &[&str] = &["/proc/sys", "/proc/sysrq-trigger", "/sys"];
+
+/// The protected paths of a place on this machine.
+pub(crate) fn guard_spec(place: &ResolvedPlace, guard: Guard, work_dir: &Path) -> Option<GuardSpec> {
+    if guard == Guard::Off {
+        return None;
+    }
+    let home = Path::new(&place.spec.home);
+    let cwd = Path::new(&place.spec.cwd);
+    let hermes_home = &place.installation.home;
+    let uid = rustix::process::getuid();
+    let mut entries = BTreeSet::new();
+    for protected in protected_paths() {
+        let kind = match protected.kind {
+            ProtectedKind::Hidden => GuardKind::Hidden,
+            ProtectedKind::ReadOnly => GuardKind::ReadOnly,
+        };
+        let path = protected.path.replace("UID", &uid.as_raw().to_string());
+        let paths = expand(&path, home);
+        entries.extend(paths.into_iter().map(|path| (path, Some(protected.class), kind)));
+    }
+    for project in projects(home, cwd) {
+        for name in ["hooks", "config"] {
+            let path = project.join(".git").join(name);
+            entries.insert((path, Some(ProtectedClass::GitConfig), GuardKind::ReadOnly));
+        }
+    }
+    if uid.is_root() {
+        entries.extend(KERNEL_FILES.iter().map(|path| (PathBuf::from(path), None, GuardKind::ReadOnly)));
+    }
+    let hidden = [hermes_home.clone(), home.join(".hermes"), place.installation.run_dir.clone()];
+    let other_run_dirs = expand(&format!("/tmp/hermes-{}-*", uid.as_raw()), home);
+    let hidden: BTreeSet<PathBuf> = hidden.into_iter().chain(other_run_dirs).collect();
+    entries.extend(hidden.iter().map(|path| (path.clone(), None, GuardKind::Hidden)));
+    // A link cannot be covered, but the file it leads to can.
+    let targets: Vec<_> = entries
+        .iter()
+        .filter_map(|(path, class, kind)| {
+            let target = path.canonicalize().ok().filter(|target| target != path)?;
+            Some((target, *class, *kind))
+        })
+        .collect();
+    entries.extend(targets);
+
+    let is_hidden = |path: &Path| hidden.iter().any(|hidden| path.starts_with(hidden));
+    let own = [(work_dir, true), (home, true), (cwd, true)];
+    let tools = [(hermes_home.join("skills"), false), (hermes_home.join("cache/images"), false)];
+    let tools = tools.iter().map(|(path, is_writable)| (path.as_path(), *is_writable));
+    let shown = own
+        .into_iter()
+        .chain(tools)
+        .filter(|(path, _)| is_hidden(path) && !hidden.contains(*path))
+        .map(|(path, is_writable)| ShownDir { path: to_bytes(path), is_writable })
+        .collect();
+    let pinned: BTreeSet<PathBuf> = entries.iter().flat_map(|(path, ..)| parents_below(path, home)).collect();
+    let project = (guard == Guard::Project).then(|| writable_dirs(home, cwd));
+    Some(GuardSpec {
+        cover: to_bytes(&place.installation.run_dir),
+        entries: entries
+            .iter()
+            .map(|(path, class, kind)| GuardEntry { path: to_bytes(path), class: *class, kind: *kind })
+            .collect(),
+        pinned: pinned.iter().map(|path| to_bytes(path)).collect(),
+        shown,
+        writable: project,
+        quarantine: to_bytes(&hermes_home.join("quarantine")),
+    })
+}
+
+/// The confinement of a job with this allowance. A container engine gives access to the whole
+/// machine, so a view would only hinder it.
+pub(crate) fn confinement(allowance: &Allowance) -> RunConfinement {
+    match allowance {
+        Allowance::Classes(classes) if !classes.contains(&ProtectedClass::ContainerEngine) => {
+            RunConfinement::Guard(classes.iter().copied().collect())
+        }
+        Allowance::Classes(_) | Allowance::Everything => RunConfinement::None,
+    }
+}
+
+/// The paths that a pattern names. One without wildcards need not exist.
+fn expand(pattern: &str, home: &Path) -> Vec<PathBuf> {
+    let (mut found, rest) = match pattern.strip_prefix("~/") {
+        Some(rest) => (vec![home.to_owned()], rest),
+        None => (vec![PathBuf::from("/")], pattern.trim_start_matches('/')),
+    };
+    for component in rest.split('/') {
+        if !component.contains(['*', '?']) {
+            found.iter_mut().for_each(|path| path.push(component));
+            continue;
+        }
+        found = found
+            .iter()
+            .flat_map(|dir| children(dir))
+            .filter(|path| {
+                path.file_name().is_some_and(|name| pattern_matches(component, &name.to_string_lossy()))
+            })
+            .take(MAX_PATTERN_MATCHES)
+            .collect();
+    }
+    found
+}
+
+fn children(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// The repository of the working directory, and those next to it and directly below the home.
+fn projects(home: &Path, cwd: &Path) -> Vec<PathBuf> {
+    let is_project = |path: &PathBuf| path.join(".git").is_dir();
+    let own = cwd.ancestors().map(Path::to_owned).find(is_project);
+    let siblings = own.as_deref().and_then(Path::parent);
+    let mut found: Vec<PathBuf> =
+        own.iter().cloned().chain([Some(home), siblings].into_iter().flatten().flat_map(children)).collect();
+    found.retain(is_project);
+    found.dedup();
+    found.truncate(MAX_PROJECTS);
+    found
+}
+
+/// The existing directories between the home and a path, which commands must not rename.
+fn parents_below<'a>(path: &'a Path, home: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    let is_repository = path.parent().is_some_and(|parent| parent.ends_with(".git"));
+    let exists = path.symlink_metadata().is_ok();
+    path.ancestors()
+        .skip(1)
+        .take_while(move |dir| *dir != home && (dir.starts_with(home) || dir.ends_with(".git")))
+        // Renaming a repository is harmless for what is outside of it.
+        .take(if is_repository { 1 } else { usize::MAX })
+        .filter(move |dir| exists && dir.is_dir())
+        .map(Path::to_owned)
+}
+
+fn writable_dirs(home: &Path, cwd: &Path) -> Vec<ByteBuf> {
+    let project = cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(cwd);
+    // A project that contains the home would make everything writable.
+    let project = if home.starts_with(project) { cwd } else { project };
+    let project = (!home.starts_with(project)).then(|| project.to_owned());
+    let dirs = WRITABLE_DIRS.iter().flat_map(|dir| expand(dir, home));
+    project.into_iter().chain(dirs).map(|path| to_bytes(&path)).collect()
+}
+
+fn to_bytes(path: &Path) -> ByteBuf {
+    ByteBuf::from(path.as_os_str().as_bytes())
+}
