@@ -22,7 +22,7 @@ use crate::tool::todo::TodoList;
 use crate::tool::{CallContext, Tool};
 use crate::tool_support::file_state::FileStateTracker;
 
-/// How often the session may change its directory while a command waits for its permit.
+/// How often the session may change its state while a command waits for its permit.
 const MAX_START_ATTEMPTS: u32 = 5;
 
 /// Limits of tool input and output.
@@ -142,8 +142,8 @@ impl ToolContext {
     }
 
     /// Starts a job with a permit for it, and returns the person who approved it. While the job
-    /// waits for its permit, another command may change the directory of the session; then the gate
-    /// judges the job in the new one.
+    /// waits for its permit, another command may change the state of the session; then the gate judges
+    /// the job in the new one.
     pub(crate) async fn start_with_permit<T, J, S>(
         &self,
         job: impl Fn() -> J,

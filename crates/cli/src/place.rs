@@ -16,7 +16,7 @@ use hermes_exec::{
     WorkingDirectory,
 };
 use hermes_policy::Permit;
-use hermes_types::Job;
+use hermes_types::{Job, Work};
 
 use crate::command::{fill_pool, keep_proxy};
 use crate::progress::{PullOutput, PullView};
@@ -136,17 +136,17 @@ pub(crate) async fn run_command<R>(
 ) -> Result<Result<Outcome, R>> {
     let mut attempts = 0;
     let mut command = loop {
-        let cwd = match cwd {
-            Some(cwd) => cwd.to_owned(),
-            None => place.cwd().await?,
-        };
-        let permit = match judge(Job::shell(text, cwd)).await? {
+        let mut job = place.job(Work::Shell(text.to_owned())).await?;
+        if let Some(cwd) = cwd {
+            cwd.clone_into(&mut job.cwd);
+        }
+        let permit = match judge(job).await? {
             Ok(permit) => permit,
             Err(refusal) => return Ok(Err(refusal)),
         };
         attempts += 1;
         match place.start_command(permit, options.clone()).await {
-            // Another command changed the session's directory; the gate must judge the new one.
+            // Another command changed the session's state; the gate must judge the new one.
             Err(hermes_exec::Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
             started => break started?,
         }

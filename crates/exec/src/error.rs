@@ -34,8 +34,8 @@ pub enum Error {
     /// Nothing ran.
     #[error("no python3 in {place}; install Python 3.8 or newer there, or choose another environment")]
     NoPython { place: String },
-    /// Nothing ran; the caller reads the directory again and asks the gate again.
-    #[error("nothing ran: the session has moved to another directory")]
+    /// Nothing ran; the caller reads the session state again and asks the gate again.
+    #[error("nothing ran: another command changed the directory or the shell state of the session")]
     SessionMoved,
     #[error("cannot create another environment: all {max} are in use")]
     TooManyPlaces { max: usize },

@@ -13,7 +13,7 @@ use hermes_guest::protocol::message::{
 };
 use hermes_policy::Permit;
 use hermes_policy::secret_env::SECRET_FAMILIES;
-use hermes_types::{Network, Timestamp, Work};
+use hermes_types::{Job, Network, ShellContext, Timestamp, Work};
 use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -59,7 +59,7 @@ pub enum OutputMode {
 }
 
 /// The directory of a command. Either way it is the directory of its job, by which the gate judged
-/// it.
+/// it. If the state of the session's shell has changed since then, nothing runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkingDirectory {
     /// The session's directory. If the session has moved since the gate was asked, nothing runs.
@@ -105,6 +105,8 @@ struct GuestConnection {
     /// The directory of the session when it was opened, until a caller reads it. If the session
     /// moves later, a job judged by this directory does not run and the caller asks again.
     cwd: Option<String>,
+    /// The shell state that the guest reported last.
+    shell: ShellContext,
     /// Whether the session existed before.
     origin: SessionOrigin,
     /// Whether the guest confines commands that nobody approved.
@@ -180,7 +182,17 @@ impl ResolvedPlace {
             unenforced_limits.push(format!("the guard is not available, {open}: {reason}"));
         }
         let is_guarded = view.guard == GuardState::Active;
-        Ok(GuestConnection { client, state_loss, cwd, origin, is_guarded, unenforced_limits, _proxy: proxy })
+        let shell = view.shell.unwrap_or_default();
+        Ok(GuestConnection {
+            client,
+            state_loss,
+            cwd,
+            shell,
+            origin,
+            is_guarded,
+            unenforced_limits,
+            _proxy: proxy,
+        })
     }
 
     pub(crate) async fn find_or_create(&self) -> Result<AcquiredGuest, Error> {
@@ -302,15 +314,30 @@ impl ResolvedPlace {
 }
 
 impl OpenPlace {
-    /// The session's current directory, by which the gate must judge a job.
+    /// The session's current directory.
     pub async fn cwd(&self) -> Result<String, Error> {
-        if let Some(cwd) = self.lock_connection().await?.cwd.take() {
-            return Ok(cwd);
-        }
+        Ok(self.session_state().await?.0)
+    }
+
+    /// A job in the session's current state, by which the gate must judge it.
+    pub async fn job(&self, work: Work) -> Result<Job, Error> {
+        let (cwd, shell) = self.session_state().await?;
+        Ok(Job { work, cwd, shell })
+    }
+
+    /// Directory and shell state of the session.
+    async fn session_state(&self) -> Result<(String, ShellContext), Error> {
+        let (client, known) = {
+            let mut connection = self.lock_connection().await?;
+            let known = connection.shell.clone();
+            if let Some(cwd) = connection.cwd.take() {
+                return Ok((cwd, known));
+            }
+            (connection.client.clone(), known)
+        };
         let key = self.place.guest_session_key();
-        let client = self.client().await?;
         let shown = tokio::select! {
-            shown = client.show_session(&key) => shown,
+            shown = client.show_session(&key, &known.digest) => shown,
             () = self.place.until_unresponsive() => {
                 self.recreate().await?;
                 Err(client::Error::Disconnected)
@@ -318,10 +345,17 @@ impl OpenPlace {
         };
         let shown = match shown {
             // The place just ended; reading the directory again is harmless.
-            Err(client::Error::Disconnected) => self.client().await?.show_session(&key).await,
+            Err(client::Error::Disconnected) => self.client().await?.show_session(&key, &known.digest).await,
             shown => shown,
+        }?;
+        let shell = match shown.shell {
+            Some(changed) => {
+                self.connection.lock().await.shell.clone_from(&changed);
+                changed
+            }
+            None => known,
         };
-        Ok(String::from_utf8_lossy(&shown?.cwd).into_owned())
+        Ok((String::from_utf8_lossy(&shown.cwd).into_owned(), shell))
     }
 
     /// Ends and recreates the place.
@@ -441,7 +475,8 @@ impl OpenPlace {
             WorkingDirectory::Override => WorkingDir::Other(ByteBuf::from(job.cwd)),
         };
         let program = Program::Shell(ByteBuf::from(text));
-        Ok(RunRequest { confinement, ..self.default_request(program, workdir, mode) })
+        let judged_shell = Some(job.shell.digest);
+        Ok(RunRequest { judged_shell, confinement, ..self.default_request(program, workdir, mode) })
     }
 
     /// A run request with default options.
@@ -450,6 +485,7 @@ impl OpenPlace {
             session: self.place.guest_session_key(),
             program,
             workdir,
+            judged_shell: None,
             env: Vec::new(),
             stdin: Stdin::Null,
             terminal: None,

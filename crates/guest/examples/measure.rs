@@ -76,6 +76,7 @@ async fn run(client: &Client, output: OutputDelivery, text: &str, deadline: Opti
         session: ShellSessionKey::from("s"),
         program: Program::Shell(ByteBuf::from(text)),
         workdir: hermes_guest::protocol::message::WorkingDir::Session,
+        judged_shell: None,
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,

@@ -72,8 +72,9 @@ impl Client {
         self.call_for_session(GuestRequest::OpenSession(open)).await
     }
 
-    pub async fn show_session(&self, key: &ShellSessionKey) -> Result<SessionView, Error> {
-        self.call_for_session(GuestRequest::ShowSession(key.clone())).await
+    /// Shows a session, with its shell state unless that has the digest `known`.
+    pub async fn show_session(&self, key: &ShellSessionKey, known: &str) -> Result<SessionView, Error> {
+        self.call_for_session(GuestRequest::ShowSession(key.clone(), known.to_owned())).await
     }
 
     async fn call_for_session(&self, request: GuestRequest) -> Result<SessionView, Error> {

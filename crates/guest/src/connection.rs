@@ -60,14 +60,13 @@ async fn handle_request(guest: &Rc<Guest>, mux: &Mux, stream: MuxStream) -> Resu
             if let Ok((session, _)) = &opened {
                 run::init::ensure_initialized(guest, session).await;
             }
-            let view = opened.map(|(session, origin)| GuestReply::Session(session.view(origin, guard)));
+            let view = opened.map(|(session, origin)| GuestReply::Session(session.view(origin, None, guard)));
             send_reply(writer, view).await?;
         }
-        GuestRequest::ShowSession(key) => {
-            let shown = guest
-                .sessions
-                .get(&key)
-                .map(|session| session.view(SessionOrigin::Found, guest.views.state()));
+        GuestRequest::ShowSession(key, known) => {
+            let shown = guest.sessions.get(&key);
+            let guard = guest.views.state();
+            let shown = shown.map(|session| session.view(SessionOrigin::Found, Some(&known), guard));
             send_reply(writer, shown.map(GuestReply::Session)).await?;
         }
         GuestRequest::Run(request) => run::run_program(guest, mux, *request, reader, writer).await?,

@@ -51,6 +51,9 @@ pub(crate) async fn run_program(
             return writer.send(&GuestReply::Failed(fault)).await;
         }
     };
+    if run.judged_shell.as_ref().is_some_and(|judged| *judged != session.context().digest) {
+        return writer.send(&GuestReply::Failed(Rejection::SessionMoved)).await;
+    }
     let spawned = match run.program {
         Program::Python(_) => python::spawn_python(guest, mux, session, run, entered).await,
         Program::Shell(_) => spawn::spawn_program(guest, session, run, entered),

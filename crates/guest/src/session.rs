@@ -9,16 +9,22 @@ use std::rc::Rc;
 use hermes_guest::protocol::guard::GuardState;
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{OpenSession, Rejection, SessionOrigin, SessionView, ShellSessionKey};
+use hermes_types::{ShellContext, ShellKind};
 use serde_bytes::ByteBuf;
 use tokio::sync::OnceCell;
 
 use crate::shell::state::{ByteMap, ShellState, byte_pairs};
+use crate::shell::{self, Shell};
 
 /// One shell session. Its state is replaced as a whole or not at all.
 #[derive(Debug)]
 pub(crate) struct ShellSession {
     pub(crate) key: ShellSessionKey,
     pub(crate) state: RefCell<ShellState>,
+    /// What of the state the gate must know; `None` after a change.
+    context: RefCell<Option<Rc<ShellContext>>>,
+    /// The variables of the session when it was new.
+    new_env: RefCell<ByteMap>,
     /// Variables the host sent when it last opened the session.
     host_env: RefCell<ByteMap>,
     /// Sourced before the first command.
@@ -58,6 +64,8 @@ impl ShellSessions {
         let session = Rc::new(ShellSession {
             key: request.key.clone(),
             state: RefCell::new(state),
+            context: RefCell::default(),
+            new_env: RefCell::default(),
             host_env: RefCell::new(host_env),
             init_files: request.init_files,
             protected_env: request.protected_env,
@@ -90,6 +98,10 @@ impl ShellSession {
                     Some(value) => env.insert(name.clone(), value.clone()),
                     None => env.remove(name),
                 };
+                if let Some(value) = env.get(name) {
+                    self.new_env.borrow_mut().insert(name.clone(), value.clone());
+                }
+                self.context.take();
             }
         }
     }
@@ -98,8 +110,39 @@ impl ShellSession {
         self.host_env.borrow().clone()
     }
 
-    pub(crate) fn view(&self, origin: SessionOrigin, guard: GuardState) -> SessionView {
-        SessionView { cwd: ByteBuf::from(self.state.borrow().cwd.clone()), origin, guard }
+    /// Marks the present state as that of a new session.
+    pub(crate) fn set_new_state(&self) {
+        self.new_env.replace(self.state.borrow().env.clone());
+        self.context.take();
+    }
+
+    /// Makes the changes of a command, see [`ShellState::apply_changes`].
+    pub(crate) fn apply_changes(&self, before: &ShellState, after: ShellState) {
+        if !before.has_same_meaning(&after) {
+            self.context.take();
+        }
+        self.state.borrow_mut().apply_changes(before, after);
+    }
+
+    /// The state by which the gate must judge the next command.
+    pub(crate) fn context(&self) -> Rc<ShellContext> {
+        let state = self.state.borrow();
+        let kind = match shell::find_shell(state.env.get(b"PATH".as_slice()).map(Vec::as_slice)) {
+            Some(Shell::Sh(_)) => ShellKind::Sh,
+            Some(Shell::Bash(_)) | None => ShellKind::Bash,
+        };
+        let mut context = self.context.borrow_mut();
+        match &*context {
+            Some(known) if known.shell == kind => known.clone(),
+            _ => context.insert(Rc::new(state.context(kind, &self.new_env.borrow()))).clone(),
+        }
+    }
+
+    /// Shows the session to a client that knows the context with this digest.
+    pub(crate) fn view(&self, origin: SessionOrigin, known: Option<&str>, guard: GuardState) -> SessionView {
+        let context = self.context();
+        let shell = (known != Some(context.digest.as_str())).then(|| ShellContext::clone(&context));
+        SessionView { cwd: ByteBuf::from(self.state.borrow().cwd.clone()), shell, origin, guard }
     }
 }
 

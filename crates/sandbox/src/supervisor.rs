@@ -180,7 +180,7 @@ fn mapped_namespace() -> io::Result<OwnedFd> {
         ForkSide::Child => {
             drop(held);
             // Ends when the other side is closed.
-            let _: io::Result<Option<(u8, _)>> = ipc::receive(&waiting);
+            drop(ipc::receive::<u8>(&waiting));
             std::process::exit(0);
         }
         ForkSide::Parent(pid, pidfd) => {

@@ -49,7 +49,7 @@ pub use reach::Reach;
 pub use run_dir::RunDir;
 pub use secret::Secret;
 pub use session::SessionKey;
-pub use shell_context::{ShellContext, ShellKind};
+pub use shell_context::{MEANING_VARIABLES, ShellContext, ShellKind};
 pub use text::{hex, shell_quote};
 pub use timestamp::Timestamp;
 pub use volume::{MountAccess, Volume, VolumeSource};

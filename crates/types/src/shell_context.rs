@@ -14,20 +14,33 @@ pub enum ShellKind {
     Sh,
 }
 
+/// Exported variables that change what a later command means or runs. `IFS` is not among them,
+/// because no shell takes it from its environment.
+pub const MEANING_VARIABLES: &[&str] = &[
+    "BASH_COMPAT", "BASH_ENV", "BROWSER", "CDPATH", "DOCKER_CONTEXT", "DOCKER_HOST", "EDITOR", "ENV",
+    "EXECIGNORE", "GIT_ASKPASS", "GIT_CONFIG_COUNT", "GIT_CONFIG_GLOBAL", "GIT_DIR", "GIT_EDITOR",
+    "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_PROXY_COMMAND", "GIT_SEQUENCE_EDITOR", "GIT_SSH",
+    "GIT_SSH_COMMAND", "GIT_WORK_TREE", "GLOBIGNORE", "HERMES_HOME", "HOME", "LD_AUDIT", "LD_LIBRARY_PATH",
+    "LD_PRELOAD", "LESSCLOSE", "LESSOPEN", "MANPAGER", "NODE_OPTIONS", "OLDPWD", "PAGER", "PATH", "PERL5OPT",
+    "POSIXLY_CORRECT", "PROMPT_COMMAND", "PS4", "PYTHONPATH", "PYTHONSTARTUP", "RSYNC_RSH", "RUBYOPT",
+    "SSH_ASKPASS", "SUDO_ASKPASS", "VISUAL", "XDG_CONFIG_HOME",
+];
+
 /// The session state by which the gate reads a command. The environment runs the command only while
 /// its state still has this digest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ShellContext {
     pub shell: ShellKind,
-    /// The texts of aliases by name.
+    /// The texts of aliases by name. A text that is too long to report is `(`, which is not valid,
+    /// here and in `functions`.
     pub aliases: BTreeMap<String, String>,
     /// The definitions of functions by name, as bash prints them.
     pub functions: BTreeMap<String, String>,
-    /// Variables that change what a command means, such as `HOME` and `CDPATH`, with the values that
-    /// differ from those of a new session.
+    /// Those of [`MEANING_VARIABLES`] whose values differ from those of a new session; empty for one
+    /// that was unset.
     pub variables: BTreeMap<String, String>,
-    /// Identifies this state in its environment; empty if there is no session.
+    /// Identifies this state; empty for that of a new session of bash.
     pub digest: String,
 }
 

@@ -118,11 +118,11 @@ async fn start_script(
         },
     };
     let job = || async move {
-        let cwd = match limits.mode {
-            CodeMode::Project => place.cwd().await?,
-            CodeMode::Strict => PRIVATE_DIR.to_owned(),
-        };
-        Ok(Job::new(Work::Python(code.to_owned()), cwd))
+        let work = Work::Python(code.to_owned());
+        Ok(match limits.mode {
+            CodeMode::Project => place.job(work).await?,
+            CodeMode::Strict => Job::new(work, PRIVATE_DIR),
+        })
     };
     let start = |permit| place.start_python(permit, options.clone());
     let (started, _approver) = context.start_with_permit(job, start, call).await?;

@@ -8,7 +8,7 @@ use hermes_exec::{
     WorkingDirectory,
 };
 use hermes_policy::shell::{Surroundings, understand};
-use hermes_types::{Job, Person};
+use hermes_types::{Person, Work};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -89,12 +89,11 @@ impl ToolArguments for TerminalArguments {
         let place = context.open_place(call.observer).await?;
         let given = &self;
         let job = || async move {
-            let cwd = place.cwd().await?;
-            let cwd = match &given.workdir {
-                Some(directory) => resolve_lexically(directory, &cwd, &context.config().place.place().home),
-                None => cwd,
-            };
-            Ok(Job::shell(given.command.as_str(), cwd))
+            let mut job = place.job(Work::Shell(given.command.clone())).await?;
+            if let Some(directory) = &given.workdir {
+                job.cwd = resolve_lexically(directory, &job.cwd, &context.config().place.place().home);
+            }
+            Ok(job)
         };
         let start = |permit| place.start_command(permit, options.clone());
         let (mut command, approved_by) = context.start_with_permit(job, start, call).await?;

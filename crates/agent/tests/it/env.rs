@@ -151,7 +151,7 @@ impl TestEnv {
         let (backend, cwd, home) = match &self.kind {
             BackendKind::Local => {
                 let (cwd, home) = (self.work().display().to_string(), self.home().display().to_string());
-                (Backend::Local(LocalBackend { base_env }), cwd, home)
+                (Backend::Local(LocalBackend { base_env, guard: hermes_types::Guard::Protect }), cwd, home)
             }
             BackendKind::Sandbox => {
                 let sandboxed = SandboxBackend {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
 use hermes_exec::{Error, OpenPlace, ResolvedPlace, Terminal, TerminalEvent};
-use hermes_types::Job;
+use hermes_types::Work;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -42,7 +42,7 @@ async fn run_shell(
     context: &Context,
     config: &Config,
 ) -> Result<ExitCode> {
-    let job = Job::shell(SHELL_SCRIPT, place.cwd().await?);
+    let job = place.job(Work::Shell(SHELL_SCRIPT.to_owned())).await?;
     // Running `hermes shell` is the consent.
     let decision =
         approve(context, config, resolved.place(), resolved.session(), job, Consent::Given).await?;

@@ -25,6 +25,7 @@ mod pull;
 mod questions;
 mod registry;
 mod request;
+mod session_state;
 mod sessions;
 mod smollm;
 mod status;

@@ -12,7 +12,9 @@ use hermes_exec::{
 };
 use hermes_policy::{Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
-use hermes_types::{Answer, Attendance, Choice, EntryPoint, Job, Origin, Person, SessionKey, Timestamp};
+use hermes_types::{
+    Answer, Attendance, Choice, EntryPoint, Job, Origin, Person, SessionKey, Timestamp, Work,
+};
 use serde_json::Value;
 
 pub(crate) const OWNER_HOME: &str = "/root";
@@ -49,7 +51,7 @@ impl Opened {
         attention: OutputMode,
         timeout: Option<Duration>,
     ) -> RunningCommand {
-        let cwd = self.sandbox.cwd().await.unwrap();
+        let job = self.sandbox.job(Work::Shell(text.to_owned())).await.unwrap();
         let options = RunOptions {
             timeout: timeout.or(Some(Duration::from_secs(180))),
             keep_bytes: 50_000,
@@ -59,7 +61,7 @@ impl Opened {
             directory: WorkingDirectory::Session,
             terminal_size: None,
         };
-        self.sandbox.start_command(self.permit(Job::shell(text, cwd)), options).await.unwrap()
+        self.sandbox.start_command(self.permit(job), options).await.unwrap()
     }
 
     pub(crate) fn permit(&self, job: Job) -> Permit {

@@ -65,8 +65,10 @@ impl OpenPlace {
         let mut confinement = guard::confinement(permit.allowance());
         let job = permit.redeem(self.place.id(), &self.place.session)?;
         let Work::Python(text) = job.work else { return Err(Error::NotPython) };
+        let mut judged_shell = None;
         let (workdir, interpreter) = match options.directory {
             ScriptDirectory::Session => {
+                judged_shell = Some(job.shell.digest);
                 (WorkingDir::SessionAt(ByteBuf::from(job.cwd.as_bytes())), PythonInterpreter::Session)
             }
             ScriptDirectory::Private if job.cwd == PRIVATE_DIR => {
@@ -90,6 +92,7 @@ impl OpenPlace {
                 deadline: Some(options.timeout),
                 memory_bytes: options.keep_bytes,
                 confinement,
+                judged_shell,
                 ..self.default_request(program, workdir, mode)
             }
         };

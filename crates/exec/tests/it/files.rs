@@ -20,8 +20,8 @@ use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
-use crate::fixture::{Fixture, judge, permit, run_options};
-use crate::session::{Session, TestEnv};
+use crate::fixture::{Fixture, judge, run_options};
+use crate::session::{Session, TestEnv, permit};
 
 const REPLACE: WriteOptions =
     WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Require };

@@ -11,7 +11,7 @@ use hermes_exec::{
 use hermes_policy::{ApprovalMode, Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
 use hermes_types::{
-    Attendance, BackendName, EntryPoint, Job, Network, Origin, Person, SessionKey, Timestamp, Work,
+    Attendance, BackendName, EntryPoint, Job, Network, Origin, Person, SessionKey, Timestamp,
 };
 
 /// An engine, and the image of its containers.
@@ -115,9 +115,9 @@ impl Fixture {
 }
 
 /// A permit for the owner at a terminal who has turned questions off.
-pub(crate) fn permit(plan: &ResolvedPlace, session: &str, work: Work, cwd: &str) -> Permit {
+pub(crate) fn permit_for(plan: &ResolvedPlace, session: &str, job: Job) -> Permit {
     let gate = Gate { mode: ApprovalMode::Off, ..Gate::default() };
-    match judge(&gate, plan, session, Job::new(work, cwd)) {
+    match judge(&gate, plan, session, job) {
         Verdict::Allow(permit) => permit,
         other => panic!("{other:?}"),
     }

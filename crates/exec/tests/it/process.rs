@@ -11,8 +11,8 @@ use hermes_guest::client::Error as GuestError;
 use hermes_guest::protocol::message::{ExitCause, ProcessEvent, ProcessNotice, Rejection};
 use hermes_types::Work;
 
-use crate::fixture::{Fixture, permit, run_options};
-use crate::session::{Session, WAIT_TIMEOUT, quiet, text};
+use crate::fixture::{Fixture, run_options};
+use crate::session::{Session, WAIT_TIMEOUT, permit, quiet, text};
 
 pub(crate) async fn a_deadline_is_124_and_keeps_the_output(fixture: &Fixture) {
     let s = fixture.open("s").await;

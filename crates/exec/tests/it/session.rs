@@ -12,10 +12,10 @@ use hermes_exec::{
     ResolvedPlace, RunOptions, RunningCommand,
 };
 use hermes_policy::Permit;
-use hermes_types::{BackendName, Work};
+use hermes_types::{BackendName, Job, Work};
 use tokio::net::UnixStream;
 
-use crate::fixture::{Fixture, Peer, permit, run_options};
+use crate::fixture::{Fixture, Peer, permit_for, run_options};
 use crate::rootless;
 
 /// Limit after which a test gives up.
@@ -174,6 +174,11 @@ impl Fixture {
     }
 }
 
+/// A permit for work in a session that is as new.
+pub(crate) fn permit(plan: &ResolvedPlace, session: &str, work: Work, cwd: &str) -> Permit {
+    permit_for(plan, session, Job::new(work, cwd))
+}
+
 /// A session and its place.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -184,8 +189,8 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) async fn permit(&self, command: &str) -> Permit {
-        let cwd = self.sandbox.cwd().await.unwrap();
-        permit(&self.plan, &self.key, Work::Shell(command.to_owned()), &cwd)
+        let job = self.sandbox.job(Work::Shell(command.to_owned())).await.unwrap();
+        permit_for(&self.plan, &self.key, job)
     }
 
     pub(crate) async fn start(&self, command: &str, run_options: RunOptions) -> RunningCommand {

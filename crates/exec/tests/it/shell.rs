@@ -9,8 +9,8 @@ use hermes_exec::{
     CommandEvent, EndReason, Error, OutputMode, RunOptions, StateLoss, Stdin, WorkingDirectory,
 };
 
-use crate::fixture::{Fixture, permit, run_options};
-use crate::session::{Session, text};
+use crate::fixture::{Fixture, run_options};
+use crate::session::{Session, permit, text};
 
 pub(crate) async fn exit_codes_are_those_of_a_shell(fixture: &Fixture) {
     let s = fixture.open("s").await;
@@ -179,6 +179,13 @@ pub(crate) async fn a_session_that_moved_after_the_verdict_runs_nothing(fixture:
     let refused = s.sandbox.start_command(judged, run_options(OutputMode::AtEnd)).await;
     assert!(matches!(refused, Err(Error::SessionMoved)), "{refused:?}");
     assert_eq!(s.out("ls . ..").await, ".:\n\n..:\nelsewhere\n");
+    for change in ["alias touch=rm", "touch() { rm -r .; }", "export CDPATH=/", "export HOME=/", "unset HOME"]
+    {
+        let judged = s.permit("touch ran").await;
+        other.out(change).await;
+        let refused = s.sandbox.start_command(judged, run_options(OutputMode::AtEnd)).await;
+        assert!(matches!(refused, Err(Error::SessionMoved)), "{change}: {refused:?}");
+    }
 }
 
 pub(crate) async fn long_commands_and_long_inputs_arrive_whole(fixture: &Fixture) {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use hermes_exec::{Backend, Installation, OpenPlace, OutputMode, ResolvedPlace, SandboxBackend, Spec};
 use hermes_types::{Network, SessionKey, Work};
 
-use crate::fixture::{permit, run_options};
+use crate::fixture::{permit_for, run_options};
 use crate::session::text;
 
 /// The variable that marks the process inside the namespaces.
@@ -159,7 +159,7 @@ impl JailedPlace {
     /// Runs a command in the jail and returns its exit code and output.
     pub(crate) async fn run(&self, command: &str) -> (i32, String) {
         let work = Work::Shell(command.to_owned());
-        let permit = permit(&self.plan, "s", work, &self.sandbox.cwd().await.unwrap());
+        let permit = permit_for(&self.plan, "s", self.sandbox.job(work).await.unwrap());
         let outcome = self
             .sandbox
             .start_command(permit, run_options(OutputMode::AtEnd))

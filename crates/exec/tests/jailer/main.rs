@@ -20,7 +20,7 @@ use hermes_exec::{
 };
 use hermes_types::Work;
 
-use fixture::{Fixture, Peer, permit, run_options};
+use fixture::{Fixture, Peer, permit_for, run_options};
 
 fn main() {
     hermes_sandbox::helper_main();
@@ -107,8 +107,8 @@ impl Hermes {
     }
 
     async fn start(&self, text: &str, attention: OutputMode) -> RunningCommand {
-        let cwd = self.sandbox.cwd().await.unwrap();
-        let permit = permit(&self.plan, &self.session, Work::Shell(text.to_owned()), &cwd);
+        let job = self.sandbox.job(Work::Shell(text.to_owned())).await.unwrap();
+        let permit = permit_for(&self.plan, &self.session, job);
         let run_options = RunOptions { timeout: None, ..run_options(attention) };
         self.sandbox.start_command(permit, run_options).await.unwrap()
     }

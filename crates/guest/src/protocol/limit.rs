@@ -33,6 +33,10 @@ pub const MAX_MEMORY_OUTPUT_BYTES: usize = 1024 * 1024;
 pub const MAX_SPOOL_BYTES: u64 = 1024 * 1024 * 1024;
 /// Session state read back from a shell.
 pub const MAX_STATE_BYTES: usize = 8 * 1024 * 1024;
+/// Reported aliases and functions of a session.
+pub const MAX_CONTEXT_BYTES: usize = 512 * 1024;
+/// A variable that changes what commands mean; a longer value is not kept.
+pub const MAX_MEANING_VARIABLE_BYTES: usize = 16 * 1024;
 /// Watched patterns per process.
 pub const MAX_WATCH_PATTERNS: usize = 32;
 /// Reported length of a matching line.

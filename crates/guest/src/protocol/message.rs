@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use hermes_types::ShellContext;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
@@ -45,7 +46,8 @@ pub enum GuestRequest {
     Stats,
     /// Opens a shell session, or returns the existing one.
     OpenSession(OpenSession),
-    ShowSession(ShellSessionKey),
+    /// Shows a session. The digest is that of the shell state that the caller knows.
+    ShowSession(ShellSessionKey, String),
     Run(Box<RunRequest>),
     /// Lists background processes, and foreground commands that left processes running.
     Processes,
@@ -86,6 +88,9 @@ pub struct RunRequest {
     pub session: ShellSessionKey,
     pub program: Program,
     pub workdir: WorkingDir,
+    /// The digest of the [`ShellContext`] by which the program was judged. If the session has another
+    /// one now, nothing runs.
+    pub judged_shell: Option<String>,
     /// Variables for this program only; they override those of the session.
     pub env: Vec<(ByteBuf, ByteBuf)>,
     pub stdin: Stdin,
@@ -264,6 +269,8 @@ pub struct Stats {
 pub struct SessionView {
     /// Directory of the next command.
     pub cwd: ByteBuf,
+    /// The state that changes what a command means, unless the caller knows it.
+    pub shell: Option<ShellContext>,
     pub origin: SessionOrigin,
     pub guard: GuardState,
 }
@@ -382,8 +389,8 @@ pub enum ProcessEvent {
 pub enum Rejection {
     #[error("no such session")]
     NoSession,
-    /// The session changed to another directory than the request expects.
-    #[error("the session changed to another directory; nothing was run")]
+    /// The session has another directory or shell state than the request expects.
+    #[error("another command changed the session; nothing was run")]
     SessionMoved,
     /// No process has this id, or its record was deleted.
     #[error("no such process")]

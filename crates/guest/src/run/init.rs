@@ -25,7 +25,11 @@ use crate::shell::{self, Shell};
 
 /// Returns when the session is initialized. The first caller sources the files, the others wait.
 pub(crate) async fn ensure_initialized(guest: &Guest, session: &Rc<ShellSession>) {
-    session.initialized.get_or_init(|| source_files(guest, session)).await;
+    let initialize = async || {
+        source_files(guest, session).await;
+        session.set_new_state();
+    };
+    session.initialized.get_or_init(initialize).await;
 }
 
 async fn source_files(guest: &Guest, session: &Rc<ShellSession>) {
@@ -55,6 +59,7 @@ async fn source_file(guest: &Guest, session: &Rc<ShellSession>, file: &[u8], dea
         session: session.key.clone(),
         program: Program::Shell(ByteBuf::from(text)),
         workdir: WorkingDir::Other(ByteBuf::from(cwd)),
+        judged_shell: None,
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,

@@ -141,6 +141,7 @@ impl RunningProgram {
         if !initial_state.functions.contains_key(script::TRAP_FUNCTION) {
             after.functions.remove(script::TRAP_FUNCTION);
         }
+        after.undo_unsafe_changes(initial_state);
         let is_excluded =
             |name: &[u8]| is_protected(name) || (*scope == StateScope::AllButDirectory && name == b"OLDPWD");
         after.env.retain(|name, _| !is_excluded(name));
@@ -149,7 +150,7 @@ impl RunningProgram {
         if *scope == StateScope::AllButDirectory {
             after.cwd.clone_from(&initial_state.cwd);
         }
-        self.session.state.borrow_mut().apply_changes(initial_state, after);
+        self.session.apply_changes(initial_state, after);
     }
 
     pub(super) fn session_cwd(&self) -> Vec<u8> {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hermes_guest::protocol::limit;
+use hermes_types::{MEANING_VARIABLES, ShellContext, ShellKind, hex};
 use serde_bytes::ByteBuf;
+use sha2::{Digest as _, Sha256};
 
 /// Names and values as bytes, as in the shell.
 pub(crate) type ByteMap = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -26,7 +29,70 @@ pub(crate) struct ShellFunction {
 /// Variables of the shell process, not of the session. Every shell sets them itself.
 const SHELL_OWNED_VARS: [&[u8]; 5] = [b"_", b"PWD", b"SHLVL", b"SHELLOPTS", b"BASHOPTS"];
 
+/// Names that the scripts of a session use, and words with a meaning of their own. A function or
+/// alias with such a name would break every later command, so it ends with its command.
+const RESERVED_NAMES: &[&str] = &[
+    "!", ".", "[[", "]]", "alias", "builtin", "case", "command", "coproc", "declare", "do", "done", "elif",
+    "else", "esac", "eval", "exec", "exit", "export", "fi", "for", "function", "if", "in", "select", "set",
+    "shopt", "source", "then", "time", "trap", "unalias", "unset", "until", "while", "{", "}",
+];
+
 impl ShellState {
+    /// Removes what no session keeps from the state that a command left.
+    pub(crate) fn undo_unsafe_changes(&mut self, before: &Self) {
+        for name in RESERVED_NAMES {
+            self.functions.remove(name.as_bytes());
+            self.aliases.remove(name.as_bytes());
+        }
+        for name in MEANING_VARIABLES.iter().map(|name| name.as_bytes()) {
+            if self.env.get(name).is_some_and(|value| value.len() > limit::MAX_MEANING_VARIABLE_BYTES) {
+                self.env.remove(name);
+                self.env.extend(
+                    before.env.get_key_value(name).map(|(name, value)| (name.clone(), value.clone())),
+                );
+            }
+        }
+    }
+
+    /// Whether commands mean the same in both states.
+    pub(crate) fn has_same_meaning(&self, other: &Self) -> bool {
+        let is_same = |name: &&str| self.env.get(name.as_bytes()) == other.env.get(name.as_bytes());
+        self.functions == other.functions
+            && self.aliases == other.aliases
+            && MEANING_VARIABLES.iter().all(is_same)
+    }
+
+    /// What of this state changes the meaning of commands, compared with the variables of a new
+    /// session.
+    pub(crate) fn context(&self, shell: ShellKind, new_env: &ByteMap) -> ShellContext {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut left = limit::MAX_CONTEXT_BYTES;
+        let mut limited = |name: &[u8], value: &[u8]| {
+            let rest = left.checked_sub(name.len() + value.len());
+            left = rest.unwrap_or(left);
+            (text(name), rest.map_or_else(|| "(".to_owned(), |_| text(value)))
+        };
+        let changed = |name: &&&str| self.env.get(name.as_bytes()) != new_env.get(name.as_bytes());
+        let value = |name: &str| self.env.get(name.as_bytes()).map(|value| text(value)).unwrap_or_default();
+        let mut context = ShellContext {
+            shell,
+            aliases: self.aliases.iter().map(|(name, value)| limited(name, value)).collect(),
+            functions: self.functions.iter().map(|(name, function)| limited(name, &function.text)).collect(),
+            variables: MEANING_VARIABLES
+                .iter()
+                .filter(changed)
+                .map(|name| ((*name).to_owned(), value(name)))
+                .collect(),
+            digest: String::new(),
+        };
+        if context != ShellContext::new() {
+            // Serialization into memory does not fail.
+            let bytes = postcard::to_stdvec(&context).unwrap_or_default();
+            context.digest = hex(&Sha256::digest(bytes));
+        }
+        context
+    }
+
     /// Makes the changes of a command that started with the state `before` and left `after`.
     pub(crate) fn apply_changes(&mut self, before: &Self, after: Self) {
         if before.cwd != after.cwd {
@@ -116,6 +182,46 @@ mod tests {
             now.apply_changes(&start, start.clone());
             prop_assert_eq!(now, current);
         }
+    }
+
+    fn state_with_env(env: &[(&str, &str)]) -> ShellState {
+        let env = env.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        ShellState { env: env.collect(), ..ShellState::default() }
+    }
+
+    #[test]
+    fn the_context_has_what_differs_from_a_new_session() {
+        let new = state_with_env(&[("HOME", "/home/ada"), ("PATH", "/bin"), ("EDITOR", "ed")]);
+        assert_eq!(new.context(ShellKind::Bash, &new.env), ShellContext::new());
+        let mut now = state_with_env(&[("HOME", "/home/ada"), ("PATH", "/tmp:/bin"), ("OTHER", "x")]);
+        now.aliases.insert(b"ls".to_vec(), b"rm".to_vec());
+        let context = now.context(ShellKind::Bash, &new.env);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(context.aliases, [pair("ls", "rm")].into());
+        assert_eq!(context.variables, [pair("EDITOR", ""), pair("PATH", "/tmp:/bin")].into());
+        assert_ne!(context.digest, now.context(ShellKind::Sh, &new.env).digest);
+        assert_ne!(new.context(ShellKind::Sh, &new.env).digest, "");
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_to_report_is_not_valid() {
+        let mut state = ShellState::default();
+        state.aliases.insert(b"long".to_vec(), vec![b'x'; limit::MAX_CONTEXT_BYTES]);
+        state.aliases.insert(b"short".to_vec(), b"ls".to_vec());
+        let context = state.context(ShellKind::Bash, &ByteMap::new());
+        assert_eq!((context.aliases["long"].as_str(), context.aliases["short"].as_str()), ("(", "ls"));
+    }
+
+    #[test]
+    fn names_of_the_scripts_and_long_variables_are_not_kept() {
+        let before = state_with_env(&[("PATH", "/bin")]);
+        let mut after = state_with_env(&[("PATH", &"x".repeat(limit::MAX_MEANING_VARIABLE_BYTES + 1))]);
+        after.aliases.extend([(b"for".to_vec(), b"x".to_vec()), (b"ll".to_vec(), b"ls".to_vec())]);
+        after.functions.insert(b"builtin".to_vec(), ShellFunction { text: Vec::new(), is_exported: false });
+        after.undo_unsafe_changes(&before);
+        assert_eq!(after.env, before.env);
+        assert_eq!(after.aliases, [(b"ll".to_vec(), b"ls".to_vec())].into());
+        assert!(after.functions.is_empty());
     }
 
     #[test]

@@ -172,6 +172,7 @@ impl TestShell {
             session: self.key.clone(),
             program: Program::Shell(ByteBuf::from(text.as_ref())),
             workdir: hermes_guest::protocol::message::WorkingDir::Session,
+            judged_shell: None,
             env: Vec::new(),
             stdin: Stdin::Null,
             terminal: None,

@@ -158,6 +158,7 @@ async fn a_guest_that_misses_a_deadline_times_out() {
         session: ShellSessionKey::from("s"),
         program: Program::Shell(ByteBuf::from("sleep 9")),
         workdir: hermes_guest::protocol::message::WorkingDir::Session,
+        judged_shell: None,
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,

@@ -260,12 +260,79 @@ async fn a_session_may_have_any_key_and_is_found_again() {
     for (number, name) in names.iter().enumerate() {
         let s = guest.named_session(name).await;
         assert_eq!(s.out("echo $N").await, format!("{number}\n"));
-        assert_eq!(s.client.show_session(&s.key).await.unwrap().origin, SessionOrigin::Found);
+        assert_eq!(s.client.show_session(&s.key, "").await.unwrap().origin, SessionOrigin::Found);
     }
     let client = guest.client().await;
-    let absent = client.show_session(&ShellSessionKey::from("never")).await.unwrap_err();
+    let absent = client.show_session(&ShellSessionKey::from("never"), "").await.unwrap_err();
     assert!(matches!(absent, Error::Rejected(Rejection::NoSession)), "{absent:?}");
     let unopened = TestShell { client, key: ShellSessionKey::from("never") };
     let rejected = unopened.client.run(unopened.command("true")).await.unwrap_err();
     assert!(matches!(rejected, Error::Rejected(Rejection::NoSession)), "{rejected:?}");
+}
+
+#[tokio::test]
+async fn a_session_reports_what_changes_the_meaning_of_commands() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
+    let view = async |known: &str| s.client.show_session(&s.key, known).await.unwrap().shell;
+    // A new session has an empty digest, so there is nothing to report.
+    assert_eq!(view("").await, None);
+    s.out("alias ls=rm; export CDPATH=/srv HOME=/var OTHER=1; greet() { echo hi; }; BASH_ALIASES[cat]=rm")
+        .await;
+    let context = view("").await.unwrap();
+    let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    assert_eq!(context.aliases, [pair("cat", "rm"), pair("ls", "rm")].into());
+    assert_eq!(context.functions, [pair("greet", "greet () \n{ \n    echo hi\n}\n")].into());
+    assert_eq!(context.variables, [pair("CDPATH", "/srv"), pair("HOME", "/var")].into());
+    assert_eq!(view(&context.digest).await, None);
+    s.out("true").await;
+    assert_eq!(view(&context.digest).await, None);
+    s.out("unalias -a; unset -f greet; unset CDPATH; export HOME=/").await;
+    s.out("unset HOME").await;
+    assert_ne!(view(&context.digest).await.unwrap().digest, "");
+}
+
+#[tokio::test]
+async fn a_command_judged_by_another_shell_state_does_not_run() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
+    let judged =
+        |text: &str, digest: &str| RunRequest { judged_shell: Some(digest.to_owned()), ..s.command(text) };
+    s.run(judged("alias ls=rm", "")).await;
+    for text in ["touch ran", "ls -rf ~"] {
+        let refused = s.client.run(judged(text, "")).await.unwrap_err();
+        assert!(matches!(refused, Error::Rejected(Rejection::SessionMoved)), "{refused:?}");
+    }
+    let context = s.client.show_session(&s.key, "").await.unwrap().shell.unwrap();
+    s.run(judged("unalias ls", &context.digest)).await;
+    assert_eq!(output_text(&s.run(judged("ls", "")).await), "");
+}
+
+#[tokio::test]
+async fn names_that_the_session_needs_cannot_be_taken() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
+    for taken in [
+        "builtin() { echo hidden; }",
+        "builtin() { command builtin \"$@\"; }",
+        "alias builtin=true",
+        "alias() { :; }; eval() { :; }; command() { :; }",
+        "alias alias=true for=true case=true",
+        "declare() { :; }; trap() { :; }; shopt() { :; }",
+        "alias -- {=x }=x if=x",
+    ] {
+        s.sh(taken).await;
+        s.out("cd /; export AFTER=1; alias after=true").await;
+        assert_eq!(
+            s.out("pwd; echo $AFTER; type -t after; unalias after; unset AFTER").await,
+            "/\n1\nalias\n",
+            "{taken}"
+        );
+        assert_eq!(
+            s.out("cd /tmp; for i in 1; do case $i in 1) eval echo ok;; esac; done").await,
+            "ok\n",
+            "{taken}"
+        );
+        assert_eq!(s.out("pwd; type -t builtin alias").await, "/tmp\nbuiltin\nbuiltin\n", "{taken}");
+    }
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hermes_exec::{Backend, BindMount, OpenPlace, Outcome, OutputMode, ResolvedPlace};
-use hermes_types::{BackendName, Job, MountAccess, Network, parse_start_time, process_start_time};
+use hermes_types::{BackendName, MountAccess, Network, Work, parse_start_time, process_start_time};
 
 use script::{MANY_PROCESSES, SUCCEEDED};
 
@@ -286,7 +286,7 @@ impl LiveCheck<'_> {
 
     /// Runs a command like any other: only if the gate allows it or the owner gave consent.
     async fn run(&self, command: &str) -> Result<Outcome> {
-        let job = Job::shell(command, self.place.cwd().await?);
+        let job = self.place.job(Work::Shell(command.to_owned())).await?;
         let (place, key) = (self.resolved.place(), self.resolved.session());
         let permit = match approve(self.context, self.config, place, key, job, self.consent).await? {
             Decision::Allowed(permit) => permit,
