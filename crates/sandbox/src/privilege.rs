@@ -27,7 +27,8 @@ pub(crate) struct Rlimits {
 impl Rlimits {
     /// `report` contains the limits enforced by cgroups.
     pub(crate) fn new(limits: &JailLimits, mut report: LimitReport, ids: JailIds) -> Self {
-        let mut values = vec![(Resource::Core, 0)];
+        // With zero the kernel would still start a core handler, outside and as root.
+        let mut values = vec![(Resource::Core, 1)];
         if let (Some(bytes), LimitStatus::NotEnforced { reason }) = (limits.memory, report.memory.clone()) {
             values.push((Resource::Data, bytes));
             report.memory = LimitStatus::PerProcess { reason };

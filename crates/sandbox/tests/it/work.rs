@@ -224,6 +224,12 @@ fn only_the_workspace_in_a_home_and_a_directory_in_run_are_visible() {
 }
 
 #[test]
+fn a_crash_starts_no_core_handler_of_the_host() {
+    // One byte: the kernel writes no core and starts no handler. Zero only stops files.
+    assert_prints("sed -n 's/^Max core file size *//p' /proc/self/limits | tr -s ' '", "1 1 bytes \n");
+}
+
+#[test]
 fn two_hundred_short_processes_run() {
     assert_prints("for i in {1..200}; do /bin/true || exit 1; done; echo done", "done\n");
 }
