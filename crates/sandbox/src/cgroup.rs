@@ -2,8 +2,10 @@
 //!
 //! A machine has the single hierarchy of version 2, one hierarchy per controller of version 1, or
 //! both. This module looks for the mount of the controller, the cgroup of this process, and the
-//! nearest parent cgroup in which a child can be created and limited.
+//! nearest parent cgroup in which a child can be created and limited, without leaving the unit of
+//! the service manager.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -261,9 +263,18 @@ impl Hierarchy {
         self.controllers.is_empty()
     }
 
-    /// Our cgroup and those above it, nearest first.
+    /// Our cgroup and those above it in the same unit of the service manager, nearest first: above,
+    /// the limits of the unit would not hold. A service that has cgroups below was delegated. The
+    /// scope of a login has no limits of its own, so the slice of its user counts too.
     fn parents(&self) -> impl Iterator<Item = &Path> {
-        self.own.ancestors().take_while(|parent| parent.starts_with(&self.mount))
+        let all: Vec<&Path> =
+            self.own.ancestors().take_while(|parent| parent.starts_with(&self.mount)).collect();
+        let name = |path: &Path| path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+        let end = all.iter().position(|path| name(path).ends_with(".service")).or_else(|| {
+            let is_unit = |name: &str| name.ends_with(".slice") || name.ends_with(".scope");
+            all.iter().map(|path| name(path)).position(|name| is_unit(&name) && !name.starts_with("session-"))
+        });
+        all.into_iter().take(end.map_or(usize::MAX, |end| end + 1))
     }
 }
 
@@ -298,6 +309,36 @@ mod tests {
     }
 
     #[test]
+    fn a_jail_does_not_leave_the_unit_that_it_belongs_to() {
+        let parents = |own: &str| {
+            let found = hierarchies(Path::new(""), &format!("0::{own}\n")).remove(0);
+            let below = |path: &Path| path.strip_prefix("/unified").unwrap().display().to_string();
+            found.parents().map(below).collect::<Vec<_>>().join(" ")
+        };
+        let cases = [
+            ("/system.slice/hermes.service", "system.slice/hermes.service"),
+            (
+                "/system.slice/hermes.service/main",
+                "system.slice/hermes.service/main system.slice/hermes.service",
+            ),
+            (
+                "/u.slice/user@1.service/app.slice/vte.scope",
+                "u.slice/user@1.service/app.slice/vte.scope u.slice/user@1.service/app.slice u.slice/user@1.service",
+            ),
+            (
+                "/u.slice/user-0.slice/session-3.scope",
+                "u.slice/user-0.slice/session-3.scope u.slice/user-0.slice",
+            ),
+            ("/system.slice/run-1.scope", "system.slice/run-1.scope"),
+            ("/docker/abc", "docker/abc docker "),
+            ("/", ""),
+        ];
+        for (own, expected) in cases {
+            assert_eq!(parents(own), expected, "{own}");
+        }
+    }
+
+    #[test]
     fn a_reused_pid_is_not_mistaken_for_the_owner() {
         let own = own_cgroup_name().unwrap();
         let (name, started) = own.rsplit_once('-').unwrap();
@@ -310,10 +351,10 @@ mod tests {
     #[test]
     fn version_two_uses_the_nearest_cgroup_that_offers_the_controller() {
         let root = tempfile::tempdir().unwrap();
-        let slice = root.path().join("unified/slice");
+        let slice = root.path().join("unified/pod");
         fs::create_dir_all(slice.join("scope")).unwrap();
         fs::write(slice.join("cgroup.subtree_control"), "cpu pids\n").unwrap();
-        let found = hierarchies(root.path(), "0::/slice/scope\n");
+        let found = hierarchies(root.path(), "0::/pod/scope\n");
         let mut cgroups = Cgroups::default();
         // An ordinary directory has no `pids.max`, so writing the value must fail.
         let refused = cgroups.apply_limit(&found, &pids_controller(7)).unwrap_err().to_string();
