@@ -198,6 +198,18 @@ fn there_are_no_sockets_past_the_network_stack() {
 }
 
 #[test]
+fn there_are_no_sockets_of_unusual_protocols() {
+    // UDP-Lite; others may not be loaded.
+    testbed_command("socket 2 2 136").assert_refused();
+    testbed_command("socket 10 2 136").assert_refused();
+}
+
+#[test]
+fn calls_that_ordinary_programs_do_not_need_are_refused() {
+    syscall(libc::SYS_get_mempolicy, &["0", "0", "0", "0", "0"]).assert_refused();
+}
+
+#[test]
 fn no_device_is_made() {
     testbed(|user| ["mknod".into(), user.path_str("work/device")])
         .control_script(|user| format!("mknod {0} c 1 3 && rm {0}", user.path_str("work/control")))
