@@ -6,7 +6,7 @@
 //! | 2 | the floor matches, and the host or an owner's directory is reachable | refuse |
 //! | 3 | nothing of the owner's can be damaged, and no owner's ask rule matches | allow |
 //! | 4 | nothing matches, or grants and allow rules cover every match | allow |
-//! | 5 | the mode is `off` | allow |
+//! | 5 | the mode is `off`, and all of the text could be read | allow |
 //! | 6 | there is no approver | refuse, unless configured otherwise |
 //! | 7 | the text is too long to be shown in full | refuse |
 //! | 8 | otherwise | ask |
@@ -216,7 +216,7 @@ impl Gate {
         if open.is_empty() {
             return allow(job, needs.approved(&asking, true));
         }
-        if self.mode == ApprovalMode::Off {
+        if self.mode == ApprovalMode::Off && !open.iter().any(Match::hides_floor) {
             return allow(job, needs.approved(&asking, false));
         }
         let approvers = match &origin.attendance {

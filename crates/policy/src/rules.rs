@@ -137,6 +137,11 @@ impl Match {
         Self::new(BY_OWNER, Tier::Ask, reason, segment.show(), &segment.source)
     }
 
+    /// Whether a part of the script could not be read, so that the floor may be in it.
+    pub(crate) fn hides_floor(&self) -> bool {
+        doubts::UNREAD.contains(&self.id)
+    }
+
     pub(crate) fn is_by_owner(&self) -> bool {
         self.id == BY_OWNER
     }
@@ -207,7 +212,7 @@ fn harms(rule: &Rule, context: &RuleContext<'_>) -> Harms {
     if stays { Harms::Place } else { Harms::Owner }
 }
 
-/// The number of matches after which a script is not examined further.
+/// The number of matches after which only the floor is examined further.
 const MAX_MATCHES: usize = 512;
 
 /// The paths a command touches, whatever it does to them.
@@ -250,6 +255,9 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
         let context = RuleContext { invocation, effects: &effects, paths };
         let inside = segment.via.iter().any(|via| programs::find(via).contains);
         for rule in matching_rules(&context, inside) {
+            if found.len() >= MAX_MATCHES && (inside || rule.tier != Tier::Floor) {
+                continue;
+            }
             let shown = segment.show();
             if found.iter().any(|known: &Match| known.id == rule.id && known.segment == shown) {
                 continue;
@@ -260,9 +268,6 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
                 matched.what = format!("{}:{}", rule.id, paths_of(&effects));
             }
             found.push(Match { at: Some(at), harms: harms(rule, &context), ..matched });
-            if found.len() >= MAX_MATCHES {
-                return found;
-            }
         }
     }
     found

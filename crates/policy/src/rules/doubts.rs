@@ -4,6 +4,9 @@ use super::{Match, Tier};
 use crate::programs::find;
 use crate::shell::{Doubt, DoubtKind};
 
+/// The doubts about parts of a script that were not read.
+pub(super) const UNREAD: &[&str] = &["unreadable", "too-deep", "too-long"];
+
 /// The match that stands for a doubt.
 pub(super) fn doubt_match(doubt: &Doubt) -> Match {
     let (id, reason) = match &doubt.kind {
