@@ -215,10 +215,9 @@ impl<'a> KnownPaths<'a> {
         path.starts_with("/tmp/") && !is_below(path, self.home)
     }
 
-    /// Inside the working directory, or relative to an unknown one.
+    /// Inside the working directory.
     pub(crate) fn is_project(&self, path: &str) -> bool {
-        (self.works_here && is_below(path, &normalize(self.cwd)))
-            || (path.starts_with(&format!("{UNKNOWN_CHAR}/")) && !path.contains(".."))
+        self.works_here && is_below(path, &normalize(self.cwd))
     }
 
     /// A file that holds keys, tokens or passwords.

@@ -209,7 +209,10 @@ fn read(text: &str, around: &Surroundings<'_>, run: impl FnOnce(&mut walk::Walke
         if text.contains(['\u{2044}', '\u{2215}', '\u{29f8}', '\u{ff0f}', '\u{2571}']) {
             walk.doubt(DoubtKind::Lookalike, text);
         }
+        walk.check_session();
         run(&mut walk);
+        walk.settle();
+        walk.run_traps();
     }
     walk.script
 }

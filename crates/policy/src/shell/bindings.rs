@@ -1,82 +1,297 @@
 //! Changes that a command makes for later ones: the directory, variables, aliases and files.
 
+use std::rc::Rc;
+
 use super::output;
 use super::walk::Walker;
 use super::*;
 
+/// Builtins that change the state of the shell.
+pub(super) const CHANGES_STATE: &[&str] = &[
+    "cd", "pushd", "popd", "exit", "exec", "return", "break", "continue", "declare", "typeset", "local",
+    "export", "readonly", "read", "mapfile", "readarray", "unset", "getopts", "let", "printf", "set",
+    "shift", "shopt", "wait", "alias", "unalias", "eval", "source", ".", "trap", ":", "times",
+];
+
 impl Walker<'_> {
+    /// Moves to a directory, from each one where the script may be.
     pub(super) fn change_directory(&mut self, target: &Word) {
-        let path = self.env.path(target);
-        let known = !path.contains(UNKNOWN_CHAR) && !target.has_glob();
-        self.set_directory(known.then_some(path));
+        let paths = self.env.paths(target);
+        let known = |path: &String| path.starts_with('/').then(|| path.clone());
+        let mut directories = paths.iter().map(known);
+        self.set_directory(directories.next().flatten());
+        for directory in directories {
+            self.env.add_cwd(directory);
+        }
     }
 
     fn set_directory(&mut self, directory: Option<String>) {
-        for (name, path) in [("OLDPWD", &self.env.cwd.clone()), ("PWD", &directory)] {
-            self.env.set_or_forget(name, path.as_ref().map(Word::literal), true);
+        for (name, path) in [("OLDPWD", self.env.cwd.clone()), ("PWD", directory.clone())] {
+            match path {
+                Some(path) if !path.contains(UNKNOWN_CHAR) => self.env.set(name, Word::literal(path)),
+                _ => self.env.forget(name),
+            }
+        }
+        if !self.env.other_cwds.is_empty() {
+            self.env.forget("OLDPWD");
+            self.env.other_cwds.clear();
+        }
+        if let Some(path) = &directory {
+            Rc::make_mut(&mut self.env.made).insert(path.clone());
         }
         self.env.cwd = directory;
     }
 
+    /// `cd` and `pushd`. If the directory may be missing, the old one remains possible.
+    fn cd(&mut self, segment: &Segment) {
+        let before = self.env.clone();
+        let options = segment.args.iter().take_while(|word| {
+            word.prefix().starts_with(['-', '+']) && !matches!(word.known(), Some("-" | "--"))
+        });
+        let skipped = options.count();
+        let mut operands = segment.args.iter().skip(skipped).filter(|word| word.known() != Some("--"));
+        let home = Word::literal("~");
+        let target = operands.next().unwrap_or(&home);
+        let target = match target.known() {
+            Some("~") if segment.args.is_empty() => self.env.value("HOME"),
+            Some("-") => self.env.value("OLDPWD"),
+            Some("") => Some(Word::literal(".")),
+            _ => Some(target.clone()),
+        };
+        let target = target.unwrap_or_else(|| Word::unknown(Unknown::Variable("OLDPWD".to_owned())));
+        let search_path = self.env.value("CDPATH").filter(|path| path.known() != Some(""));
+        let search_path = search_path.filter(|_| !target.prefix().starts_with(['/', '.']));
+        let is_certain = search_path.is_none()
+            && !target.has_unknown()
+            && !target.has_glob()
+            && self.env.other_cwds.is_empty()
+            && self.is_there(&self.env.path(&target));
+        self.change_directory(&target);
+        let starts = search_path.iter().flat_map(|path| path.known().unwrap_or("\0").split(':'));
+        let found: Vec<Option<String>> = starts
+            .map(|start| crate::paths::resolve(&target.outline(), Some(start)))
+            .map(|path| (!path.contains(UNKNOWN_CHAR)).then_some(path))
+            .collect();
+        for directory in found {
+            self.env.add_cwd(directory);
+        }
+        if segment.name == "pushd" {
+            let old = before.cwd.clone();
+            Rc::make_mut(&mut self.env.stack).push(old);
+        }
+        if !is_certain {
+            self.may_fail(before);
+        }
+    }
+
+    /// Whether a directory surely exists: one that the script made or was in, or one above.
+    fn is_there(&self, path: &str) -> bool {
+        let is_above = |below: &str| below == path || crate::paths::is_below(below, path);
+        path == "/tmp"
+            || is_above(self.around.home)
+            || self.env.cwd.as_deref().is_some_and(is_above)
+            || self.env.made.iter().any(|made| is_above(made))
+    }
+
+    /// Makes a variable local to the current function.
+    fn declare_local(&mut self, name: &str) {
+        let before = self.env.bound(name);
+        if let Some(frame) = self.locals.last_mut()
+            && !frame.iter().any(|(known, _)| known == name)
+        {
+            frame.push((name.to_owned(), before));
+        }
+    }
+
+    pub(super) fn add_alias(&mut self, name: &str, text: &Word) {
+        let aliases = Rc::make_mut(&mut self.env.aliases);
+        let texts = aliases.entry(name.to_owned()).or_default();
+        if !texts.contains(text) {
+            texts.push(text.clone());
+        }
+    }
+
+    /// `declare`, `export` and their like.
+    fn declare(&mut self, name: &str, segment: &Segment) {
+        let is_global = has(&segment.args, &["-g"]);
+        let is_local = name == "local" || (matches!(name, "declare" | "typeset") && !is_global);
+        self.env.volatile |= has(&segment.args, &["-n"]) && name != "export";
+        let is_opaque = has(&segment.args, &["-i", "-l", "-u", "-c", "-a", "-A"]) && name != "export";
+        let exports = name == "export" || has(&segment.args, &["-x"]);
+        for word in segment.args.iter().filter(|word| !word.prefix().starts_with(['-', '+'])) {
+            let text = word.prefix();
+            let variable = text.split(['=', '+', '[']).next().unwrap_or_default().to_owned();
+            if variable.is_empty() {
+                // The name itself is unknown.
+                self.env.volatile |= word.has_unknown();
+                continue;
+            }
+            if is_local {
+                self.declare_local(&variable);
+            }
+            if is_opaque {
+                Rc::make_mut(&mut self.env.opaque).insert(variable.clone());
+            }
+            match word.as_assignment() {
+                Some((assigned, value)) if assigned == variable => {
+                    self.env.set(&variable, self.tilde_in_value(&value));
+                }
+                Some(_) => self.env.forget(&variable),
+                None if is_local && name != "export" => self.env.forget(&variable),
+                None => {}
+            }
+            if exports {
+                Rc::make_mut(&mut self.env.exported).insert(variable);
+            }
+        }
+    }
+
+    /// `set`: options and positional parameters.
+    fn set_options(&mut self, args: &[Word]) {
+        let mut rest = args;
+        while let Some((word, tail)) = rest.split_first() {
+            let text = word.prefix();
+            if !text.starts_with(['-', '+']) {
+                break;
+            }
+            rest = tail;
+            if matches!(text, "--" | "-") {
+                if text == "--" || !tail.is_empty() {
+                    self.env.positional = Some(Rc::new(tail.to_vec()));
+                }
+                return;
+            }
+            let on = text.starts_with('-');
+            let mut names: Vec<&str> = Vec::new();
+            for _ in text.matches('o') {
+                let Some((name, tail)) = rest.split_first() else { break };
+                names.push(name.known().unwrap_or("?"));
+                rest = tail;
+            }
+            if text.contains('e') || names.contains(&"errexit") {
+                self.env.exits_on_failure = on;
+            }
+            if text.contains('a') || names.contains(&"allexport") {
+                self.env.exports_all = on;
+            }
+            // An unknown option may end it.
+            self.env.exits_on_failure &= !names.contains(&"?");
+        }
+        if !rest.is_empty() {
+            self.env.positional = Some(Rc::new(rest.to_vec()));
+        }
+    }
+
     /// Applies the changes a command makes for later ones.
-    pub(super) fn apply_bindings(&mut self, segment: &Segment) {
-        match segment.name.as_str() {
-            "cd" | "pushd" => {
-                let target = segment.args.iter().find(|word| !word.prefix().starts_with('-'));
-                match target {
-                    // With a search path, a relative name may lead anywhere.
-                    Some(target)
-                        if !target.prefix().starts_with(['/', '.'])
-                            && (self.env.value("CDPATH").is_some()
-                                || segment.assignments.iter().any(|(name, _)| name == "CDPATH")) =>
-                    {
-                        self.set_directory(None);
-                    }
-                    Some(target) => self.change_directory(target),
-                    None if segment.args.is_empty() => self.set_directory(Some(self.around.home.to_owned())),
-                    None => self.set_directory(None),
-                }
+    pub(super) fn apply_bindings(&mut self, name: &str, segment: &Segment) {
+        let args = segment.args.as_slice();
+        match name {
+            "cd" | "pushd" if !args.is_empty() || name == "cd" => self.cd(segment),
+            "pushd" => self.set_directory(None),
+            "popd" => {
+                let before = self.env.clone();
+                let top = Rc::make_mut(&mut self.env.stack).pop();
+                self.set_directory(top.flatten().filter(|_| args.is_empty()));
+                self.may_fail(before);
             }
-            "popd" => self.set_directory(None),
-            "declare" | "local" | "typeset" if super::has(&segment.args, &["-n"]) => {
-                for word in &segment.args {
-                    self.env.forget(word.prefix().split('=').next().unwrap_or_default());
-                }
+            "mkdir" => {
+                let paths: Vec<String> =
+                    operands(args, &["-m"]).into_iter().map(|word| self.env.path(word)).collect();
+                Rc::make_mut(&mut self.env.made).extend(paths);
             }
+            "rm" | "rmdir" | "mv" if self.env.made.len() > 1 => self.env.made = Rc::default(),
+            "exit" => {
+                self.run_traps();
+                self.env.ended = true;
+            }
+            "exec" if !args.is_empty() => self.env.ended = true,
+            "return" | "break" | "continue" => self.jump(),
             "alias" => {
-                self.env.aliases.extend(segment.args.iter().filter_map(Word::as_assignment));
-            }
-            "export" | "declare" | "local" | "readonly" | "typeset" => {
-                for (name, value) in segment.args.iter().filter_map(Word::as_assignment) {
-                    self.env.set(&name, self.tilde_in_value(&value), self.conditional == 0);
+                for (alias, text) in args.iter().filter_map(Word::as_assignment) {
+                    self.add_alias(&alias, &text);
                 }
             }
-            "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "select" => {
-                for name in segment.args.iter().filter_map(Word::known) {
-                    if !name.starts_with('-') {
-                        self.env.forget(name);
+            "trap" => self.traps.extend(args.iter().find(|word| word.prefix() != "--").cloned()),
+            "export" | "declare" | "local" | "readonly" | "typeset" => self.declare(name, segment),
+            "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "wait" => {
+                for word in args {
+                    // `read -aname` and `a[1]` name variables too.
+                    let text = word.prefix();
+                    let text = text.strip_prefix('-').map_or(text, |rest| rest.get(1..).unwrap_or_default());
+                    let variable = text.split(|char: char| !char.is_alphanumeric() && char != '_').next();
+                    if let Some(variable) = variable.filter(|name| !name.is_empty()) {
+                        self.env.forget(variable);
+                    }
+                    self.env.volatile |= word.has_unknown() && name != "wait";
+                }
+                for variable in ["REPLY", "MAPFILE", "OPTARG"] {
+                    if self.env.bound(variable).is_some() {
+                        self.env.forget(variable);
                     }
                 }
-                self.env.forget("REPLY");
             }
-            "printf" => {
-                if let [flag, name, ..] = segment.args.as_slice()
-                    && flag.known() == Some("-v")
-                    && let Some(name) = name.known()
-                {
-                    let value = output::printed(segment.args.get(2..).unwrap_or_default());
-                    self.env.set_or_forget(name, value, self.conditional == 0);
-                }
+            "printf" => self.print_variable(args),
+            "set" => self.set_options(args),
+            "shift" => {
+                let count = args.first().map_or(Some(1), |word| word.known()?.parse::<usize>().ok());
+                self.env.positional = match (&self.env.positional, count) {
+                    (Some(words), Some(count)) if count <= words.len() => {
+                        Some(Rc::new(words.iter().skip(count).cloned().collect()))
+                    }
+                    _ => None,
+                };
             }
-            "set" if segment.args.first().and_then(Word::known) == Some("--") => {
-                self.env.positional = Some(segment.args.iter().skip(1).cloned().collect());
+            "shopt" if args.iter().any(|word| word.known().is_none_or(|name| name == "lastpipe")) => {
+                self.env.last_in_shell = true;
             }
-            "shift" => self.env.positional = None,
             _ => {}
         }
+        self.run_callbacks(name, args);
         for path in output::created_files(segment) {
             let path = self.env.path(&path);
-            self.env.files.entry(path).or_insert(None);
+            if !self.env.files.contains_key(&path) {
+                Rc::make_mut(&mut self.env.files).insert(path, None);
+            }
+        }
+    }
+
+    /// Follows what builtins evaluate: indexes of arrays, callbacks and word lists.
+    fn run_callbacks(&mut self, name: &str, args: &[Word]) {
+        let evaluating = [
+            "test", "[", "unset", "printf", "read", "mapfile", "readarray", "let", "declare", "typeset",
+            "local", "export", "readonly", "wait", "getopts",
+        ];
+        if evaluating.contains(&name) {
+            for word in args {
+                self.evaluates(&word.outline(), name);
+            }
+        }
+        let mut texts = Vec::new();
+        if matches!(name, "mapfile" | "readarray" | "compgen") {
+            texts = values(args, &["-C"]);
+        }
+        if name == "compgen" {
+            texts.extend(values(args, &["-W"]).iter().map(|words| Word::literal(": ").followed_by(words)));
+        }
+        for text in texts {
+            self.in_subshell(|walk| walk.run_text(&text, name));
+        }
+    }
+
+    /// `printf -v name`, in one word or two.
+    fn print_variable(&mut self, args: &[Word]) {
+        let (name, rest) = match args {
+            [flag, name, rest @ ..] if flag.known() == Some("-v") => (name.clone(), rest),
+            [flag, rest @ ..] => match flag.strip_prefix("-v") {
+                Some(name) => (name, rest),
+                None => return,
+            },
+            [] => return,
+        };
+        match (name.known(), output::printed(rest)) {
+            (Some(name), Some(value)) if !name.contains('[') => self.env.set(name, value),
+            (Some(name), _) => self.env.forget(name.split('[').next().unwrap_or_default()),
+            (None, _) => self.env.volatile = true,
         }
     }
 
@@ -90,7 +305,10 @@ impl Walker<'_> {
 
     pub(super) fn tilde_in_value(&self, value: &Word) -> Word {
         match value.strip_prefix("~/") {
-            Some(rest) => Word::literal(format!("{}/", self.around.home)).followed_by(&rest),
+            Some(rest) => {
+                let home = self.env.value("HOME").unwrap_or_default();
+                home.followed_by(&Word::literal("/")).followed_by(&rest)
+            }
             None => value.clone(),
         }
     }
@@ -121,7 +339,7 @@ impl Walker<'_> {
                 (true, Some(None)) => None,
                 _ => stream.text.clone(),
             };
-            self.env.files.insert(path, text);
+            Rc::make_mut(&mut self.env.files).insert(path, text);
         }
     }
 }

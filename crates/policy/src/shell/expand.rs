@@ -7,6 +7,10 @@ use super::budget::MAX_BRACE_WORDS;
 use super::syntax::{Parameter, ParameterForm, WordPart};
 use super::walk::Walker;
 use super::*;
+use hermes_types::ShellKind;
+
+/// A longer class counts as text.
+const MAX_CLASS: usize = 1024;
 
 const SPECIAL: [char; 11] = ['{', '}', ',', '~', '*', '?', '[', ']', '(', ')', '/'];
 
@@ -19,6 +23,8 @@ enum BraceAtom {
     Text(String),
     /// An expansion; outside quotes, it is split.
     Expansion { pieces: Vec<WordPiece>, quoted: bool },
+    /// The end of a field, between positional parameters.
+    Break,
 }
 
 impl Walker<'_> {
@@ -29,9 +35,19 @@ impl Walker<'_> {
         {
             return vec![Word::literal(text.clone())];
         }
+        if let [WordPart::Quoted(text), WordPart::Parameter(parameter)] = word
+            && text.is_empty()
+            && parameter.is_plain("@")
+            && self.env.positional.as_ref().is_some_and(|words| words.is_empty())
+        {
+            return Vec::new();
+        }
         let atoms = self.atoms(word);
         let mut moved = 0;
         let alternatives = braces(atoms, &mut moved);
+        if alternatives.len() > 1 && self.dialect == ShellKind::Sh {
+            self.doubt(DoubtKind::Syntax, "");
+        }
         self.charge(moved + alternatives.iter().map(Vec::len).sum::<usize>());
         if self.spent {
             return vec![Word::unknown(Unknown::Number)];
@@ -53,6 +69,7 @@ impl Walker<'_> {
                 BraceAtom::Live(char) => push_text(&mut pieces, &char.to_string()),
                 BraceAtom::Text(text) => push_text(&mut pieces, text),
                 BraceAtom::Expansion { pieces: inner, .. } => pieces.extend(inner.iter().cloned()),
+                BraceAtom::Break => push_text(&mut pieces, " "),
             }
         }
         Word::from_pieces(pieces)
@@ -76,6 +93,18 @@ impl Walker<'_> {
                 }
                 WordPart::Text(text) => atoms.push(BraceAtom::Text(text.clone())),
                 WordPart::Quoted(text) => atoms.push(BraceAtom::Text(text.clone())),
+                WordPart::Parameter(parameter)
+                    if (parameter.is_plain("@") || (parameter.is_plain("*") && !parameter.quoted))
+                        && self.env.positional.is_some() =>
+                {
+                    let words = self.env.positional.clone().unwrap_or_default();
+                    self.charge(words.len());
+                    for (index, word) in words.iter().enumerate() {
+                        atoms.extend((index > 0).then_some(BraceAtom::Break));
+                        let pieces = word.pieces().to_vec();
+                        atoms.push(BraceAtom::Expansion { pieces, quoted: parameter.quoted });
+                    }
+                }
                 WordPart::Parameter(parameter) => {
                     let pieces = self.parameter(parameter);
                     atoms.push(BraceAtom::Expansion { pieces, quoted: parameter.quoted });
@@ -85,7 +114,8 @@ impl Walker<'_> {
                     atoms.push(BraceAtom::Expansion { pieces, quoted: *quoted });
                 }
                 WordPart::Arithmetic(inner) => {
-                    self.atoms(inner);
+                    let atoms_inside = self.atoms(inner);
+                    self.arithmetic(&atoms_inside);
                     atoms.push(unknown_number());
                 }
                 WordPart::Process(list) => {
@@ -102,19 +132,89 @@ impl Walker<'_> {
         atoms
     }
 
+    /// Applies the assignments in an arithmetic expression, and looks at values it evaluates.
+    fn arithmetic(&mut self, atoms: &[BraceAtom]) {
+        let text: String = atoms
+            .iter()
+            .map(|atom| match atom {
+                BraceAtom::Live(char) => char.to_string(),
+                BraceAtom::Text(text) => text.clone(),
+                BraceAtom::Expansion { pieces, .. } => Word::from_pieces(pieces.iter().cloned()).outline(),
+                BraceAtom::Break => " ".to_owned(),
+            })
+            .collect();
+        let assigns = text.contains('=') || text.contains("++") || text.contains("--");
+        self.evaluates(&text, "");
+        for name in text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_') {
+            if self.env.bound(name).is_none() && !assigns
+                || !name.starts_with(|char: char| !char.is_ascii_digit())
+            {
+                continue;
+            }
+            for value in self.env.values(name) {
+                self.evaluates(&value.outline(), name);
+            }
+            if assigns {
+                self.env.forget(name);
+            }
+        }
+    }
+
+    /// Notes a text with an array index in which the shell runs a substitution when it evaluates
+    /// the text as a number or a name.
+    pub(super) fn evaluates(&mut self, text: &str, source: &str) {
+        let runs = |rest: &str| rest.contains("$(") || rest.contains('`');
+        if text.split_once('[').is_some_and(|(_, index)| runs(index)) {
+            self.doubt(DoubtKind::Code, source);
+        }
+    }
+
     fn parameter(&mut self, parameter: &Parameter) -> Vec<WordPiece> {
+        let name = parameter.name.as_str();
         self.atoms(&parameter.index);
         let argument = self.expand_whole(&parameter.argument);
-        let value = self.env.value(&parameter.name);
-        self.charge(value.as_ref().map_or(1, |value| value.pieces().len()));
-        let value = match parameter.form {
-            ParameterForm::Plain => value,
-            ParameterForm::Default => Some(value.unwrap_or(argument)),
-            ParameterForm::Alternative => Some(argument),
-            ParameterForm::Computed => None,
+        let mut values = self.env.values(name);
+        self.charge(1 + values.iter().map(|value| value.pieces().len()).sum::<usize>());
+        let was_set = !values.is_empty();
+        let choice = self.choose(name, values.len());
+        let value = (choice < values.len()).then(|| values.swap_remove(choice));
+        let is_unset = |pieces: &[WordPiece]| matches!(pieces, [WordPiece::Unknown(Unknown::Variable(_))]);
+        let is_set = match value.as_ref().map(|value| (value.known(), value.pieces())) {
+            None => None,
+            Some((Some(""), _)) => Some(!parameter.strong),
+            Some((None, pieces)) if is_unset(pieces) => None,
+            Some((None, [WordPiece::Unknown(_)])) if parameter.strong => None,
+            Some(_) => Some(true),
         };
-        let unknown = || Word::unknown(Unknown::Variable(parameter.name.clone()));
-        value.unwrap_or_else(unknown).pieces().to_vec()
+        let unknown = || Word::unknown(Unknown::Variable(name.to_owned()));
+        let question = format!("{name}?");
+        let word = match parameter.form {
+            ParameterForm::Plain => value.unwrap_or_else(unknown),
+            // A variable that was never set here has the owner's value, which is harmless.
+            ParameterForm::Default | ParameterForm::Assign => {
+                let is_set = is_set.unwrap_or_else(|| was_set && self.choose(&question, 2) == 0);
+                if !is_set && parameter.form == ParameterForm::Assign {
+                    self.env.set(name, argument.clone());
+                }
+                if is_set { value.unwrap_or_else(unknown) } else { argument }
+            }
+            ParameterForm::Alternative => {
+                let is_set = is_set.unwrap_or_else(|| self.choose(&question, 2) == 0);
+                if is_set { argument } else { Word::default() }
+            }
+            ParameterForm::WithoutPrefix | ParameterForm::WithoutSuffix => {
+                value.and_then(|value| trimmed(&value, &argument, parameter)).unwrap_or_else(unknown)
+            }
+            ParameterForm::Computed => {
+                // `${x@P}` runs the substitutions in the value.
+                let runs = |value: &Word| value.outline().contains(['$', '`', UNKNOWN_CHAR]);
+                if argument.known() == Some("@P") && value.as_ref().is_none_or(runs) {
+                    self.doubt(DoubtKind::Code, name);
+                }
+                unknown()
+            }
+        };
+        word.pieces().to_vec()
     }
 
     /// Expands a tilde prefix and returns the atoms after it.
@@ -137,7 +237,8 @@ impl Walker<'_> {
         let unknown = |name: &str| Word::unknown(Unknown::Variable(name.to_owned()));
         let home = match name.as_str() {
             "" => self.env.value("HOME")?,
-            "+" => self.env.cwd.as_ref().map_or_else(|| unknown("PWD"), Word::literal),
+            "+" => self.env.value("PWD").unwrap_or_else(|| unknown("PWD")),
+            "-" => self.env.value("OLDPWD").unwrap_or_else(|| unknown("OLDPWD")),
             "root" => Word::literal("/root"),
             user if user.starts_with(['-', '+']) => unknown("OLDPWD"),
             user => Word::literal(format!("/home/{user}")),
@@ -179,6 +280,12 @@ impl Walker<'_> {
                     push_text(&mut pieces, text);
                     real = true;
                 }
+                BraceAtom::Break => {
+                    if real || !pieces.is_empty() {
+                        words.push(Word::from_pieces(std::mem::take(&mut pieces)).splitting(splits));
+                    }
+                    (real, splits) = (false, false);
+                }
                 BraceAtom::Expansion { pieces: inner, quoted: true } => {
                     pieces.extend(inner.iter().cloned());
                     real = true;
@@ -212,6 +319,26 @@ impl Walker<'_> {
     }
 }
 
+/// `${x#pattern}` and `${x%pattern}`, if the value and the pattern are plain.
+fn trimmed(value: &Word, pattern: &Word, parameter: &Parameter) -> Option<Word> {
+    let (text, pattern) = (value.known()?, pattern.known()?);
+    let is_special =
+        |part: &WordPart| !matches!(part, WordPart::Text(text) if !text.contains(['[', '(', '\\']));
+    if text.len() > 256
+        || (parameter.argument.iter().any(is_special) && pattern.contains(['*', '?', '[', '(']))
+    {
+        return None;
+    }
+    let is_prefix = parameter.form == ParameterForm::WithoutPrefix;
+    let cuts = (0..=text.len()).filter_map(|at| text.split_at_checked(at));
+    let mut fitting =
+        cuts.filter(|(head, tail)| pattern_matches(pattern, if is_prefix { head } else { tail }));
+    // The first cut leaves the shortest prefix and the longest suffix.
+    let cut = if parameter.strong == is_prefix { fitting.next_back() } else { fitting.next() };
+    let (head, tail) = cut.unwrap_or(if is_prefix { ("", text) } else { (text, "") });
+    Some(Word::literal(if is_prefix { tail } else { head }))
+}
+
 fn unknown_number() -> BraceAtom {
     BraceAtom::Expansion { pieces: vec![WordPiece::Unknown(Unknown::Number)], quoted: true }
 }
@@ -219,13 +346,13 @@ fn unknown_number() -> BraceAtom {
 /// The class such as `[a-z]` whose opening bracket is before `start`, and the index after it.
 fn class_at(atoms: &[BraceAtom], start: usize) -> Option<(String, usize)> {
     let mut class = String::from("[");
-    for (offset, atom) in atoms.get(start..)?.iter().take(64).enumerate() {
+    for (offset, atom) in atoms.get(start..)?.iter().take(MAX_CLASS).enumerate() {
         match atom {
             BraceAtom::Live(']') if offset > 0 => {
                 class.push(']');
                 return Some((class, start + offset + 1));
             }
-            BraceAtom::Live('/') | BraceAtom::Expansion { .. } => return None,
+            BraceAtom::Live('/') | BraceAtom::Expansion { .. } | BraceAtom::Break => return None,
             BraceAtom::Live(char) => class.push(*char),
             BraceAtom::Text(text) => class.push_str(text),
         }
@@ -237,7 +364,7 @@ fn class_at(atoms: &[BraceAtom], start: usize) -> Option<(String, usize)> {
 fn push_live(pieces: &mut Vec<WordPiece>, text: &str) {
     for char in text.chars() {
         match char {
-            '*' | '?' => pieces.push(WordPiece::Glob(char.to_string())),
+            '*' | '?' | '[' => pieces.push(WordPiece::Glob(char.to_string())),
             other => push_text(pieces, &other.to_string()),
         }
     }

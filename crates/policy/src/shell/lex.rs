@@ -31,6 +31,7 @@ impl Parser<'_> {
                     if !pattern {
                         break;
                     }
+                    self.budget.uses_bash_syntax();
                     self.at += 1;
                     push_text(&mut parts, "(");
                     let inner = self.nested(|parser| parser.parts_until(b')', Quoting::Bare))?;
@@ -41,6 +42,7 @@ impl Parser<'_> {
                     if self.peek_at(1) != Some(b'(') {
                         break;
                     }
+                    self.budget.uses_bash_syntax();
                     self.at += 2;
                     let list = self.nested(|parser| parser.closed_list(")"))?;
                     parts.push(WordPart::Process(Rc::new(list)));
@@ -69,7 +71,12 @@ impl Parser<'_> {
     }
 
     /// One part. At least one byte is consumed.
-    fn part(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>, stops: &[u8]) -> Result<(), DoubtKind> {
+    pub(super) fn part(
+        &mut self,
+        quoting: Quoting,
+        parts: &mut Vec<WordPart>,
+        stops: &[u8],
+    ) -> Result<(), DoubtKind> {
         self.budget.spend(1)?;
         let bare = quoting == Quoting::Bare;
         match self.peek() {
@@ -159,6 +166,7 @@ impl Parser<'_> {
 
     fn dollar(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), DoubtKind> {
         let quoted = quoting != Quoting::Bare;
+        self.join_lines()?;
         match self.peek_at(1) {
             Some(b'(') => {
                 if self.peek_at(2) == Some(b'(')
@@ -177,16 +185,19 @@ impl Parser<'_> {
                 parts.push(part);
             }
             Some(b'[') => {
+                self.budget.uses_bash_syntax();
                 self.at += 2;
                 let inner = self.nested(|parser| parser.parts_until(b']', Quoting::Bare))?;
                 parts.push(WordPart::Arithmetic(inner));
             }
             Some(b'\'') if quoting == Quoting::Bare => {
+                self.budget.uses_bash_syntax();
                 self.at += 2;
                 let text = self.ansi_c()?;
                 parts.push(WordPart::Quoted(text));
             }
             Some(b'"') if quoting == Quoting::Bare => {
+                self.budget.uses_bash_syntax();
                 self.at += 2;
                 self.double_quoted(parts)?;
             }
@@ -232,22 +243,33 @@ impl Parser<'_> {
         let name = self.slice(start, self.at).to_owned();
         self.budget.spend(name.len())?;
         let index = if self.eat("[") { self.parts_until(b']', Quoting::Bare)? } else { Vec::new() };
+        self.join_lines()?;
         let operator_start = self.at;
-        self.eat(":");
-        let form = match self.peek() {
-            Some(b'}') if self.at == operator_start => ParameterForm::Plain,
-            Some(b'-' | b'=') => ParameterForm::Default,
-            Some(b'+') => ParameterForm::Alternative,
-            Some(b'?') => ParameterForm::Plain,
-            _ => ParameterForm::Computed,
+        let colon = self.eat(":");
+        let (form, strong) = match self.peek() {
+            Some(b'}') if !colon => (ParameterForm::Plain, false),
+            Some(b'-') => (ParameterForm::Default, colon),
+            Some(b'=') => (ParameterForm::Assign, colon),
+            Some(b'+') => (ParameterForm::Alternative, colon),
+            Some(b'?') => (ParameterForm::Plain, false),
+            Some(sign @ (b'#' | b'%')) if !colon => {
+                let twice = self.peek_at(1) == Some(sign);
+                self.at += usize::from(twice);
+                let is_prefix = sign == b'#';
+                (if is_prefix { ParameterForm::WithoutPrefix } else { ParameterForm::WithoutSuffix }, twice)
+            }
+            _ => (ParameterForm::Computed, false),
         };
-        if matches!(form, ParameterForm::Default | ParameterForm::Alternative) {
-            self.at += 1;
+        if form == ParameterForm::Computed {
+            self.budget.uses_bash_syntax();
+            self.at = operator_start;
+        } else {
+            self.at += usize::from(self.peek() != Some(b'}'));
         }
         let quoting = if quoted { Quoting::Double } else { Quoting::Bare };
         let argument = self.parts_until(b'}', quoting)?;
         let form = if computed || !index.is_empty() { ParameterForm::Computed } else { form };
-        Ok(WordPart::Parameter(Rc::new(Parameter { name, form, index, argument, quoted })))
+        Ok(WordPart::Parameter(Rc::new(Parameter { name, form, strong, index, argument, quoted })))
     }
 
     /// An arithmetic expression after an opening of this length, or `None` if the brackets are
@@ -293,7 +315,8 @@ impl Parser<'_> {
         self.budget.spend(end)?;
         let text = unescape(rest.get(..end).unwrap_or_default(), |byte| matches!(byte, b'\'' | b'"' | b'?'));
         self.at += end + 1;
-        Ok(text)
+        // Bash ends the text at a zero byte.
+        Ok(text.split('\0').next().unwrap_or_default().to_owned())
     }
 }
 

@@ -201,12 +201,13 @@ fn shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         let is_long = text.starts_with("--");
         takes_text |= text == "--command" || (!is_long && text.starts_with('-') && text.contains('c'));
         reads_input |= !is_long && text.starts_with('-') && text.contains('s');
-        let has_value = if is_long {
-            call.valued().contains(&text)
+        // Each `o` of a cluster such as `-euo` takes a word.
+        let values = if is_long {
+            usize::from(call.valued().contains(&text))
         } else {
-            text.ends_with(['o', 'O']) && text.len() <= 3
+            text.matches(['o', 'O']).count()
         };
-        rest = rest.get(usize::from(has_value)..).unwrap_or_default();
+        rest = rest.get(values..).unwrap_or_default();
     }
     match rest.first() {
         Some(text) if takes_text => {

@@ -11,7 +11,7 @@ use super::DoubtKind;
 use super::budget::{Budget, MAX_DEPTH};
 use super::lex::{Quoting, plain_parameter};
 use super::syntax::{
-    Assign, CommandNode, Compound, CompoundKind, List, ListItem, REDIRECT_SIGNS, RawRedirect, RawWord,
+    Assign, CommandNode, Compound, CompoundKind, Joint, List, ListItem, REDIRECT_SIGNS, RawRedirect, RawWord,
     RedirectOperator, Simple, SyntaxNode, WordPart, literal_text,
 };
 
@@ -32,6 +32,7 @@ pub(super) struct Parser<'b> {
     pub(super) budget: &'b Budget,
     pub(super) depth: usize,
     pending: Vec<PendingHereDoc>,
+    has_continuations: bool,
 }
 
 pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, DoubtKind> {
@@ -46,7 +47,29 @@ pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, D
 
 impl<'b> Parser<'b> {
     pub(super) fn new(text: &str, budget: &'b Budget, depth: usize) -> Self {
-        Self { text: Rc::from(text), at: 0, budget, depth, pending: Vec::new() }
+        let has_continuations = text.contains("\\\n");
+        Self { text: Rc::from(text), at: 0, budget, depth, pending: Vec::new(), has_continuations }
+    }
+
+    /// Removes the line continuations from the token at this position, before it is compared with
+    /// words and signs. Where nothing is compared, [`Self::word`] and [`Self::blanks`] skip them.
+    pub(super) fn join_lines(&mut self) -> Result<(), DoubtKind> {
+        let mut end = self.at;
+        while self.has_continuations {
+            let rest = self.text.get(end..).unwrap_or_default();
+            match rest.bytes().next() {
+                Some(b'\\') if rest.starts_with("\\\n") => {
+                    self.budget.spend(1 + self.text.len() / 64)?;
+                    let joined = [self.slice(0, end), rest.get(2..).unwrap_or_default()].concat();
+                    self.text = Rc::from(joined);
+                }
+                None | Some(b' ' | b'\t' | b'\n' | b'\'' | b'"' | b'`' | b'\\') => break,
+                Some(b'#') if end > self.at + 1 => break,
+                Some(_) => end += 1,
+            }
+            self.budget.spend(1)?;
+        }
+        Ok(())
     }
 
     pub(super) fn peek(&self) -> Option<u8> {
@@ -93,7 +116,6 @@ impl<'b> Parser<'b> {
             match self.peek() {
                 Some(b' ' | b'\t') => self.at += 1,
                 Some(b'\\') if self.peek_at(1) == Some(b'\n') => self.at += 2,
-                Some(b'\\') if self.starts("\\\r\n") => self.at += 3,
                 Some(b'#') if self.at_word_start() => {
                     while self.peek().is_some_and(|byte| byte != b'\n') {
                         self.at += 1;
@@ -102,6 +124,12 @@ impl<'b> Parser<'b> {
                 _ => return,
             }
         }
+    }
+
+    /// Skips blanks and joins the lines of the token behind them.
+    fn token(&mut self) -> Result<(), DoubtKind> {
+        self.blanks();
+        self.join_lines()
     }
 
     fn at_word_start(&self) -> bool {
@@ -114,7 +142,7 @@ impl<'b> Parser<'b> {
         loop {
             self.blanks();
             if self.peek() != Some(b'\n') {
-                return Ok(());
+                return self.join_lines();
             }
             self.at += 1;
             self.budget.spend(1)?;
@@ -155,21 +183,22 @@ impl<'b> Parser<'b> {
     /// A list up to a closing word or bracket, which is not consumed.
     pub(super) fn list(&mut self) -> Result<List, DoubtKind> {
         let mut items = Vec::new();
-        let mut conditional = false;
+        let mut after = Joint::Always;
         loop {
             self.lines()?;
             if self.at_closer() {
-                if conditional {
+                if after != Joint::Always {
                     return Err(DoubtKind::Syntax);
                 }
                 return Ok(items);
             }
-            let pipeline = self.pipeline()?;
-            self.blanks();
-            let mut item = ListItem { pipeline, background: false, conditional };
-            conditional = false;
-            if self.eat("&&") || self.eat("||") {
-                conditional = true;
+            let mut item = self.pipeline()?;
+            self.token()?;
+            item.after = std::mem::replace(&mut after, Joint::Always);
+            if self.eat("&&") {
+                after = Joint::And;
+            } else if self.eat("||") {
+                after = Joint::Or;
             } else if self.peek() == Some(b';') && !matches!(self.peek_at(1), Some(b';' | b'&')) {
                 self.at += 1;
             } else if self.peek() == Some(b'&') {
@@ -182,11 +211,16 @@ impl<'b> Parser<'b> {
         }
     }
 
-    fn pipeline(&mut self) -> Result<Vec<SyntaxNode>, DoubtKind> {
+    fn pipeline(&mut self) -> Result<ListItem, DoubtKind> {
+        let mut item =
+            ListItem { pipeline: Vec::new(), background: false, after: Joint::Always, negated: false };
         loop {
-            self.blanks();
+            self.token()?;
             match self.bare_word() {
-                "!" => self.at += 1,
+                "!" => {
+                    self.at += 1;
+                    item.negated = !item.negated;
+                }
                 "time" => {
                     let start = self.at;
                     self.at += 4;
@@ -200,23 +234,31 @@ impl<'b> Parser<'b> {
                         break;
                     }
                 }
-                "coproc" => self.coproc(),
+                "coproc" => {
+                    self.coproc();
+                    item.background = true;
+                }
                 _ => break,
             }
         }
-        let mut nodes = vec![self.command()?];
+        item.pipeline.push(self.command()?);
         loop {
-            self.blanks();
-            if self.starts("||") || !(self.eat("|&") || self.eat("|")) {
-                return Ok(nodes);
+            self.token()?;
+            let with_errors = self.eat("|&");
+            if with_errors {
+                self.budget.uses_bash_syntax();
+            }
+            if self.starts("||") || !(with_errors || self.eat("|")) {
+                return Ok(item);
             }
             self.lines()?;
-            nodes.push(self.command()?);
+            item.pipeline.push(self.command()?);
         }
     }
 
     /// Skips `coproc` and the optional name before a compound command.
     fn coproc(&mut self) {
+        self.budget.uses_bash_syntax();
         self.at += "coproc".len();
         self.blanks();
         let start = self.at;
@@ -252,11 +294,16 @@ impl<'b> Parser<'b> {
         if self.starts("((")
             && let Some(parts) = self.attempt_arithmetic(2)?
         {
-            return Ok(Some(compound(CompoundKind::Branches, vec![parts], Vec::new())));
+            self.budget.uses_bash_syntax();
+            let parts = vec![WordPart::Arithmetic(parts)];
+            return Ok(Some(compound(CompoundKind::Test, vec![parts], Vec::new())));
         }
         if self.eat("(") {
             let list = self.closed_list(")")?;
             return Ok(Some(compound(CompoundKind::Subshell, Vec::new(), vec![list])));
+        }
+        if matches!(self.bare_word(), "[[" | "function" | "select") {
+            self.budget.uses_bash_syntax();
         }
         let command = match self.bare_word() {
             "{" => {
@@ -266,11 +313,12 @@ impl<'b> Parser<'b> {
             }
             "[[" => self.test()?,
             "if" => self.if_clause()?,
-            "while" | "until" => {
+            word @ ("while" | "until") => {
+                let kind = if word == "while" { CompoundKind::Loop } else { CompoundKind::Until };
                 self.at += "while".len();
                 let condition = self.list()?;
                 let body = self.do_group()?;
-                compound(CompoundKind::Loop, Vec::new(), vec![condition, body])
+                compound(kind, Vec::new(), vec![condition, body])
             }
             "for" => self.for_clause("for")?,
             "select" => self.for_clause("select")?,
@@ -327,16 +375,17 @@ impl<'b> Parser<'b> {
             lists.push(self.list()?);
         }
         self.expect_word("fi")?;
-        Ok(compound(CompoundKind::Branches, Vec::new(), lists))
+        Ok(compound(CompoundKind::If, Vec::new(), lists))
     }
 
     fn for_clause(&mut self, word: &str) -> Result<CommandNode, DoubtKind> {
         self.at += word.len();
         self.blanks();
         if self.starts("((") {
-            let parts = self.attempt_arithmetic(2)?.ok_or(DoubtKind::Syntax)?;
+            self.budget.uses_bash_syntax();
+            let parts = vec![WordPart::Arithmetic(self.attempt_arithmetic(2)?.ok_or(DoubtKind::Syntax)?)];
             let body = self.do_group()?;
-            return Ok(compound(CompoundKind::Loop, vec![parts], vec![body]));
+            return Ok(compound(CompoundKind::Loop, vec![parts], vec![Vec::new(), body]));
         }
         let length = self.name_len();
         let name = self.slice(self.at, self.at + length).to_owned();
@@ -371,15 +420,20 @@ impl<'b> Parser<'b> {
         let mut words = vec![self.word()?];
         self.expect_word("in")?;
         let mut lists = Vec::new();
+        let (mut falls_through, mut complete) = (false, false);
         loop {
             self.lines()?;
             if self.eat_word("esac") {
-                return Ok(compound(CompoundKind::Branches, words, lists));
+                let kind = CompoundKind::Case { falls_through, complete };
+                return Ok(compound(kind, words, lists));
             }
             self.eat("(");
             loop {
                 self.blanks();
                 words.push(self.word()?);
+                complete |= words
+                    .last()
+                    .is_some_and(|word| matches!(word.as_slice(), [WordPart::Text(star)] if star == "*"));
                 self.blanks();
                 if !self.eat("|") {
                     break;
@@ -387,25 +441,68 @@ impl<'b> Parser<'b> {
             }
             self.expect(")")?;
             lists.push(self.list()?);
-            let _ended = self.eat(";;&") || self.eat(";;") || self.eat(";&");
+            if self.eat(";;&") || self.eat(";&") {
+                self.budget.uses_bash_syntax();
+                falls_through = true;
+            } else {
+                self.eat(";;");
+            }
         }
     }
 
-    /// `[[ … ]]`: only the expansions inside matter.
+    /// `[[ … ]]`: only the expansions inside matter, but anything that bash rejects is an error.
     fn test(&mut self) -> Result<CommandNode, DoubtKind> {
         self.at += "[[".len();
         let mut words = Vec::new();
+        // A line may only end where no operand is open.
+        let (mut after_sign, mut is_regex) = (true, false);
         loop {
+            let start = self.at;
             self.lines()?;
+            let is_sign = self.starts("&&") || self.starts("||");
+            let is_bracket = matches!(self.peek(), Some(b'(' | b')')) && !is_regex;
+            let is_end = self.bare_word() == "]]";
+            if self.slice(start, self.at).contains('\n') && !(after_sign || is_sign || is_bracket || is_end) {
+                return Err(DoubtKind::Syntax);
+            }
+            after_sign = is_sign || is_bracket;
+            if is_end {
+                self.at += "]]".len();
+                return Ok(compound(CompoundKind::Test, words, Vec::new()));
+            } else if std::mem::take(&mut is_regex) {
+                words.push(self.regex()?);
+            } else if is_sign {
+                self.at += 2;
+            } else if is_bracket || matches!(self.peek(), Some(b'<' | b'>')) && self.peek_at(1) != Some(b'(')
+            {
+                self.at += 1;
+            } else {
+                let word = self.some_word()?;
+                is_regex = literal_text(&word) == Some("=~");
+                words.push(word);
+            }
+        }
+    }
+
+    /// The word after `=~`, in which brackets and bars are plain.
+    fn regex(&mut self) -> Result<RawWord, DoubtKind> {
+        let mut parts = Vec::new();
+        let mut depth = 0_usize;
+        loop {
             match self.peek() {
                 None => return Err(DoubtKind::Syntax),
-                Some(b'(' | b')' | b'|' | b'&' | b';') => self.at += 1,
-                Some(b'<' | b'>') if self.peek_at(1) != Some(b'(') => self.at += 1,
-                _ if self.eat_word("]]") => {
-                    return Ok(compound(CompoundKind::Branches, words, Vec::new()));
+                Some(b' ' | b'\t' | b'\n') if depth == 0 => return Ok(parts),
+                Some(b'\n' | b';' | b'&') if depth == 0 => return Err(DoubtKind::Syntax),
+                Some(b'(') => depth += 1,
+                Some(b')') => depth = depth.checked_sub(1).ok_or(DoubtKind::Syntax)?,
+                Some(b'|' | b'<' | b'>' | b' ' | b'\t' | b';' | b'&' | b'\n') => {}
+                Some(_) => {
+                    self.part(Quoting::Bare, &mut parts, b"()|<>;& \t\n")?;
+                    continue;
                 }
-                _ => words.push(self.word()?),
             }
+            self.at += 1;
+            self.budget.spend(1)?;
         }
     }
 
@@ -481,18 +578,24 @@ impl<'b> Parser<'b> {
         self.at += length;
         let mut index = Vec::new();
         if self.eat("[") {
+            self.budget.uses_bash_syntax();
             index = self.nested(|parser| parser.parts_until(b']', Quoting::Bare))?;
         }
         let append = self.eat("+=");
+        if append {
+            self.budget.uses_bash_syntax();
+        }
         if !append && !self.eat("=") {
             self.at = start;
             return Ok(None);
         }
-        let values = if self.peek() == Some(b'(') { self.array()? } else { vec![self.word()?] };
-        Ok(Some(Assign { name, append, index, values }))
+        let is_array = self.peek() == Some(b'(');
+        let values = if is_array { self.array()? } else { vec![self.word()?] };
+        Ok(Some(Assign { name, append, index, is_array, values }))
     }
 
     fn array(&mut self) -> Result<Vec<RawWord>, DoubtKind> {
+        self.budget.uses_bash_syntax();
         self.expect("(")?;
         let mut words = Vec::new();
         self.lines()?;
@@ -505,7 +608,7 @@ impl<'b> Parser<'b> {
 
     /// A redirection, if there is one behind the blanks.
     fn redirect(&mut self, into: &mut Vec<RawRedirect>) -> Result<bool, DoubtKind> {
-        self.blanks();
+        self.token()?;
         let start = self.at;
         let descriptor = self.descriptor();
         let operator = REDIRECT_SIGNS.iter().copied().find(|(text, _)| self.starts(text));
@@ -515,6 +618,11 @@ impl<'b> Parser<'b> {
             return Ok(false);
         };
         self.budget.spend(2)?;
+        if matches!(text, "<<<" | "&>" | "&>>")
+            || descriptor.as_deref().is_some_and(|text| text.starts_with('{'))
+        {
+            self.budget.uses_bash_syntax();
+        }
         self.at += text.len();
         self.blanks();
         let target = if operator == RedirectOperator::HereDocument {
@@ -526,6 +634,7 @@ impl<'b> Parser<'b> {
             let to_descriptor = target.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
             if operator == RedirectOperator::Duplicate && text == ">&" && !to_descriptor {
                 operator = RedirectOperator::Both;
+                self.budget.uses_bash_syntax();
             }
             Rc::new(OnceCell::from(word))
         };
@@ -559,15 +668,31 @@ impl<'b> Parser<'b> {
         Ok(body)
     }
 
+    /// A line of a here-document, joined with the next ones as long as a backslash ends it.
+    fn document_line(&mut self, literal: bool) -> Result<String, DoubtKind> {
+        let mut joined = String::new();
+        loop {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let line = rest.split_inclusive('\n').next().unwrap_or_default();
+            self.at += line.len();
+            self.budget.spend(1 + line.len() / 8)?;
+            let head = line.strip_suffix('\n').unwrap_or_default();
+            let backslashes = head.len() - head.trim_end_matches('\\').len();
+            if literal || backslashes % 2 == 0 {
+                joined.push_str(line);
+                return Ok(joined);
+            }
+            joined.extend(head.get(..head.len() - 1));
+        }
+    }
+
     /// Reads the bodies of the here-documents opened on the line that just ended.
     fn documents(&mut self) -> Result<(), DoubtKind> {
         for pending in std::mem::take(&mut self.pending) {
             let mut body = String::new();
             while self.at < self.text.len() {
-                let rest = self.text.get(self.at..).unwrap_or_default();
-                let line = rest.split_inclusive('\n').next().unwrap_or_default();
-                self.at += line.len();
-                self.budget.spend(1 + line.len() / 8)?;
+                let line = self.document_line(pending.literal)?;
+                let line = line.as_str();
                 let shown = if pending.strip_tabs { line.trim_start_matches('\t') } else { line };
                 if shown.strip_suffix('\n').unwrap_or(shown) == pending.delimiter {
                     break;

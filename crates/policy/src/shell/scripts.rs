@@ -1,10 +1,14 @@
 //! Follows a command into functions, aliases, wrapped commands, scripts, program texts and files.
 
-use hermes_types::FileAccess;
+use std::rc::Rc;
+
+use hermes_types::{FileAccess, ShellKind};
 
 use super::budget::{MAX_DEPTH, MAX_SEGMENTS};
+use super::env::ShellEnv;
 use super::interpreters::{CodeEffect, code_effects};
 use super::nested::{self, Nested, nested_commands};
+use super::syntax::CommandNode;
 use super::walk::Walker;
 use super::*;
 use crate::programs::{self, Language};
@@ -29,20 +33,25 @@ impl Walker<'_> {
         }
         self.depth += 1;
         let mut stream = output::standard_output(&segment);
-        if !self.calls.contains(&segment.name) {
-            self.calls.push(segment.name.clone());
-            if let Some(body) = self.env.functions.get(&segment.name).cloned() {
-                let outer = self.env.positional.replace(segment.args.clone());
-                stream = self.node(&body, segment.stdin.clone());
-                self.env.positional = outer;
-            }
-            if let Some(text) = self.env.aliases.get(&segment.name) {
-                let text = Word::joined(&[std::slice::from_ref(text), &segment.args].concat());
-                self.run_text(&text, source);
-            }
-            self.calls.pop();
+        // Variables set in front of a command are those of the command only.
+        let mut saved = Vec::new();
+        for (name, value) in segment.assignments.iter().filter(|_| runs) {
+            saved.push((name.clone(), self.env.bound(name)));
+            self.env.set(name, value.clone());
         }
-        self.apply_bindings(&segment);
+        let name = segment.program.known().unwrap_or_default().to_owned();
+        let before = self.env.clone();
+        let is_replaced = self.call(&name, &segment, &mut stream);
+        if is_replaced && bindings::CHANGES_STATE.contains(&name.as_str()) {
+            // `command` and new shells run the builtin of that name.
+            self.settle();
+            let called = std::mem::replace(&mut self.env, before);
+            self.apply_bindings(&name, &segment);
+            self.settle();
+            self.env.join(called);
+        } else if !is_replaced {
+            self.apply_bindings(&name, &segment);
+        }
         for nested in nested_commands(&segment) {
             let result = self.run_nested(nested, &segment, process_text.as_ref());
             if result.text.is_some() || !result.programs.is_empty() {
@@ -50,37 +59,147 @@ impl Walker<'_> {
             }
         }
         self.depth -= 1;
+        if !saved.is_empty() {
+            let changed = self.env.clone();
+            self.restore(saved);
+            if self.dialect == ShellKind::Sh && bindings::CHANGES_STATE.contains(&name.as_str()) {
+                self.env.join(changed);
+            }
+        }
         self.record_written_files(&segment, &stream);
         stream
     }
 
+    /// Takes over a function or an alias of the session, when its name is first used.
+    fn load_from_session(&mut self, name: &str) {
+        let session = self.around.shell;
+        if let Some(text) = session.aliases.get(name) {
+            self.add_alias(name, &Word::literal(text));
+        }
+        let Some(text) = session.functions.get(name).filter(|_| !self.env.functions.contains_key(name))
+        else {
+            return;
+        };
+        match parse::parse(text, self.budget, self.depth) {
+            Ok(list) => {
+                for node in list.into_iter().flat_map(|item| item.pipeline) {
+                    if let CommandNode::Function { name: defined, body } = node.command
+                        && defined == name
+                    {
+                        Rc::make_mut(&mut self.env.functions).insert(defined, vec![body]);
+                    }
+                }
+            }
+            Err(trouble) => self.doubt(trouble, text),
+        }
+    }
+
+    /// Doubts the programs of a session that searches a directory of every user first, or that
+    /// runs a file in every new shell.
+    pub(super) fn check_session(&mut self) {
+        let variables = &self.around.shell.variables;
+        let is_system = |directory: &str| crate::paths::is_program_directory(&format!("{directory}/"));
+        let is_shared = |directory: &str| {
+            let directory = crate::paths::normalize(&format!("{directory}/"));
+            crate::paths::is_shared_temporary(&format!("{directory}/")) && !self.is_in_work(&directory)
+        };
+        let path = variables.get("PATH").map_or("", String::as_str);
+        if path.split(':').take_while(|directory| !is_system(directory)).any(is_shared) {
+            self.doubt(DoubtKind::Temporary, "PATH");
+        }
+        if variables.get("BASH_ENV").is_some_and(|file| !file.is_empty()) {
+            self.doubt(DoubtKind::Script(Vec::new()), "BASH_ENV");
+        }
+    }
+
+    /// Follows a function or an alias. Returns whether there is one.
+    fn call(&mut self, name: &str, segment: &Segment, stream: &mut PipeData) -> bool {
+        self.load_from_session(name);
+        let bodies = self.env.functions.get(name).cloned().unwrap_or_default();
+        let depth = self.calls.iter().filter(|call| *call == name).count();
+        if !bodies.is_empty() && depth < 2 {
+            self.calls.push(name.to_owned());
+            // A function that calls itself may do so with any arguments.
+            let args = (depth == 0).then(|| Rc::new(segment.args.clone()));
+            let outer = std::mem::replace(&mut self.env.positional, args);
+            let before = self.env.clone();
+            let mut after = ShellEnv::ended();
+            for body in &bodies {
+                self.settle();
+                after.join(std::mem::replace(&mut self.env, before.clone()));
+                self.locals.push(Vec::new());
+                *stream = self.catch_jumps(|walk| walk.node(body, segment.stdin.clone()));
+                let locals = self.locals.pop().unwrap_or_default();
+                self.restore(locals);
+            }
+            if bodies.len() > 1 {
+                self.settle();
+                self.env.join(after);
+            }
+            self.with_failed(|env| env.positional.clone_from(&outer));
+            self.calls.pop();
+        }
+        let texts = self.env.aliases.get(name).cloned().unwrap_or_default();
+        let mark = format!("alias {name}");
+        if !texts.is_empty() && !self.calls.contains(&mark) {
+            self.calls.push(mark);
+            for text in texts {
+                // The words are text again, but no part of them is a sign.
+                let quoted = |word: &Word| word.map_text(hermes_types::shell_quote);
+                let args: Vec<Word> = std::iter::once(text).chain(segment.args.iter().map(quoted)).collect();
+                let before = self.env.clone();
+                self.settle();
+                self.run_text(&Word::joined(&args), &segment.source);
+                self.settle();
+                self.env.join(before);
+            }
+            self.calls.pop();
+        }
+        !bodies.is_empty()
+    }
+
     /// Follows one nested command.
     fn run_nested(&mut self, nested: Nested, segment: &Segment, process_text: Option<&Word>) -> PipeData {
-        let same_shell = nested::SAME_SHELL.contains(&segment.name.as_str());
         let outer_via = self.via.len();
-        if !same_shell {
-            self.via.push(segment.name.clone());
+        if nested::SAME_SHELL.contains(&segment.name.as_str()) {
+            return self.run_inside(nested, segment, process_text);
         }
-        let stream = match nested {
+        self.via.push(segment.name.clone());
+        let dialect = match segment.name.as_str() {
+            "sh" | "dash" | "ash" => ShellKind::Sh,
+            "exec" | "trap" | "alias" | "" => self.dialect,
+            _ => ShellKind::Bash,
+        };
+        let outer = std::mem::replace(&mut self.dialect, dialect);
+        let stream = self.in_subshell(|walk| {
+            if programs::find(&segment.name).runs.iter().any(|runs| matches!(runs, programs::Runs::Shell)) {
+                walk.env.enter_new_shell();
+                let options = segment.args.iter().take_while(|word| word.prefix().starts_with('-'));
+                walk.env.exits_on_failure = has(&options.cloned().collect::<Vec<_>>(), &["-e"]);
+            }
+            walk.run_inside(nested, segment, process_text)
+        });
+        self.dialect = outer;
+        self.via.truncate(outer_via);
+        stream
+    }
+
+    fn run_inside(&mut self, nested: Nested, segment: &Segment, process_text: Option<&Word>) -> PipeData {
+        let same_shell = nested::SAME_SHELL.contains(&segment.name.as_str());
+        match nested {
             Nested::Argv { words, assignments, directory } => {
-                let outer = self.env.cwd.clone();
                 if let Some(directory) = directory {
                     self.change_directory(&directory);
                 }
                 let stdin = segment.stdin.clone();
                 let command = Segment { args: words, assignments, stdin, ..Segment::default() };
-                let stream = self.run(command, &segment.source);
-                self.env.cwd = outer;
-                stream
+                self.run(command, &segment.source)
             }
             Nested::Script(text, positional) => {
-                let outer = self.env.positional.clone();
                 if !same_shell {
-                    self.env.positional = Some(positional);
+                    self.env.positional = Some(Rc::new(positional));
                 }
-                let stream = self.run_text(&text, &segment.source);
-                self.env.positional = outer;
-                stream
+                self.run_text(&text, &segment.source)
             }
             Nested::Code(language, text) => self.run_code(language, &text, &segment.source),
             Nested::Stdin(language) => self.run_stream(language, &segment.stdin, segment),
@@ -92,9 +211,7 @@ impl Walker<'_> {
                 }
                 PipeData::default()
             }
-        };
-        self.via.truncate(outer_via);
-        stream
+        }
     }
 
     fn in_container(&self) -> bool {
@@ -110,7 +227,7 @@ impl Walker<'_> {
     fn run_source(&mut self, path: &Word, segment: &Segment) -> PipeData {
         let text = match path.known() {
             Some("-") => segment.stdin.text.clone(),
-            _ => self.env.files.get(&self.env.path(path)).cloned().flatten(),
+            _ => self.env.file(path).flatten(),
         };
         match text {
             Some(text) => self.run_code(Language::Compiled, &text, &segment.source),
@@ -119,7 +236,7 @@ impl Walker<'_> {
     }
 
     /// A shell text that may hold unknown stretches.
-    fn run_text(&mut self, text: &Word, source: &str) -> PipeData {
+    pub(super) fn run_text(&mut self, text: &Word, source: &str) -> PipeData {
         if text.has_unknown() {
             self.doubt(DoubtKind::Script(text.output_of().map(str::to_owned).collect()), source);
         }
@@ -168,7 +285,9 @@ impl Walker<'_> {
         for effect in code_effects(language, &outline) {
             match effect {
                 CodeEffect::Shell(text) => {
+                    let outer = std::mem::replace(&mut self.dialect, ShellKind::Sh);
                     self.run_text(&Word::literal(text), source);
+                    self.dialect = outer;
                 }
                 CodeEffect::Argv(words) => {
                     let args = words.into_iter().map(Word::literal).collect();
@@ -226,7 +345,7 @@ impl Walker<'_> {
             let text = found.filter(|found| is_here(found.operator)).map(|found| found.target.clone());
             return self.run_stream(language, &PipeData { text, programs: vec!["<".to_owned()] }, segment);
         }
-        match self.env.files.get(&resolved).cloned() {
+        match self.env.file(path) {
             Some(Some(text)) => {
                 let language = nested::language_of(&text, &resolved).unwrap_or(language);
                 return self.run_code(language, &text, &segment.source);

@@ -1,7 +1,6 @@
 //! The syntax tree of a script, before expansion.
 //!
-//! The tree is flat: an `if`, a loop and a group differ only in their lists, because the gate
-//! judges every list of every branch.
+//! The tree is flat: an `if`, a loop and a group differ only in their lists.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -16,8 +15,20 @@ pub(super) struct ListItem {
     pub(super) pipeline: Vec<SyntaxNode>,
     /// Ended by a single `&`.
     pub(super) background: bool,
-    /// Follows `&&` or `||`, so it may not run at all.
-    pub(super) conditional: bool,
+    pub(super) after: Joint,
+    /// Preceded by `!`.
+    pub(super) negated: bool,
+}
+
+/// The sign in front of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Joint {
+    /// None, or one after which the pipeline runs in any case.
+    Always,
+    /// `&&`
+    And,
+    /// `||`
+    Or,
 }
 
 /// A command of a pipeline with its position in the source text.
@@ -55,11 +66,21 @@ pub(super) struct Compound {
 pub(super) enum CompoundKind {
     Group,
     Subshell,
+    /// `while`, and `for` with arithmetic.
     Loop,
+    Until,
     /// `for` and `select`, with their variable.
     For(String),
-    /// `if`, `case`, `[[` and `((`: each list may or may not run.
-    Branches,
+    /// A condition and a list in turn, and the list of `else`.
+    If,
+    Case {
+        /// Whether a list may continue with the next one.
+        falls_through: bool,
+        /// Whether one of the lists runs in any case.
+        complete: bool,
+    },
+    /// `[[` and `((`
+    Test,
 }
 
 #[derive(Debug)]
@@ -67,6 +88,7 @@ pub(super) struct Assign {
     pub(super) name: String,
     pub(super) append: bool,
     pub(super) index: RawWord,
+    pub(super) is_array: bool,
     /// The value, or the elements of an array.
     pub(super) values: Vec<RawWord>,
 }
@@ -162,9 +184,18 @@ pub(super) enum WordPart {
 pub(super) struct Parameter {
     pub(super) name: String,
     pub(super) form: ParameterForm,
+    /// Whether an empty value counts as unset, or the longest match is removed.
+    pub(super) strong: bool,
     pub(super) index: RawWord,
     pub(super) argument: RawWord,
     pub(super) quoted: bool,
+}
+
+impl Parameter {
+    /// Whether it is `$name`.
+    pub(super) fn is_plain(&self, name: &str) -> bool {
+        self.name == name && self.form == ParameterForm::Plain && self.index.is_empty()
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -172,10 +203,16 @@ pub(super) enum ParameterForm {
     /// `$x`, `${x}`
     #[default]
     Plain,
-    /// `${x-word}`, `${x=word}` and their colon forms
+    /// `${x-word}`
     Default,
+    /// `${x=word}`
+    Assign,
     /// `${x+word}`
     Alternative,
+    /// `${x#word}` and `${x##word}`
+    WithoutPrefix,
+    /// `${x%word}` and `${x%%word}`
+    WithoutSuffix,
     /// Any form whose value is not computed here.
     Computed,
 }

@@ -1,18 +1,21 @@
 //! Walks the syntax tree: every simple command of every branch becomes a [`Segment`].
 //!
-//! It follows literal assignments, `cd`, loops over known words, calls of functions defined in the
-//! script and text piped into a shell, and treats the rest as unknown. It skips no branch, even if
-//! the branch might not run.
+//! It follows assignments, `cd`, loops, calls of functions defined in the script and text piped into
+//! a shell, and treats the rest as unknown. It skips no branch, even if the branch might not run:
+//! both ways lead on, and their states are joined where they meet. The state after a command that
+//! failed is kept apart if it differs, as after `cd`.
 
 use std::rc::Rc;
 
-use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS};
+use super::budget::{Budget, MAX_DEPTH, MAX_READINGS, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS};
 use super::env::ShellEnv;
 use super::syntax::{
-    CommandNode, Compound, CompoundKind, List, ListItem, RedirectOperator, Simple, SyntaxNode, literal_text,
+    Assign, CommandNode, Compound, CompoundKind, Joint, List, ListItem, RawWord, RedirectOperator, Simple,
+    SyntaxNode, WordPart, literal_text,
 };
 use super::*;
 use crate::programs::Language;
+use hermes_types::ShellKind;
 
 /// Items of a `for` that are followed one by one.
 const MAX_ITEMS: usize = 16;
@@ -27,10 +30,24 @@ pub(super) struct Walker<'a> {
     pub(super) depth: usize,
     /// Whether the budget is exhausted, so that nothing more is followed.
     pub(super) spent: bool,
-    /// The number of enclosing branches that may not run.
-    pub(super) conditional: usize,
+    /// The shell that reads the text.
+    pub(super) dialect: ShellKind,
+    /// The state in case the last command failed, if it differs.
+    failed: Option<ShellEnv>,
+    /// The states at `break`, `continue` and `return`, joined.
+    jumps: Option<ShellEnv>,
+    /// The choices made for this reading of a command: what is chosen, the choice, their number.
+    choices: Vec<(String, usize, usize)>,
+    /// The number of enclosing commands whose failure `set -e` ignores.
+    guarded: usize,
     /// The number of enclosing loops.
     repeated: usize,
+    /// The number of enclosing commands that are walked again.
+    rereads: usize,
+    /// The variables that each enclosing function declared as local, with their outer values.
+    pub(super) locals: Vec<Vec<(String, Option<Vec<Word>>)>>,
+    /// Texts that the shell runs when it exits.
+    pub(super) traps: Vec<Word>,
     stdin: PipeData,
     pub(super) via: Vec<String>,
     /// The functions being followed; none is followed recursively.
@@ -47,8 +64,15 @@ impl<'a> Walker<'a> {
             process_text: None,
             depth: 0,
             spent: false,
-            conditional: 0,
+            dialect: around.shell.shell,
+            failed: None,
+            jumps: None,
+            choices: Vec::new(),
+            guarded: 0,
             repeated: 0,
+            rereads: 0,
+            locals: Vec::new(),
+            traps: Vec::new(),
             stdin: PipeData::default(),
             via: Vec::new(),
             calls: Vec::new(),
@@ -72,13 +96,129 @@ impl<'a> Walker<'a> {
 
     /// Parses and walks a script.
     pub(super) fn script_text(&mut self, text: &str) -> PipeData {
-        match parse::parse(text, self.budget, self.depth) {
+        self.budget.take_bash_syntax();
+        let parsed = parse::parse(text, self.budget, self.depth);
+        if self.budget.take_bash_syntax() && self.dialect == ShellKind::Sh {
+            self.doubt(DoubtKind::Syntax, text);
+        }
+        match parsed {
             Ok(list) => self.list(&list),
             Err(trouble) => {
                 self.doubt(trouble, text);
                 PipeData::default()
             }
         }
+    }
+
+    /// One of several possibilities. Within a reading of a command, the same choice stays.
+    pub(super) fn choose(&mut self, what: &str, count: usize) -> usize {
+        if count < 2 {
+            return 0;
+        }
+        if let Some((_, choice, _)) = self.choices.iter().find(|(known, ..)| known == what) {
+            return (*choice).min(count - 1);
+        }
+        self.choices.push((what.to_owned(), 0, count));
+        0
+    }
+
+    /// Moves on to the next reading of a command, if there is one.
+    fn next_reading(&mut self) -> bool {
+        while let Some((_, choice, count)) = self.choices.last_mut() {
+            *choice += 1;
+            if choice < count {
+                return true;
+            }
+            self.choices.pop();
+        }
+        false
+    }
+
+    /// Runs `read` once for each reading, each time in the same state, and joins the states.
+    fn all_readings<T>(&mut self, mut read: impl FnMut(&mut Self) -> T) -> T {
+        let outer = std::mem::take(&mut self.choices);
+        let before = self.env.clone();
+        let mut result = read(self);
+        let mut count = 1;
+        while self.next_reading() {
+            count += 1;
+            if count > MAX_READINGS || self.spent {
+                self.doubt(DoubtKind::TooMuch, "");
+                break;
+            }
+            self.charge(16 + self.env.size());
+            let (ok, failed) = (std::mem::replace(&mut self.env, before.clone()), self.failed.take());
+            self.rereads += 1;
+            result = read(self);
+            self.rereads -= 1;
+            self.failed = match (failed, self.failed.take()) {
+                (None, None) => None,
+                (failed, again) => {
+                    let mut joined = failed.unwrap_or_else(|| ok.clone());
+                    joined.join(again.unwrap_or_else(|| self.env.clone()));
+                    Some(joined)
+                }
+            };
+            self.env.join(ok);
+        }
+        self.choices = outer;
+        result
+    }
+
+    /// The failed state after the last command, which is this one if nothing says otherwise.
+    pub(super) fn take_failed(&mut self) -> ShellEnv {
+        self.failed.take().unwrap_or_else(|| self.env.clone())
+    }
+
+    /// Goes on after a command, whether it failed or not.
+    pub(super) fn settle(&mut self) {
+        if let Some(failed) = self.failed.take() {
+            self.charge(self.env.size());
+            self.env.join(failed);
+        }
+    }
+
+    /// Notes that the last command can fail and leave this state.
+    pub(super) fn may_fail(&mut self, failed: ShellEnv) {
+        self.failed = Some(failed);
+    }
+
+    /// Changes the state after the last command, whether it failed or not.
+    pub(super) fn with_failed(&mut self, change: impl Fn(&mut ShellEnv)) {
+        change(&mut self.env);
+        if let Some(failed) = &mut self.failed {
+            change(failed);
+        }
+    }
+
+    /// Gives variables the values they had before.
+    pub(super) fn restore(&mut self, variables: Vec<(String, Option<Vec<Word>>)>) {
+        for (name, values) in variables.into_iter().rev() {
+            self.with_failed(|env| env.restore(&name, values.clone()));
+        }
+    }
+
+    /// Leaves a loop or a function; the state counts again at its end.
+    pub(super) fn jump(&mut self) {
+        let here = self.env.clone();
+        match &mut self.jumps {
+            Some(jumps) => jumps.join(here),
+            None => self.jumps = Some(here),
+        }
+        self.env.ended = true;
+    }
+
+    /// Runs a loop or a function, and joins the states that left it.
+    pub(super) fn catch_jumps<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.jumps.take();
+        let result = run(self);
+        if let Some(jumps) = std::mem::replace(&mut self.jumps, outer) {
+            if let Some(failed) = &mut self.failed {
+                failed.join(jumps.clone());
+            }
+            self.env.join(jumps);
+        }
+        result
     }
 
     pub(super) fn python_text(&mut self, text: &str) {
@@ -92,7 +232,7 @@ impl<'a> Walker<'a> {
         }
         self.depth += 1;
         let mut streams = Vec::new();
-        for item in list {
+        for (index, item) in list.iter().enumerate() {
             if self.spent {
                 break;
             }
@@ -100,35 +240,100 @@ impl<'a> Walker<'a> {
                 self.doubt(DoubtKind::TooMuch, "");
                 break;
             }
-            streams.push(self.item(item));
+            let is_last = list.get(index + 1).is_none_or(|next| next.after == Joint::Always);
+            streams.push(self.item(item, is_last));
         }
         self.depth -= 1;
         merge(streams)
     }
 
-    fn item(&mut self, item: &ListItem) -> PipeData {
-        self.conditional += usize::from(item.conditional);
-        let stream = if let [only] = item.pipeline.as_slice() {
+    /// Walks an item of a list: where it is skipped, the state before it leads on.
+    fn item(&mut self, item: &ListItem, is_last: bool) -> PipeData {
+        let skipped = match item.after {
+            Joint::Always => {
+                self.settle();
+                None
+            }
+            Joint::And => Some(self.take_failed()),
+            Joint::Or => {
+                let failed = self.take_failed();
+                Some(std::mem::replace(&mut self.env, failed))
+            }
+        };
+        let is_guarded = usize::from(!is_last || item.negated);
+        self.guarded += is_guarded;
+        let stream = self.pipeline(item);
+        self.guarded -= is_guarded;
+        if item.negated && self.failed.is_some() {
+            let failed = self.take_failed();
+            self.failed = Some(std::mem::replace(&mut self.env, failed));
+        }
+        if self.env.exits_on_failure && is_last && !item.negated && self.guarded == 0 && !item.background {
+            let failed = ShellEnv::ended();
+            self.failed = Some(failed);
+        }
+        match skipped {
+            None => {}
+            Some(skipped) if item.after == Joint::And => {
+                let mut failed = self.take_failed();
+                failed.join(skipped);
+                self.failed = Some(failed);
+            }
+            Some(skipped) => {
+                let failed = self.take_failed();
+                self.failed = Some(failed);
+                self.env.join(skipped);
+            }
+        }
+        stream
+    }
+
+    fn pipeline(&mut self, item: &ListItem) -> PipeData {
+        if let [only] = item.pipeline.as_slice() {
             let stdin = self.stdin.clone();
-            self.node(only, stdin)
-        } else {
-            let mut stream = self.stdin.clone();
-            for node in &item.pipeline {
+            if item.background {
+                return self.in_subshell(|walk| walk.node(only, stdin));
+            }
+            return self.node(only, stdin);
+        }
+        let mut stream = self.stdin.clone();
+        for (index, node) in item.pipeline.iter().enumerate() {
+            if self.env.last_in_shell && index + 1 == item.pipeline.len() {
+                // Without job control, which is how scripts run.
+                let outer = self.env.clone();
+                stream = self.node(node, stream);
+                self.settle();
+                self.env.join(outer);
+            } else {
                 stream = self.in_subshell(|walk| walk.node(node, stream));
             }
-            stream
-        };
-        self.conditional -= usize::from(item.conditional);
+        }
         stream
     }
 
     /// Runs `follow` in a subshell: only the files it writes stay.
-    fn in_subshell<T>(&mut self, follow: impl FnOnce(&mut Self) -> T) -> T {
-        self.charge(self.env.size());
+    pub(super) fn in_subshell<T>(&mut self, follow: impl FnOnce(&mut Self) -> T) -> T {
+        self.charge(8);
         let saved = self.env.clone();
+        let (failed, jumps) = (self.failed.take(), self.jumps.take());
+        let traps = std::mem::take(&mut self.traps);
         let result = follow(self);
+        self.settle();
+        self.run_traps();
+        self.traps = traps;
         self.env.leave_for(saved);
+        (self.failed, self.jumps) = (failed, jumps);
         result
+    }
+
+    /// Runs the texts that the shell runs when it exits.
+    pub(super) fn run_traps(&mut self) {
+        for text in self.traps.clone() {
+            self.rereads += 1;
+            self.run_text(&text, "");
+            self.settle();
+            self.rereads -= 1;
+        }
     }
 
     /// Walks a list that runs in a subshell.
@@ -151,7 +356,13 @@ impl<'a> Walker<'a> {
         }
     }
 
-    pub(super) fn node(&mut self, node: &SyntaxNode, mut stdin: PipeData) -> PipeData {
+    pub(super) fn node(&mut self, node: &SyntaxNode, stdin: PipeData) -> PipeData {
+        self.failed = None;
+        self.all_readings(|walk| walk.reading(node, stdin.clone()))
+    }
+
+    /// Walks one reading of a command.
+    fn reading(&mut self, node: &SyntaxNode, mut stdin: PipeData) -> PipeData {
         let source = node.text.get(node.span.clone()).unwrap_or_default().trim_end();
         let mut redirects = Vec::with_capacity(node.redirects.len());
         if node.redirects.len() > MAX_REDIRECTS {
@@ -185,16 +396,16 @@ impl<'a> Walker<'a> {
                 if calls_itself_in_parallel(name, body, false) {
                     self.doubt(DoubtKind::ForkBomb, source);
                 }
-                self.env.functions.insert(name.clone(), Rc::clone(body));
-                self.conditional += 1;
-                self.charge(self.env.size());
+                let functions = Rc::make_mut(&mut self.env.functions);
+                functions.insert(name.clone(), vec![Rc::clone(body)]);
+                // It may be called from anywhere, or not at all.
                 let saved = self.env.clone();
                 self.env.positional = None;
                 self.calls.push(name.clone());
-                self.node(body, PipeData::default());
+                self.catch_jumps(|walk| walk.node(body, PipeData::default()));
                 self.calls.pop();
                 self.env = saved;
-                self.conditional -= 1;
+                self.failed = None;
                 PipeData::default()
             }
         }
@@ -218,7 +429,7 @@ impl<'a> Walker<'a> {
                         continue;
                     }
                     let mut programs: Vec<String> = redirect.target.output_of().map(str::to_owned).collect();
-                    let written = self.env.files.get(&self.env.path(&redirect.target)).cloned().flatten();
+                    let written = self.env.file(&redirect.target).flatten();
                     let text = written
                         .or_else(|| (!programs.is_empty()).then(|| self.process_text.take()).flatten());
                     if programs.is_empty() {
@@ -236,20 +447,21 @@ impl<'a> Walker<'a> {
             CompoundKind::Group => self.lists(&compound.lists),
             CompoundKind::Subshell => self.in_subshell(|walk| walk.lists(&compound.lists)),
             CompoundKind::For(name) => self.for_loop(name, compound),
-            CompoundKind::Loop | CompoundKind::Branches => {
-                for word in &compound.words {
-                    self.expand(word);
-                }
-                if compound.kind == CompoundKind::Loop && spawns_for_ever(&compound.lists) {
+            CompoundKind::Test => {
+                self.read_words(&compound.words);
+                PipeData::default()
+            }
+            CompoundKind::If => self.branches(&compound.lists),
+            CompoundKind::Case { falls_through, complete } => {
+                self.read_words(&compound.words);
+                self.case(&compound.lists, *falls_through, *complete)
+            }
+            CompoundKind::Loop | CompoundKind::Until => {
+                self.read_words(&compound.words);
+                if spawns_for_ever(&compound.lists) {
                     self.doubt(DoubtKind::EndlessSpawn, source);
                 }
-                let repeats = usize::from(compound.kind == CompoundKind::Loop);
-                self.conditional += 1;
-                self.repeated += repeats;
-                let stream = self.lists(&compound.lists);
-                self.repeated -= repeats;
-                self.conditional -= 1;
-                stream
+                self.repeat(&compound.kind, &compound.lists, None)
             }
         }
     }
@@ -258,46 +470,172 @@ impl<'a> Walker<'a> {
         merge(lists.iter().map(|list| self.list(list)).collect())
     }
 
-    fn for_loop(&mut self, name: &str, compound: &Compound) -> PipeData {
-        let mut items = Vec::new();
-        for word in &compound.words {
-            items.extend(self.expand(word));
+    /// Walks a list whose failure does not end the script.
+    fn condition(&mut self, list: &List) -> PipeData {
+        self.guarded += 1;
+        let stream = self.list(list);
+        self.guarded -= 1;
+        stream
+    }
+
+    fn branches(&mut self, lists: &[List]) -> PipeData {
+        let mut streams = Vec::new();
+        let mut after: Vec<ShellEnv> = Vec::new();
+        for pair in lists.chunks(2) {
+            if let [condition, body] = pair {
+                streams.push(self.condition(condition));
+                let failed = self.take_failed();
+                streams.push(self.list(body));
+                self.settle();
+                after.push(std::mem::replace(&mut self.env, failed));
+            } else {
+                streams.push(self.lists(pair));
+                self.settle();
+            }
         }
-        self.conditional += 1;
+        self.join_all(after);
+        merge(streams)
+    }
+
+    fn join_all(&mut self, others: Vec<ShellEnv>) {
+        for other in others {
+            self.charge(8);
+            self.env.join(other);
+        }
+    }
+
+    fn case(&mut self, lists: &[List], falls_through: bool, complete: bool) -> PipeData {
+        let before = self.env.clone();
+        let mut after = if complete { Vec::new() } else { vec![before.clone()] };
+        let mut streams = Vec::new();
+        for list in lists {
+            let previous = std::mem::replace(&mut self.env, before.clone());
+            if falls_through {
+                self.env.join(previous.clone());
+            }
+            streams.push(self.list(list));
+            self.settle();
+            after.push(self.env.clone());
+        }
+        self.env.ended |= !after.is_empty();
+        self.join_all(after);
+        merge(streams)
+    }
+
+    /// Walks a loop until another round would change nothing. Each round of a `for` sets its
+    /// variable to an unknown item.
+    fn repeat(&mut self, kind: &CompoundKind, lists: &[List], variable: Option<&str>) -> PipeData {
         self.repeated += 1;
-        let mut stream = PipeData::default();
+        if let Some(name) = variable {
+            self.env.forget(name);
+        }
+        let stream = self.catch_jumps(|walk| {
+            let mut stream = PipeData::default();
+            let mut done = None;
+            for round in 0..3 {
+                let before = walk.env.clone();
+                walk.rereads += usize::from(round > 0);
+                if let Some(name) = variable {
+                    walk.env.forget(name);
+                    stream = walk.lists(lists);
+                } else if let [condition, body] = lists {
+                    walk.condition(condition);
+                    let failed = walk.take_failed();
+                    let (inside, outside) = match kind {
+                        CompoundKind::Until => (failed, std::mem::take(&mut walk.env)),
+                        _ => (std::mem::take(&mut walk.env), failed),
+                    };
+                    walk.env = inside;
+                    done = Some(outside);
+                    stream = walk.list(body);
+                }
+                walk.settle();
+                walk.rereads -= usize::from(round > 0);
+                if let Some(jumps) = walk.jumps.clone() {
+                    walk.env.join(jumps);
+                }
+                walk.charge(8 + walk.env.size());
+                let ended = walk.env.ended;
+                walk.env.join(before.clone());
+                if ended || walk.env.same_variables(&before) || walk.spent {
+                    break;
+                }
+                if round > 0 {
+                    walk.env.forget_differences(&before);
+                }
+            }
+            // The loop ends after its condition.
+            walk.join_all(done.into_iter().collect());
+            stream
+        });
+        self.repeated -= 1;
+        stream
+    }
+
+    fn for_loop(&mut self, name: &str, compound: &Compound) -> PipeData {
+        let items = self.read_words(&compound.words);
         let all_known =
             items.len() <= MAX_ITEMS && !items.is_empty() && items.iter().all(|item| !item.splits);
-        for item in items.iter().filter(|item| !item.splits).take(MAX_ITEMS) {
-            self.env.set(name, item.clone(), true);
-            stream = PipeData { text: None, ..self.lists(&compound.lists) };
-        }
-        // The body is followed once more for all unknown items.
         if !all_known {
-            self.env.forget(name);
-            stream = self.lists(&compound.lists);
+            for item in items.iter().filter(|item| !item.splits).take(MAX_ITEMS) {
+                let before = self.env.clone();
+                self.env.set(name, item.clone());
+                self.repeated += 1;
+                self.catch_jumps(|walk| walk.lists(&compound.lists));
+                self.repeated -= 1;
+                self.settle();
+                self.env.join(before);
+            }
+            // The body is followed once more for all unknown items.
+            return self.repeat(&compound.kind, &compound.lists, Some(name));
+        }
+        let mut stream = PipeData::default();
+        self.repeated += 1;
+        for item in items {
+            self.env.set(name, item);
+            let result = self.catch_jumps(|walk| {
+                let result = walk.lists(&compound.lists);
+                walk.settle();
+                result
+            });
+            stream = PipeData { text: None, ..result };
         }
         self.repeated -= 1;
-        self.conditional -= 1;
         stream
+    }
+
+    /// Expands words in every reading.
+    fn read_words(&mut self, words: &[RawWord]) -> Vec<Word> {
+        let mut items: Vec<Word> = Vec::new();
+        self.all_readings(|walk| {
+            for word in words {
+                for item in walk.expand(word) {
+                    if !items.contains(&item) {
+                        items.push(item);
+                    }
+                }
+            }
+        });
+        items
     }
 
     /// Expands a simple command and runs it with the redirections and the input of `segment`.
     fn simple(&mut self, simple: &Simple, mut segment: Segment, source: &str) -> PipeData {
         for assign in &simple.assigns {
-            self.expand(&assign.index);
-            // `${a[@]}` and `$a` are treated alike: as all elements together.
-            let values: Vec<Word> = assign.values.iter().map(|word| self.expand_whole(word)).collect();
-            let value = Word::joined(&values);
-            if simple.words.is_empty() {
-                let before = if assign.append { self.env.value(&assign.name) } else { None };
-                let whole = before.unwrap_or_default().followed_by(&value);
-                self.env.set(&assign.name, whole, self.conditional == 0);
-            }
-            segment.assignments.push((assign.name.clone(), value));
+            self.assign(assign, simple.words.is_empty(), &mut segment);
         }
+        let declares = simple.words.first().and_then(|word| literal_text(word)).is_some_and(is_declaration);
         for word in &simple.words {
-            segment.args.extend(self.expand(word));
+            let is_assignment = |text: &str| {
+                let name = text.split(['=', '+']).next().unwrap_or_default();
+                text.contains('=') && !name.is_empty() && name.bytes().all(parse::is_name_byte)
+            };
+            match word.first() {
+                Some(WordPart::Text(text)) if declares && is_assignment(text) => {
+                    segment.args.push(self.expand_whole(word));
+                }
+                _ => segment.args.extend(self.expand(word)),
+            }
             if segment.args.len() > MAX_WORDS {
                 segment.args.truncate(MAX_WORDS);
                 self.doubt(DoubtKind::TooMuch, "");
@@ -307,6 +645,41 @@ impl<'a> Walker<'a> {
         self.run(segment, source)
     }
 
+    /// Expands an assignment, and applies it if no command follows.
+    fn assign(&mut self, assign: &Assign, applies: bool, segment: &mut Segment) {
+        let index = self.expand_whole(&assign.index);
+        let values: Vec<Word> = if assign.is_array {
+            assign.values.iter().flat_map(|word| self.expand(word)).collect()
+        } else {
+            assign.values.iter().map(|word| self.expand_whole(word)).collect()
+        };
+        let name = assign.name.as_str();
+        if matches!(name, "BASH_ALIASES" | "BASH_CMDS") {
+            match index.known().filter(|_| !assign.is_array) {
+                Some(alias) => self.add_alias(alias, &Word::joined(&values)),
+                None => self.doubt(DoubtKind::Code, name),
+            }
+        }
+        if applies {
+            // Of an array, only the first element is followed.
+            let is_element =
+                !assign.index.is_empty() || values.iter().any(|word| word.prefix().starts_with('['));
+            let before = if assign.append { self.env.value(name) } else { None };
+            match (values.first(), assign.is_array) {
+                _ if is_element || (assign.append && (before.is_none() || assign.is_array)) => {
+                    self.env.forget(name)
+                }
+                (None, true) => self.env.forget(name),
+                (Some(first), true) if first.splits => self.env.forget(name),
+                (first, _) => {
+                    let value = before.unwrap_or_default().followed_by(&first.cloned().unwrap_or_default());
+                    self.env.set(name, value);
+                }
+            }
+        }
+        segment.assignments.push((assign.name.clone(), Word::joined(&values)));
+    }
+
     /// Records a command whose program is the first of its words.
     pub(super) fn emit(&mut self, mut segment: Segment, source: &str) -> Segment {
         if !segment.args.is_empty() {
@@ -314,13 +687,30 @@ impl<'a> Walker<'a> {
         }
         segment.name = super::program_name(&segment.program);
         segment.cwd = self.env.cwd.clone();
+        let others = self.env.other_cwds.clone();
         segment.via = self.via.clone();
         segment.repeated = self.repeated > 0;
         segment.source = source.to_owned();
         self.charge(16 + 48 * (segment.args.len() + segment.redirects.len()));
-        self.script.segments.push(segment.clone());
+        for cwd in others {
+            self.record(Segment { cwd, ..segment.clone() });
+        }
+        self.record(segment.clone());
         segment
     }
+
+    /// Adds a command, unless it was found in an earlier reading.
+    fn record(&mut self, segment: Segment) {
+        if self.rereads == 0 || !self.script.segments.contains(&segment) {
+            self.charge(if self.rereads == 0 { 0 } else { self.script.segments.len() / 8 });
+            self.script.segments.push(segment);
+        }
+    }
+}
+
+/// Builtins whose arguments are assignments.
+fn is_declaration(name: &str) -> bool {
+    matches!(name, "export" | "declare" | "typeset" | "local" | "readonly")
 }
 
 /// The output of commands in sequence; its text is only known if there is one.

@@ -7,6 +7,7 @@ mod corpus;
 mod decisions;
 mod fuzzed;
 mod metamorphic;
+mod shell_state;
 mod support;
 mod understanding;
 mod vectors;
