@@ -8,6 +8,7 @@
 mod attack;
 mod bench;
 mod docs;
+mod fuzz;
 mod lines;
 mod messages;
 mod peers;
@@ -28,6 +29,7 @@ Tasks:
   docs     Write the pages and message files that are generated from the code
   lines    Count the product code of each crate
   attack   Run lists of dangerous and ordinary commands for real: attack [--guard MODE] FILE...
+  fuzz     Compare the gate with real shells: fuzz gate [--seconds N] [--seed N] [--shell bash|sh]
   bench    Measure against other programs: bench startup, exec, docker, agent, gateway
 ";
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Some("docs") => docs::main(),
         Some("lines") => lines::main(),
         Some("attack") => attack::main(&rest),
+        Some("fuzz") => fuzz::main(&rest),
         Some("bench") => bench::main(&rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{HELP}");

@@ -5,6 +5,7 @@
 mod allowance;
 mod corpus;
 mod decisions;
+mod differential;
 mod fuzzed;
 mod metamorphic;
 mod shell_state;

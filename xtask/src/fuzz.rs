@@ -1,0 +1,105 @@
+//! `cargo xtask fuzz gate`: runs generated scripts in a real bash and dash and compares the programs
+//! that ran with those that the gate found.
+//!
+//! A disagreement is printed as the smallest script that shows it, in the form of an entry of
+//! `crates/policy/tests/corpus/differential.txt`.
+
+#[path = "../../crates/policy/tests/it/differential/compare.rs"]
+mod compare;
+mod generate;
+#[path = "../../crates/policy/tests/it/differential/shells.rs"]
+mod shells;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use hermes_types::ShellKind;
+
+use compare::disagreement;
+use generate::Generator;
+use shells::Shells;
+
+const USAGE: &str = "usage: cargo xtask fuzz gate [--seconds N] [--seed N] [--shell bash|sh]";
+
+pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
+    let mut args = args.iter().map(String::as_str);
+    if args.next() != Some("gate") {
+        bail!(USAGE);
+    }
+    let (mut seconds, mut seed, mut only) = (60_u64, 1_u64, None);
+    while let Some(option) = args.next() {
+        let value = args.next().context(USAGE)?;
+        match option {
+            "--seconds" => seconds = value.parse()?,
+            "--seed" => seed = value.parse()?,
+            "--shell" => only = Some(if value == "sh" { ShellKind::Sh } else { ShellKind::Bash }),
+            _ => bail!(USAGE),
+        }
+    }
+    let directory = tempfile::tempdir()?;
+    let shells = Shells::new(directory.path()).map_err(anyhow::Error::msg)?;
+    let corpora = corpora()?;
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let (mut runs, mut found) = (0_u64, 0_u64);
+    while Instant::now() < end {
+        runs += 1;
+        let mut generator = Generator::new(seed.wrapping_mul(1_000_003).wrapping_add(runs));
+        let shell = only.unwrap_or(if generator.one_in(4) { ShellKind::Sh } else { ShellKind::Bash });
+        let (earlier, script) = if shell == ShellKind::Bash && generator.one_in(5) {
+            (Some(generator.script()), generator.script())
+        } else if generator.one_in(8) {
+            (None, generator.mutation(&corpora))
+        } else {
+            (None, generator.script())
+        };
+        let disagrees = |earlier: Option<&str>, script: &str| disagreement(&shells, shell, earlier, script);
+        if disagrees(earlier.as_deref(), &script).is_none() {
+            continue;
+        }
+        found += 1;
+        let script = minimized(&script, |shorter| disagrees(earlier.as_deref(), shorter).is_some());
+        let earlier =
+            earlier.map(|earlier| minimized(&earlier, |shorter| disagrees(Some(shorter), &script).is_some()));
+        let missed = disagrees(earlier.as_deref(), &script).unwrap_or_default();
+        let label = if shell == ShellKind::Sh { "#: sh only" } else { "#: bash" };
+        let earlier = earlier.map(|earlier| format!("{earlier}\n#: then\n")).unwrap_or_default();
+        println!("{label}\n{earlier}{script}\n%%\n# ran {missed}\n");
+    }
+    println!("{runs} scripts, {found} disagreements");
+    Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The commands of the policy corpora.
+fn corpora() -> Result<Vec<String>> {
+    let mut commands = Vec::new();
+    for name in ["ordinary.txt", "ordinary-more.txt", "near-misses.txt", "dangerous.txt"] {
+        let path = crate::root().join("crates/policy/tests/corpus").join(name);
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        commands.extend(text.split("\n%%\n").map(|entry| match entry.split_once('\n') {
+            Some((label, command)) if label.starts_with("#: ") => command.to_owned(),
+            _ => entry.to_owned(),
+        }));
+    }
+    Ok(commands)
+}
+
+/// Removes as much of a script as possible while it still disagrees.
+fn minimized(script: &str, still_disagrees: impl Fn(&str) -> bool) -> String {
+    let mut best = script.to_owned();
+    let mut size = best.chars().count() / 2;
+    while size > 0 {
+        let mut start = 0;
+        while start < best.chars().count() {
+            let rest = best.chars().skip(start + size);
+            let shorter: String = best.chars().take(start).chain(rest).collect();
+            if still_disagrees(&shorter) {
+                best = shorter;
+            } else {
+                start += size;
+            }
+        }
+        size /= 2;
+    }
+    best
+}
