@@ -14,6 +14,7 @@ mod env;
 mod exec;
 mod gateway;
 mod help;
+mod hermes_verbs;
 mod layers;
 mod local;
 mod model;

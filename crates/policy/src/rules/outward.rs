@@ -3,15 +3,22 @@
 
 use super::{Rule, RuleContext, ask, floor};
 use crate::programs::When::{Any, Arg, Flag, Help};
-use crate::shell::Word;
+use crate::shell::{Word, pattern_matches};
 
 pub(super) const RULES: &[Rule] = &[
     floor("hermes-files", "changes Hermes' own settings, approvals or records").on_files(|context| {
         context.any_change(|path, _| is_guarded(context, path))
             || context.any_possible_change(|path| is_guarded(context, path))
     }),
-    floor("hermes-policy", "changes what Hermes may do without asking"),
-    ask("hermes-life", "starts, stops or updates Hermes itself"),
+    floor("hermes-policy", "uses Hermes to change its settings, answers, records or environments"),
+    ask("hermes-work", "starts another conversation or job of Hermes"),
+    ask("hermes-program", "copies or links the program of Hermes").on_files(|context| {
+        let programs = ["/bin/hermes", "/sbin/hermes", "/libexec/hermes"];
+        context.any(|effect| {
+            programs.iter().any(|program| effect.path.ends_with(program))
+                && !context.paths.is_project(&effect.path)
+        })
+    }),
     ask("hermes-home", "uses another Hermes home").on_every(|context| {
         let is_own = |name: &str| name.starts_with("HERMES_");
         let sets = ["export", "declare", "env", "unset", "readonly", "typeset"].contains(&context.name());
@@ -62,7 +69,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Directories of the Hermes home that belong to the work, not to Hermes.
-const WORK_DIRECTORIES: &[&str] = &["workspace", "workspaces", "sandboxes", "cache", "tmp", "home"];
+const WORK_DIRECTORIES: &[&str] = &["workspace", "workspaces", "cache", "tmp", "home"];
 
 fn is_guarded(context: &RuleContext<'_>, path: &str) -> bool {
     if !context.paths.is_hermes(path) {
@@ -71,7 +78,11 @@ fn is_guarded(context: &RuleContext<'_>, path: &str) -> bool {
     let home = crate::paths::normalize(context.paths.hermes_home);
     let rest = path.strip_prefix(&home).or_else(|| path.split_once("/.hermes").map(|(_, rest)| rest));
     let rest = rest.unwrap_or_default().trim_start_matches('/');
-    let first = rest.split('/').next().unwrap_or_default();
+    let mut parts = rest.split('/');
+    let (first, second) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    // Programs in the cache run inside every environment.
+    let is_program = first == "cache" && pattern_matches(second, "guest");
     !WORK_DIRECTORIES.contains(&first)
+        || is_program
         || (rest == first && context.any_delete(|deleted, tree| tree && deleted == path))
 }
