@@ -25,6 +25,7 @@ pub(crate) fn file_effects(call: &Invocation<'_>, home: &str) -> Vec<FileEffect>
             }
             RedirectOperator::ReadWrite => &[PathAccess::Read, PathAccess::Write],
             RedirectOperator::Read => &[PathAccess::Read],
+            RedirectOperator::Mention => &[PathAccess::Read, PathAccess::Unknown],
             RedirectOperator::Duplicate | RedirectOperator::HereString | RedirectOperator::HereDocument => {
                 &[]
             }
@@ -135,7 +136,8 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
 /// The stretches of a word that may be paths: `f=@path`, `--opt=path`, `if=path`, `name:path`.
 fn path_parts(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
-    if text.len() > 512 || text.contains('\n') {
+    // The kernel opens no longer path.
+    if text.len() > 4096 || text.contains('\n') {
         return parts;
     }
     if !text.starts_with('-') {

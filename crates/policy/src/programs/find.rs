@@ -24,8 +24,14 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .runs(&[Custom(parallel)]),
 ];
 
-/// The number of items of an input that are followed.
+/// The number of items that are followed; more are a doubt.
 const MAX_ITEMS: usize = 64;
+
+/// The items that are followed.
+fn followed<T>(items: Vec<T>, found: &mut Vec<Nested>) -> impl Iterator<Item = T> + use<T> {
+    found.extend((items.len() > MAX_ITEMS).then_some(Nested::TooMuch));
+    items.into_iter().take(MAX_ITEMS)
+}
 
 /// The directories a `find` starts in.
 fn starts(call: &Invocation<'_>) -> Vec<Word> {
@@ -79,8 +85,8 @@ fn find(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         let end = tail.iter().position(|word| matches!(word.known(), Some(";" | "+"))).unwrap_or(tail.len());
         let (command, behind) = tail.split_at(end);
         rest = behind;
-        for start in starts.iter().take(4) {
-            let path = found_path(start, name);
+        for start in followed(starts.clone(), found) {
+            let path = found_path(&start, name);
             let mut words: Vec<Word> = command
                 .iter()
                 .map(|word| if word.prefix().contains("{}") { path.clone() } else { word.clone() })
@@ -92,9 +98,9 @@ fn find(call: &Invocation<'_>, found: &mut Vec<Nested>) {
 }
 
 /// The words or lines of a known input, or one unknown word.
-fn input(call: &Invocation<'_>, split: fn(&str) -> Vec<&str>) -> Vec<Word> {
+fn input(call: &Invocation<'_>, split: fn(&str) -> Vec<&str>, found: &mut Vec<Nested>) -> Vec<Word> {
     match call.segment.stdin.text.as_ref().and_then(Word::known) {
-        Some(text) => split(text).into_iter().take(MAX_ITEMS).map(Word::literal).collect(),
+        Some(text) => followed(split(text), found).map(Word::literal).collect(),
         None => vec![Word::unknown(Unknown::Input)],
     }
 }
@@ -104,7 +110,7 @@ fn xargs(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     if rest.is_empty() {
         return;
     }
-    let input = input(call, |text| text.split_whitespace().collect());
+    let input = input(call, |text| text.split_whitespace().collect(), found);
     let marker = call.values(&["-I"]).into_iter().next();
     let marker = marker.or_else(|| call.has(&["-i"]).then(|| Word::literal("{}")));
     let words: Vec<Word> = match marker.as_ref().and_then(Word::known) {
@@ -143,10 +149,10 @@ fn parallel(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         return;
     }
     if mark.is_none() {
-        items = input(call, |text| text.lines().collect());
+        items = input(call, |text| text.lines().collect(), found);
     }
     let has_marker = command.iter().any(|word| word.prefix().contains("{}"));
-    for item in items.into_iter().take(MAX_ITEMS) {
+    for item in followed(items, found) {
         let mut words: Vec<Word> = command
             .iter()
             .map(|word| if word.known() == Some("{}") { item.clone() } else { word.clone() })

@@ -13,7 +13,7 @@ const DESTROYERS: &[&str] = &[
     "poweroff", "chmod", "chown", "sudo",
 ];
 
-/// The number of such stretches that are judged.
+/// The number of such stretches that are judged; as many are a doubt.
 const MAX_STRETCHES: usize = 8;
 
 /// Commands that the words or the input of a segment may hold.
@@ -33,7 +33,9 @@ pub(super) fn commands(segment: &Segment) -> Vec<Nested> {
         found.extend(rest.map_or_else(|| texts(text), |rest| vec![rest]));
     }
     found.extend(texts(segment.stdin.text.as_ref().and_then(Word::known).unwrap_or_default()));
-    found.truncate(MAX_STRETCHES);
+    if found.len() >= MAX_STRETCHES {
+        found.push(Nested::TooMuch);
+    }
     found
 }
 
@@ -45,7 +47,7 @@ fn is_destroyer(name: &str) -> bool {
 /// or the line's end.
 fn tails(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
-    for (at, _) in text.match_indices([' ', '\t']).take(512) {
+    for (at, _) in text.match_indices([' ', '\t']).take(4096) {
         if found.len() == MAX_STRETCHES {
             break;
         }

@@ -26,13 +26,17 @@ pub(super) enum CodeEffect {
     Argv(Vec<String>),
     /// Reads or writes a file; without a path, one that is not known.
     Touch(RedirectOperator, Option<String>),
+    /// Names a file, and may do anything with it.
+    Mention(String),
+    /// Goes to a directory; without a path, to one that is not known.
+    Enter(Option<String>),
     /// Deletes a file or tree.
     Delete { path: Option<String>, tree: bool },
     /// Does something that cannot be judged further.
     Danger(&'static str),
 }
 
-use CodeEffect::{Argv, Danger, Delete, Shell, Touch};
+use CodeEffect::{Argv, Danger, Delete, Enter, Mention, Shell, Touch};
 
 /// The number of calls that are examined, and of effects that are reported.
 const MAX_EFFECTS: usize = 128;
@@ -234,15 +238,77 @@ impl Tokens {
             }
             _ => {}
         }
-        let is_path = text.len() < 256 && !text.contains(['\n', ' ']) && !text.contains("://");
+        // A call by its name: `fs['rmSync'](x)`, `array_map("unlink", …)`.
+        let is_known = |(_, names): &(CallEffect, &[&str])| names.contains(&text);
+        let is_member = self.is_sign(before, "[") && self.is_sign(at + 1, "]");
+        if (is_member || self.language == Language::Php) && CALLS.iter().any(is_known) {
+            effects.push(Danger(HIDES));
+        }
+        let is_path = text.len() < 4096 && !text.contains(['\n', ' ']) && !text.contains("://");
         if is_path && (text.contains('/') || text.starts_with('.')) {
+            let path = text.to_owned();
             // Compiled source is not read closely, so a path it names may be written.
-            let writes = self.language == Language::Compiled && text.starts_with('/');
-            let operator = if writes { RedirectOperator::Write } else { RedirectOperator::Read };
-            effects.push(Touch(operator, Some(text.to_owned())));
+            effects.push(match self.language {
+                Language::Compiled if text.starts_with('/') => Touch(RedirectOperator::Write, Some(path)),
+                Language::Compiled | Language::Awk => Touch(RedirectOperator::Read, Some(path)),
+                _ if self.is_only_read(at) => Touch(RedirectOperator::Read, Some(path)),
+                _ => Mention(path),
+            });
         }
         if matches!(self.language, Language::Perl | Language::Ruby) {
             effects.extend(opened(text));
+        }
+    }
+
+    /// Whether the path in a literal is plainly only looked at: `open("x")`, `Path("x").exists()`.
+    fn is_only_read(&self, at: usize) -> bool {
+        let (mut start, mut end) = (at, at + 1);
+        // A call whose first argument the literal is, from the inside out.
+        while self.is_sign(start.wrapping_sub(1), "(") && start >= 2 {
+            start -= 2;
+            let name = self.name(start);
+            let last = name.rsplit('.').next().unwrap_or_default();
+            if LOOKERS.contains(&last) {
+                return true;
+            }
+            if OPENERS.contains(&name) {
+                let mode =
+                    |arguments: Vec<&[Token]>| arguments.iter().skip(1).all(|mode| self.is_reading(mode));
+                return self.arguments(start).is_some_and(mode);
+            }
+            let joins = last == "join" && self.is_sign(end, ",");
+            if !(PATH_MAKERS.contains(&last) && self.is_sign(end, ")")) && !joins {
+                return false;
+            }
+            end += self
+                .all
+                .get(end..)
+                .unwrap_or_default()
+                .iter()
+                .position(|token| *token == Sign(')'))
+                .unwrap_or(0)
+                + 1;
+            while PATH_MAKERS.contains(&self.name(end).trim_start_matches('.')) && self.is_sign(end + 2, ")")
+            {
+                end += 3;
+            }
+            let method = self.name(end).trim_start_matches('.');
+            if LOOKERS.contains(&method) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether an argument of `open` leaves it reading.
+    fn is_reading(&self, argument: &[Token]) -> bool {
+        match argument {
+            [] => true,
+            [Name(option), Sign('='), mode @ ..] if option == "mode" => self.is_reading(mode),
+            [Name(_), Sign('='), ..] => true,
+            _ => self
+                .value(argument)
+                .is_some_and(|mode| mode.len() > 3 || !mode.contains(['w', 'a', 'x', '+', '>'])),
         }
     }
 
@@ -372,19 +438,14 @@ impl Tokens {
                 effects.extend(more.map(|path| Delete { path: Some(path), tree }));
             }
             CallEffect::Write(index) => effects.push(write(value(index))),
+            CallEffect::Save(index) => effects.extend(value(index).map(|path| write(Some(path)))),
+            CallEffect::Enter => effects.push(Enter(value(0))),
             CallEffect::WriteSelf => effects.push(write(self.receiver(at))),
             CallEffect::Move => effects.extend([Delete { path: value(0), tree: false }, write(value(1))]),
             CallEffect::Open => {
                 let on_object = !OPENERS.contains(&self.name(at));
                 let mode = usize::from(!on_object);
-                let is_reading = |argument: &&[Token]| match argument {
-                    [] => true,
-                    [Name(option), Sign('='), ..] => option != "mode",
-                    _ => self
-                        .value(argument)
-                        .is_some_and(|mode| mode.len() > 3 || !mode.contains(['w', 'a', 'x', '+', '>'])),
-                };
-                if !arguments.iter().skip(mode).all(is_reading) {
+                if !arguments.iter().skip(mode).all(|mode| self.is_reading(mode)) {
                     effects.push(write(if on_object { self.receiver(at) } else { value(0) }));
                 }
             }

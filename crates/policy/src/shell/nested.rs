@@ -26,6 +26,8 @@ pub(crate) enum Nested {
     Source(Word),
     /// A shell that waits for input.
     Interactive,
+    /// More than is followed.
+    TooMuch,
 }
 
 impl Nested {

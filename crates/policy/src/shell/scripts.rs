@@ -205,6 +205,10 @@ impl Walker<'_> {
             Nested::Stdin(language) => self.run_stream(language, &segment.stdin, segment),
             Nested::File(language, path) => self.run_file(language, &path, segment, process_text),
             Nested::Source(path) => self.run_source(&path, segment),
+            Nested::TooMuch => {
+                self.doubt(DoubtKind::TooMuch, &segment.source);
+                PipeData::default()
+            }
             Nested::Interactive => {
                 if !self.in_container() {
                     self.doubt(DoubtKind::Interactive, &segment.source);
@@ -282,6 +286,7 @@ impl Walker<'_> {
         }
         let outline = text.outline();
         self.charge(outline.len() / 4);
+        let outer = self.env.cwd.clone();
         for effect in code_effects(language, &outline) {
             match effect {
                 CodeEffect::Shell(text) => {
@@ -297,9 +302,12 @@ impl Walker<'_> {
                 CodeEffect::Delete { path, tree } => {
                     self.delete(path, if tree { "-rf" } else { "-f" }, source);
                 }
+                CodeEffect::Mention(path) => self.touch(RedirectOperator::Mention, Some(path), source),
+                CodeEffect::Enter(path) => self.change_directory(&self.path_word(path)),
                 CodeEffect::Danger(what) => self.doubt(DoubtKind::Danger(what), source),
             }
         }
+        self.env.cwd = outer;
         PipeData::default()
     }
 

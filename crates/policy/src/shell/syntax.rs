@@ -120,6 +120,8 @@ pub enum RedirectOperator {
     HereString,
     /// `<<` and `<<-`
     HereDocument,
+    /// No redirection: a program text names the file and may do anything with it.
+    Mention,
 }
 
 impl RedirectOperator {

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "an unexpected result fails the test")]
 
 mod allowance;
+mod caps;
 mod corpus;
 mod decisions;
 mod differential;

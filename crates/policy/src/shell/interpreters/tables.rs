@@ -10,8 +10,12 @@ pub(super) enum CallEffect {
     Delete { tree: bool },
     /// Writes the argument with this index.
     Write(usize),
+    /// Writes the argument with this index if it is a known path; else it may be anything.
+    Save(usize),
     /// Writes the object it is called on.
     WriteSelf,
+    /// Goes to the directory in its first argument.
+    Enter,
     /// Takes its first argument away and writes its second.
     Move,
     /// Opens a file, for writing if the mode says so.
@@ -51,6 +55,17 @@ pub(super) const CALLS: &[(CallEffect, &[&str])] = &[
             "os.chown", "fs.chmod", "chmodSync", "truncateSync", "File.truncate", "os.mknod",
         ],
     ),
+    (
+        CallEffect::Save(0),
+        &[
+            "FileHandler", "extractall", "to_csv", "to_json", "to_parquet", "to_excel", "to_pickle",
+            "to_html", "savefig", "imwrite", "np.save", "savetxt", "savez", "imsave", "os.makedirs",
+            "os.mkdir", "mkdirSync", "outputFileSync", "writeJsonSync", "ZipFile", "sqlite3.connect",
+            "shelve.open", "dbm.open", "TarFile", "FileUtils.touch", "file.copy", "sink",
+        ],
+    ),
+    (CallEffect::Save(1), &["urlretrieve", "unpack_archive", "cp.copy", "cpSync"]),
+    (CallEffect::Enter, &["os.chdir", "os.fchdir", "process.chdir", "Dir.chdir", "chdir"]),
     (CallEffect::WriteSelf, &["write_text", "write_bytes", "touch"]),
     (
         CallEffect::Write(1),
@@ -60,7 +75,7 @@ pub(super) const CALLS: &[(CallEffect, &[&str])] = &[
         ],
     ),
     (CallEffect::Move, &["shutil.move", "rename", "os.replace", "renameSync", "FileUtils.mv"]),
-    (CallEffect::Open, &["open", "fopen", "openSync"]),
+    (CallEffect::Open, &["open", "fopen", "openSync", "FileIO"]),
 ];
 
 /// Members of Python's `os`, `subprocess` and `shutil` that look and do not touch.
@@ -69,9 +84,9 @@ pub(super) const SAFE_MEMBERS: &[&str] = &[
     "getppid", "uname", "walk", "scandir", "stat", "lstat", "makedirs", "mkdir", "curdir", "pardir",
     "pathsep", "devnull", "get_terminal_size", "access", "R_OK", "F_OK", "W_OK", "X_OK", "getuid", "geteuid",
     "getgid", "getlogin", "times", "urandom", "fspath", "fsencode", "fsdecode", "sched_getaffinity",
-    "isatty", "chdir", "getloadavg", "sysconf", "statvfs", "readlink", "PathLike", "close", "read", "fstat",
-    "error", "strerror", "extsep", "altsep", "version", "umask", "utime", "sync", "process_cpu_count",
-    "O_RDONLY", "PIPE", "DEVNULL", "STDOUT", "CalledProcessError", "CompletedProcess", "SubprocessError",
+    "isatty", "getloadavg", "sysconf", "statvfs", "readlink", "PathLike", "close", "read", "fstat", "error",
+    "strerror", "extsep", "altsep", "version", "umask", "utime", "sync", "process_cpu_count", "O_RDONLY",
+    "PIPE", "DEVNULL", "STDOUT", "CalledProcessError", "CompletedProcess", "SubprocessError",
     "TimeoutExpired", "which", "disk_usage", "Error", "ignore_patterns",
 ];
 
@@ -87,10 +102,26 @@ pub(super) const PRINTING: &[&str] = &[
 /// Letters in front of a Python literal that leave it one.
 pub(super) const PREFIXES: &[&str] = &["r", "b", "u", "br", "rb", "R", "B", "U"];
 
+/// Calls that only look at the path in their first argument, or that they are called on.
+pub(super) const LOOKERS: &[&str] = &[
+    "exists", "isfile", "isdir", "islink", "listdir", "scandir", "walk", "stat", "lstat", "getsize",
+    "getmtime", "access", "readlink", "basename", "dirname", "splitext", "read_text", "read_bytes",
+    "is_file", "is_dir", "iterdir", "glob", "iglob", "rglob", "readFileSync", "readFile", "existsSync",
+    "statSync", "readdirSync", "readdir", "require", "read", "readlines", "exist?", "file?", "directory?",
+    "file_get_contents", "file_exists", "read_csv", "read_json", "startswith", "endswith", "print", "which",
+    "insert", "append", "disk_usage", "statvfs",
+];
+
+/// Calls that make one path from another.
+pub(super) const PATH_MAKERS: &[&str] = &[
+    "Path", "PosixPath", "PurePath", "expanduser", "abspath", "realpath", "resolve", "absolute", "str",
+    "fspath",
+];
+
 /// Functions that open the path in their first argument. Other `open`s are methods of a path.
 pub(super) const OPENERS: &[&str] = &[
-    "open", "fopen", "io.open", "os.open", "fs.open", "fs.openSync", "openSync", "codecs.open", "gzip.open",
-    "File.open", "IO.open",
+    "open", "fopen", "io.open", "FileIO", "io.FileIO", "bz2.open", "lzma.open", "tarfile.open", "os.open",
+    "fs.open", "fs.openSync", "openSync", "codecs.open", "gzip.open", "File.open", "IO.open",
 ];
 
 pub(super) const TOO_MUCH: &str = "is too complex to analyze";
@@ -154,7 +185,11 @@ pub(super) const DANGERS: &[(Option<Language>, &str, &[&str])] = &[
             "remove_file", "os.RemoveAll", "os.Remove", "remove_all", "ftruncate",
         ],
     ),
-    (Some(Language::Python), HIDES, &["exec", "compile", "vars", "imp"]),
+    (
+        Some(Language::Python),
+        HIDES,
+        &["exec", "compile", "vars", "imp", "timeit", "cProfile", "profile", "bdb"],
+    ),
     (Some(Language::JavaScript), HIDES, &["vm"]),
     (Some(Language::Perl), HIDES, &["require", "truncate", "copy"]),
     (Some(Language::Ruby), HIDES, &["method", "x"]),
