@@ -27,7 +27,6 @@ struct CredentialsFile {
 struct OauthToken {
     access_token: String,
     /// In milliseconds since 1970.
-    #[serde(default)]
     expires_at: Option<u64>,
 }
 

@@ -86,7 +86,10 @@ impl Client {
         let Some(mut endpoint) = rest.next() else { return Err(Error::NoModel) };
         loop {
             // The same model again is no fallback.
-            while rest.next_if(|next| next.is_same_model(endpoint)).is_some() {}
+            while rest
+                .next_if(|next| next.model == endpoint.model && next.base_url == endpoint.base_url)
+                .is_some()
+            {}
             let call = EndpointCall::new(self, endpoint, prompt, rest.peek().is_none());
             let failure = match call.run(events).await {
                 Ok(reply) => return Ok(reply),

@@ -105,10 +105,6 @@ impl Endpoint {
         url.set_path(&format!("{root}{path}"));
         url
     }
-
-    pub(crate) fn is_same_model(&self, other: &Self) -> bool {
-        self.model == other.model && self.base_url == other.base_url
-    }
 }
 
 /// The protocol of a server.

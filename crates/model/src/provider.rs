@@ -61,86 +61,55 @@ pub fn detect_api(url: &Url, model: &str) -> Api {
     }
 }
 
-/// All providers. If none is configured, the first one with a key counts.
-pub const PROVIDERS: &[Provider] = &[
-    chat("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "OPENROUTER_BASE_URL"),
-    messages(
-        "anthropic",
-        "https://api.anthropic.com",
-        &["ANTHROPIC_API_KEY", "ANTHROPIC_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
-        "ANTHROPIC_BASE_URL",
-    ),
-    responses("openai-api", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL"),
-    chat(
-        "gemini",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        &["GOOGLE_API_KEY", "GEMINI_API_KEY"],
-        "GEMINI_BASE_URL",
-    ),
-    chat("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL"),
-    responses("xai", "https://api.x.ai/v1", &["XAI_API_KEY"], "XAI_BASE_URL"),
-    chat(
-        "zai",
-        "https://api.z.ai/api/paas/v4",
-        &["GLM_API_KEY", "ZAI_API_KEY", "Z_AI_API_KEY"],
-        "GLM_BASE_URL",
-    ),
-    chat(
-        "kimi-coding",
-        "https://api.moonshot.ai/v1",
-        &["KIMI_API_KEY", "KIMI_CODING_API_KEY"],
-        "KIMI_BASE_URL",
-    ),
-    chat("kimi-coding-cn", "https://api.moonshot.cn/v1", &["KIMI_CN_API_KEY"], ""),
-    chat("arcee", "https://api.arcee.ai/api/v1", &["ARCEEAI_API_KEY"], "ARCEE_BASE_URL"),
-    chat("gmi", "https://api.gmi-serving.com/v1", &["GMI_API_KEY"], "GMI_BASE_URL"),
-    messages("minimax", "https://api.minimax.io/anthropic", &["MINIMAX_API_KEY"], "MINIMAX_BASE_URL"),
-    messages(
-        "minimax-cn",
-        "https://api.minimaxi.com/anthropic",
-        &["MINIMAX_CN_API_KEY"],
-        "MINIMAX_CN_BASE_URL",
-    ),
-    chat(
-        "alibaba",
-        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
-        &["DASHSCOPE_API_KEY"],
-        "DASHSCOPE_BASE_URL",
-    ),
-    chat(
-        "alibaba-coding-plan",
-        "https://coding-intl.dashscope.aliyuncs.com/v1",
-        &["ALIBABA_CODING_PLAN_API_KEY", "DASHSCOPE_API_KEY"],
-        "ALIBABA_CODING_PLAN_BASE_URL",
-    ),
-    chat("nvidia", "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], "NVIDIA_BASE_URL"),
-    chat("opencode-zen", "https://opencode.ai/zen/v1", &["OPENCODE_ZEN_API_KEY"], "OPENCODE_ZEN_BASE_URL"),
-    chat("opencode-go", "https://opencode.ai/zen/go/v1", &["OPENCODE_GO_API_KEY"], "OPENCODE_GO_BASE_URL"),
-    chat("kilocode", "https://api.kilo.ai/api/gateway", &["KILOCODE_API_KEY"], "KILOCODE_BASE_URL"),
-    chat("huggingface", "https://router.huggingface.co/v1", &["HF_TOKEN"], "HF_BASE_URL"),
-    chat("xiaomi", "https://api.xiaomimimo.com/v1", &["XIAOMI_API_KEY"], "XIAOMI_BASE_URL"),
-    chat(
-        "tencent-tokenhub",
-        "https://tokenhub.tencentmaas.com/v1",
-        &["TOKENHUB_API_KEY"],
-        "TOKENHUB_BASE_URL",
-    ),
-    chat("ollama-cloud", "https://ollama.com/v1", &["OLLAMA_API_KEY"], "OLLAMA_BASE_URL"),
-    chat("lmstudio", "http://127.0.0.1:1234/v1", &["LM_API_KEY"], "LM_BASE_URL"),
-];
-
-type Name = &'static str;
-
-const fn chat(id: Name, base_url: Name, key_variables: &'static [Name], base_url_variable: Name) -> Provider {
-    Provider { id, base_url, key_variables, base_url_variable, api: Api::ChatCompletions }
+/// Each row: protocol, name, address, variables of the key, variable of another address.
+macro_rules! providers {
+    ($($api:ident $id:literal $base_url:literal [$($key:literal),+] $base_url_variable:literal;)+) => {
+        /// All providers. If none is configured, the first one with a key counts.
+        pub const PROVIDERS: &[Provider] = &[$(Provider {
+            id: $id,
+            base_url: $base_url,
+            key_variables: &[$($key),+],
+            base_url_variable: $base_url_variable,
+            api: Api::$api,
+        }),+];
+    };
 }
 
-const fn messages(id: Name, base_url: Name, keys: &'static [Name], url_variable: Name) -> Provider {
-    Provider { api: Api::AnthropicMessages, ..chat(id, base_url, keys, url_variable) }
-}
-
-const fn responses(id: Name, base_url: Name, keys: &'static [Name], url_variable: Name) -> Provider {
-    Provider { api: Api::Responses, ..chat(id, base_url, keys, url_variable) }
+providers! {
+    ChatCompletions "openrouter" "https://openrouter.ai/api/v1" ["OPENROUTER_API_KEY"] "OPENROUTER_BASE_URL";
+    AnthropicMessages "anthropic" "https://api.anthropic.com"
+        ["ANTHROPIC_API_KEY", "ANTHROPIC_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"] "ANTHROPIC_BASE_URL";
+    Responses "openai-api" "https://api.openai.com/v1" ["OPENAI_API_KEY"] "OPENAI_BASE_URL";
+    ChatCompletions "gemini" "https://generativelanguage.googleapis.com/v1beta/openai"
+        ["GOOGLE_API_KEY", "GEMINI_API_KEY"] "GEMINI_BASE_URL";
+    ChatCompletions "deepseek" "https://api.deepseek.com/v1" ["DEEPSEEK_API_KEY"] "DEEPSEEK_BASE_URL";
+    Responses "xai" "https://api.x.ai/v1" ["XAI_API_KEY"] "XAI_BASE_URL";
+    ChatCompletions "zai" "https://api.z.ai/api/paas/v4"
+        ["GLM_API_KEY", "ZAI_API_KEY", "Z_AI_API_KEY"] "GLM_BASE_URL";
+    ChatCompletions "kimi-coding" "https://api.moonshot.ai/v1"
+        ["KIMI_API_KEY", "KIMI_CODING_API_KEY"] "KIMI_BASE_URL";
+    ChatCompletions "kimi-coding-cn" "https://api.moonshot.cn/v1" ["KIMI_CN_API_KEY"] "";
+    ChatCompletions "arcee" "https://api.arcee.ai/api/v1" ["ARCEEAI_API_KEY"] "ARCEE_BASE_URL";
+    ChatCompletions "gmi" "https://api.gmi-serving.com/v1" ["GMI_API_KEY"] "GMI_BASE_URL";
+    AnthropicMessages "minimax" "https://api.minimax.io/anthropic" ["MINIMAX_API_KEY"] "MINIMAX_BASE_URL";
+    AnthropicMessages "minimax-cn" "https://api.minimaxi.com/anthropic"
+        ["MINIMAX_CN_API_KEY"] "MINIMAX_CN_BASE_URL";
+    ChatCompletions "alibaba" "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"
+        ["DASHSCOPE_API_KEY"] "DASHSCOPE_BASE_URL";
+    ChatCompletions "alibaba-coding-plan" "https://coding-intl.dashscope.aliyuncs.com/v1"
+        ["ALIBABA_CODING_PLAN_API_KEY", "DASHSCOPE_API_KEY"] "ALIBABA_CODING_PLAN_BASE_URL";
+    ChatCompletions "nvidia" "https://integrate.api.nvidia.com/v1" ["NVIDIA_API_KEY"] "NVIDIA_BASE_URL";
+    ChatCompletions "opencode-zen" "https://opencode.ai/zen/v1"
+        ["OPENCODE_ZEN_API_KEY"] "OPENCODE_ZEN_BASE_URL";
+    ChatCompletions "opencode-go" "https://opencode.ai/zen/go/v1"
+        ["OPENCODE_GO_API_KEY"] "OPENCODE_GO_BASE_URL";
+    ChatCompletions "kilocode" "https://api.kilo.ai/api/gateway" ["KILOCODE_API_KEY"] "KILOCODE_BASE_URL";
+    ChatCompletions "huggingface" "https://router.huggingface.co/v1" ["HF_TOKEN"] "HF_BASE_URL";
+    ChatCompletions "xiaomi" "https://api.xiaomimimo.com/v1" ["XIAOMI_API_KEY"] "XIAOMI_BASE_URL";
+    ChatCompletions "tencent-tokenhub" "https://tokenhub.tencentmaas.com/v1"
+        ["TOKENHUB_API_KEY"] "TOKENHUB_BASE_URL";
+    ChatCompletions "ollama-cloud" "https://ollama.com/v1" ["OLLAMA_API_KEY"] "OLLAMA_BASE_URL";
+    ChatCompletions "lmstudio" "http://127.0.0.1:1234/v1" ["LM_API_KEY"] "LM_BASE_URL";
 }
 
 #[cfg(test)]

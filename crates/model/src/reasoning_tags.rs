@@ -12,7 +12,6 @@ pub(crate) enum TextSegment {
 
 /// Splits a stream of text into text and reasoning. A tag counts only at the start of a line, so
 /// that a reply can mention tags.
-#[derive(Debug)]
 pub(crate) struct ReasoningSplitter {
     held: String,
     open_tag: Option<&'static str>,

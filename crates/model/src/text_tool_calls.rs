@@ -27,7 +27,6 @@ const MAX_HELD_BYTES: usize = 1 << 20;
 type TextCall = (String, Value);
 
 /// Holds back text that may be a call.
-#[derive(Debug)]
 pub(crate) struct CallDetector {
     tools: Vec<String>,
     held: String,

@@ -82,7 +82,6 @@ fn remember(known: &mut VecDeque<Digest>, image: &Image) {
 }
 
 /// The images that a server is sent in one call.
-#[derive(Debug)]
 pub(crate) struct ImageSelection<'a> {
     messages: &'a [Message],
     /// The images to send, those of the newest message first.

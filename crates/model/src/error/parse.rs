@@ -121,7 +121,8 @@ impl ErrorFields {
     }
 
     fn class(&self) -> FailureClass {
-        if let Some(class) = self.class_by_code() {
+        let words = [&self.code, &self.kind];
+        if let Some(class) = words.into_iter().find_map(|word| self.class_of_code(word)) {
             return class;
         }
         // Phrases count only where the status is ambiguous.
@@ -142,11 +143,6 @@ impl ErrorFields {
             Some(400..=499) => FailureClass::Format,
             _ => FailureClass::Unknown,
         }
-    }
-
-    /// Classifies by documented fields.
-    fn class_by_code(&self) -> Option<FailureClass> {
-        [&self.code, &self.kind].into_iter().find_map(|word| self.class_of_code(word))
     }
 
     fn class_of_code(&self, word: &str) -> Option<FailureClass> {
@@ -288,7 +284,9 @@ fn rejected_field(lowercase: &str) -> &'static str {
 /// The number of tokens left for output, if the message in lower case says so.
 fn available_output(lowercase: &str) -> Option<u64> {
     let after = |phrase: &str| number(lowercase.split_once(phrase)?.1);
-    let before = |phrase: &str| last_number(lowercase.split_once(phrase)?.0);
+    let before = |phrase: &str| {
+        lowercase.split_once(phrase)?.0.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
     let has_all = |words: &[&str]| words.iter().all(|word| lowercase.contains(word));
     let difference = |window: u64, input: u64| window.checked_sub(input).filter(|left| *left > 0);
     // Anthropic: "max_tokens: 100000 > 64000, which is the maximum allowed number of output
@@ -325,10 +323,6 @@ fn available_output(lowercase: &str) -> Option<u64> {
 fn number(text: &str) -> Option<u64> {
     let digits = text.split(|c: char| !c.is_ascii_digit() && c != ',').next()?;
     digits.replace(',', "").parse().ok()
-}
-
-fn last_number(text: &str) -> Option<u64> {
-    text.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Parses `Retry-After`: seconds or a date.
