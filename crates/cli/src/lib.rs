@@ -63,7 +63,7 @@ pub fn run() -> ExitCode {
     let process = environment();
     let screen = Screen::new(if args.json { OutputFormat::Json } else { OutputFormat::Text }, &process);
     let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
-        let loaded = hermes_config::load(home.path(), process, BTreeMap::new());
+        let loaded = hermes_config::load(home.path(), process);
         log::init(home.path(), args.verbose, &command, &loaded)?;
         let config = ConfigContext::new(home, loaded, Arc::new(move |message| screen.warn(message)));
         dispatch(command, &Arc::new(Context { config, screen }))

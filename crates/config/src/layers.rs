@@ -1,4 +1,4 @@
-//! The sources of values, in their order: flag, process environment, `.env`, `config.yaml`,
+//! The sources of values, in their order: process environment, `.env`, `config.yaml`,
 //! default.
 
 use std::collections::BTreeMap;
@@ -16,8 +16,6 @@ use super::yaml::{Node, NodeKind, Position};
 /// All sources of values, read once.
 #[derive(Debug, Clone)]
 pub struct Layers {
-    /// Values from the command line, by path.
-    pub flags: BTreeMap<String, String>,
     /// The process environment.
     pub process: BTreeMap<String, String>,
     /// The secrets file.
@@ -32,8 +30,6 @@ pub struct Layers {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Source {
-    /// The command line.
-    Flag,
     /// The process environment.
     Environment {
         variable: String,
@@ -58,7 +54,6 @@ pub enum Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Flag => write!(f, "command line"),
             Self::Environment { variable } => write!(f, "environment, {variable}"),
             Self::DotEnv { variable, line } => write!(f, ".env, line {line}, {variable}"),
             Self::File { line, .. } => write!(f, "config.yaml, line {line}"),
@@ -181,9 +176,6 @@ impl<'a> LayerReader<'a> {
         let is_set = |text: &str| !text.trim().is_empty();
         let variable = key.variable.to_owned();
         let mut found = Vec::new();
-        if let Some(text) = layers.flags.get(key.path) {
-            found.push((Source::Flag, Node::from_text(text)));
-        }
         if let Some(text) = layers.process.get(key.variable).filter(|text| is_set(text)) {
             found.push((Source::Environment { variable: variable.clone() }, Node::from_text(text)));
         }
@@ -236,7 +228,7 @@ impl<'a> LayerReader<'a> {
                 (Some(&self.layers.dotenv_path), at, format!("{variable}: {message}"))
             }
             Source::Environment { variable } => (None, Position::default(), format!("{variable}: {message}")),
-            Source::Flag | Source::Default => (None, Position::default(), message),
+            Source::Default => (None, Position::default(), message),
         };
         let (key, Position { line, column }) = (Some(key.path.to_owned()), at);
         Problem { severity: Severity::Warning, file: file.cloned(), line, column, key, message, hint: None }

@@ -63,7 +63,7 @@ impl ConfigContext {
 
     /// Reads the configuration again after a change.
     pub fn reload(&self) -> LoadedConfig {
-        load(self.home.path(), self.loaded.layers.process.clone(), self.loaded.layers.flags.clone())
+        load(self.home.path(), self.loaded.layers.process.clone())
     }
 
     pub fn warn(&self, message: &str) {
@@ -117,7 +117,7 @@ pub fn dotenv_path(home: &Path) -> PathBuf {
 }
 
 /// Reads all layers. Errors are reported in `problems`, and `config` is `None` then.
-pub fn load(home: &Path, process: BTreeMap<String, String>, flags: BTreeMap<String, String>) -> LoadedConfig {
+pub fn load(home: &Path, process: BTreeMap<String, String>) -> LoadedConfig {
     let mut problems = Vec::new();
     let file_path = config_path(home);
     let dotenv_path = dotenv_path(home);
@@ -148,7 +148,7 @@ pub fn load(home: &Path, process: BTreeMap<String, String>, flags: BTreeMap<Stri
             ..Problem::in_file(Severity::Warning, &file_path, at, message)
         });
     }
-    let layers = Layers { flags, process, dotenv, dotenv_path, file, file_path };
+    let layers = Layers { process, dotenv, dotenv_path, file, file_path };
     let mut reader = LayerReader::new(&layers);
     let config = Config::read(&mut reader);
     let LayerReader { resolved, problems: of_values, .. } = reader;

@@ -124,71 +124,60 @@ fn map_entries<T: Setting>(node: &Node) -> Result<Vec<MapEntry>, InvalidValue> {
     }
 }
 
-impl Setting for bool {
-    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        match keyword(node).as_deref() {
-            Some("true" | "yes" | "on" | "1") => Ok(true),
-            Some("false" | "no" | "off" | "0") => Ok(false),
-            _ => Err(invalid::<Self>(node)),
+/// Implements [`Setting`] for a type whose values are one scalar.
+macro_rules! scalar_setting {
+    ($type:ty, $description:literal, $schema:tt, $parse:expr, $to_value:expr) => {
+        impl $crate::setting::Setting for $type {
+            fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
+                let parse: fn(&str) -> Option<Self> = $parse;
+                $crate::setting::parse_scalar::<Self, _>(node, parse)
+            }
+
+            fn to_value(&self) -> Value {
+                let to_value: fn(&Self) -> Value = $to_value;
+                to_value(self)
+            }
+
+            fn accepted() -> Accepted {
+                Accepted::new($description, json!($schema))
+            }
         }
-    }
+    };
+}
+use scalar_setting;
 
-    fn to_value(&self) -> Value {
-        Value::Bool(*self)
-    }
-
-    fn accepted() -> Accepted {
-        Accepted::new("true or false", json!({"type": "boolean"}))
-    }
+scalar_setting! {
+    bool, "true or false", {"type": "boolean"},
+    |text| match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" => Some(false),
+        _ => None,
+    },
+    |value| Value::Bool(*value)
 }
 
-impl Setting for u64 {
-    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        parse_scalar::<Self, _>(node, |text| text.trim().parse::<i64>().ok()?.try_into().ok())
-    }
-
-    fn to_value(&self) -> Value {
-        Value::from(*self)
-    }
-
-    fn accepted() -> Accepted {
-        Accepted::new("a whole number from 0 up", json!({"type": "integer", "minimum": 0}))
-    }
+scalar_setting! {
+    u64, "a whole number from 0 up", {"type": "integer", "minimum": 0},
+    |text| text.trim().parse::<i64>().ok()?.try_into().ok(),
+    |number| Value::from(*number)
 }
 
 /// An hour of the day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hour(pub u32);
 
-impl Setting for Hour {
-    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        parse_scalar::<Self, _>(node, |text| text.trim().parse().ok().filter(|hour| *hour < 24).map(Self))
-    }
-
-    fn to_value(&self) -> Value {
-        Value::from(self.0)
-    }
-
-    fn accepted() -> Accepted {
-        let schema = json!({"type": "integer", "minimum": 0, "maximum": 23, "examples": [0, 4, 12, 23]});
-        Accepted::new("an hour, 0 to 23", schema)
-    }
+scalar_setting! {
+    Hour, "an hour, 0 to 23",
+    {"type": "integer", "minimum": 0, "maximum": 23, "examples": [0, 4, 12, 23]},
+    |text| text.trim().parse().ok().filter(|hour| *hour < 24).map(Self),
+    |hour| Value::from(hour.0)
 }
 
-impl Setting for f64 {
-    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let is_valid = |number: &f64| number.is_finite() && *number >= 0.0;
-        parse_scalar::<Self, _>(node, |text| text.trim().parse().ok().filter(is_valid))
-    }
-
-    fn to_value(&self) -> Value {
-        // A whole number is displayed without a point.
-        self.to_string().parse().map_or(Value::Null, Value::Number)
-    }
-
-    fn accepted() -> Accepted {
-        Accepted::new("a number from 0 up", json!({"type": "number", "minimum": 0}))
-    }
+scalar_setting! {
+    f64, "a number from 0 up", {"type": "number", "minimum": 0},
+    |text| text.trim().parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0),
+    // A whole number is displayed without a point.
+    |number| number.to_string().parse().map_or(Value::Null, Value::Number)
 }
 
 impl Setting for String {

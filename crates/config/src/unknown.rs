@@ -29,7 +29,7 @@ fn walk(node: &Node, prefix: &str, file: &Path, problems: &mut Vec<Problem>) {
             // Its value is checked where it is read.
         } else if let Some(reason) = unused_reason(&path) {
             report(Severity::Note, reason.to_owned(), None);
-        } else if is_section(&path) {
+        } else if keys::all().any(|key| key.path.starts_with(&format!("{path}."))) {
             match &entry.value.kind {
                 NodeKind::Map(_) => walk(&entry.value, &format!("{path}."), file, problems),
                 NodeKind::Null => {}
@@ -42,11 +42,6 @@ fn walk(node: &Node, prefix: &str, file: &Path, problems: &mut Vec<Problem>) {
             report(Severity::Warning, "unknown key, ignored".to_owned(), hint(&path));
         }
     }
-}
-
-fn is_section(path: &str) -> bool {
-    let is_inside = |known: &str| known.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-    keys::all().any(|key| is_inside(key.path))
 }
 
 /// A hint about a key that is unknown or unused.

@@ -262,7 +262,9 @@ impl<'a> YamlReader<'a> {
             Event::Scalar(text, style, anchor, tag) => {
                 let tagged = tag.is_some();
                 let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
-                let end = if is_block { self.block_end(start, end) } else { end };
+                // The parser ends a block scalar only at the first character of the next line.
+                let content = self.text.get(start..end).filter(|_| is_block);
+                let end = content.map_or(end, |text| start + text.trim_end_matches([' ', '\t']).len());
                 (scalar_kind(&text, style, tag.map(Cow::into_owned).as_ref()), end, anchor, tagged)
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -335,12 +337,6 @@ impl<'a> YamlReader<'a> {
     fn count(&mut self, nodes: usize, span: Span) -> Result<(), YamlError> {
         self.nodes += nodes;
         if self.nodes > MAX_NODES { Err(error(span, "too many values")) } else { Ok(()) }
-    }
-
-    /// The parser ends a block scalar only at the first character of the next line.
-    fn block_end(&self, start: usize, end: usize) -> usize {
-        let content = self.text.get(start..end).unwrap_or_default();
-        start + content.trim_end_matches([' ', '\t']).len()
     }
 
     /// The end of a flow collection is its bracket. The end of a block collection has no width; the

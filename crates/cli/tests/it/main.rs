@@ -32,7 +32,6 @@ mod smollm;
 mod status;
 mod tool;
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, chown, lchown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -140,7 +139,7 @@ impl Home {
 
     fn load(&self, process: &[(&str, &str)]) -> hermes_config::LoadedConfig {
         let process = process.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        hermes_config::load(self.path(), process, BTreeMap::new())
+        hermes_config::load(self.path(), process)
     }
 }
 

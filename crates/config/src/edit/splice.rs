@@ -213,7 +213,7 @@ impl<'a> YamlEditor<'a> {
     /// Replaces a value.
     fn replace(&self, slot: EditSlot<'a>, value: &Value) -> Result<String, EditError> {
         let old = slot.value;
-        let end = self.old_end(slot);
+        let end = if old.span.is_empty() { slot.after.max(old.span.end) } else { old.span.end };
         if slot.layout == SlotLayout::Flow {
             let start = if old.span.is_empty() { end } else { old.span.start };
             let space =
@@ -312,11 +312,6 @@ impl<'a> YamlEditor<'a> {
         let unfinished = at == self.text.len() && !self.text.is_empty() && !self.text.ends_with('\n');
         let break_first = if unfinished { self.newline() } else { "" };
         self.splice(at..at, &format!("{break_first}{lines}"))
-    }
-
-    /// The end of the old value, including the header of a block scalar.
-    fn old_end(&self, slot: EditSlot<'_>) -> usize {
-        if slot.value.span.is_empty() { slot.after.max(slot.value.span.end) } else { slot.value.span.end }
     }
 
     fn value_end(&self, value: &Node, entry: &MapEntry) -> usize {

@@ -16,9 +16,7 @@ use crate::keys::Config;
 use crate::setting::CommaList;
 
 /// An account on a chat platform.
-pub enum ChatAccount {
-    Discord(Box<discord::DiscordSettings>),
-}
+pub struct ChatAccount(discord::DiscordSettings);
 
 /// The chat of a platform that gets messages without a target.
 pub struct HomeChannel {
@@ -58,7 +56,7 @@ pub async fn home_channels(config: &Config, store: Option<&Store>) -> Result<Vec
 pub fn accounts(config: &Config) -> Result<Vec<ChatAccount>, Failure> {
     let discord =
         config.discord.bot_token.clone().map(|token| discord_settings(config, token)).transpose()?;
-    Ok(discord.map(|settings| ChatAccount::Discord(Box::new(settings))).into_iter().collect())
+    Ok(discord.map(ChatAccount).into_iter().collect())
 }
 
 fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSettings, Failure> {
@@ -108,16 +106,12 @@ fn discord_settings(config: &Config, token: Secret) -> Result<discord::DiscordSe
 
 impl ChatAccount {
     pub fn platform(&self) -> Platform {
-        match self {
-            Self::Discord(_) => Platform::Discord,
-        }
+        Platform::Discord
     }
 
     /// How running turns are displayed.
     pub fn streaming_options(&self, config: &Config) -> StreamingOptions {
-        let chosen = match self {
-            Self::Discord(_) => &config.display_discord,
-        };
+        let chosen = &config.display_discord;
         let interval = Duration::try_from_secs_f64(config.streaming.edit_interval).unwrap_or(Duration::MAX);
         let refresh = Duration::from_secs(config.agent.gateway_notify_interval);
         StreamingOptions {
@@ -129,17 +123,12 @@ impl ChatAccount {
 
     /// The credential. Two gateways with the same one would both answer.
     pub fn secret(&self) -> &Secret {
-        match self {
-            Self::Discord(settings) => &settings.token,
-        }
+        &self.0.token
     }
 
     pub fn access_control(&self, config: &Config, store: &Store) -> AccessControl {
-        let rules = match self {
-            Self::Discord(_) => discord_rules(config),
-        };
         let settings = AccessSettings {
-            platforms: HashMap::from([(self.platform(), rules)]),
+            platforms: HashMap::from([(self.platform(), discord_rules(config))]),
             allowed_users: config.gateway.allowed_users.0.clone(),
             allow_all_users: config.gateway.allow_all_users,
             strangers: config.general.unauthorized_dm_behavior,
@@ -155,9 +144,7 @@ impl ChatAccount {
             last_messages: store.last_inbox_messages(word).await?,
             bookmark: store.bookmark(word).await?,
         };
-        match self {
-            Self::Discord(settings) => Ok(Arc::new(Discord::new(*settings, resume))),
-        }
+        Ok(Arc::new(Discord::new(self.0, resume)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The chain of model endpoints. [`hermes_model::provider`] chooses the servers.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hermes_agent::ModelConfig;
 use hermes_model::provider::{ModelChoice, ProviderSettings};
@@ -52,7 +52,10 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
         key_env: None,
     };
     let variable = |name: &str| context.loaded.layers.non_blank_variable(name);
-    let claude_code = || claude_code_file(context);
+    let claude_code = || {
+        let path = Path::new(&local::owner_home(context)).join(".claude/.credentials.json");
+        std::fs::read_to_string(&path).is_ok_and(|text| claude_code::has_token(&text)).then_some(path)
+    };
     let providers = ProviderSettings {
         servers: &config.general.providers,
         variable: &variable,
@@ -88,12 +91,6 @@ pub fn model_failure(error: &hermes_model::Error) -> Failure {
         Some(_) => FailureKind::Unavailable,
     };
     Failure { kind, message: error.to_string(), hints: error.hints() }
-}
-
-/// The credentials file of Claude Code, if it has a valid token.
-fn claude_code_file(context: &ConfigContext) -> Option<PathBuf> {
-    let path = Path::new(&local::owner_home(context)).join(".claude").join(".credentials.json");
-    std::fs::read_to_string(&path).is_ok_and(|text| claude_code::has_token(&text)).then_some(path)
 }
 
 /// The field `provider` of requests to OpenRouter.

@@ -6,7 +6,7 @@ use hermes_exec::backend::docker::run_args::RunArgs;
 use hermes_exec::backend::docker::run_args::value::{Gpus, format_size, parse_size};
 use serde_json::{Map, Value, json};
 
-use super::{Accepted, InvalidValue, Setting, SettingNote, list_items, map_entries, parse_scalar};
+use super::{Accepted, InvalidValue, Setting, SettingNote, list_items, map_entries, scalar_setting};
 use crate::yaml::Node;
 
 /// Options of `docker run`, each with a known meaning.
@@ -45,35 +45,18 @@ impl Setting for ExtraArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
-impl Setting for ByteSize {
-    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        parse_scalar::<Self, _>(node, |text| parse_size(text).filter(|bytes| *bytes > 0).map(Self))
-    }
-
-    fn to_value(&self) -> Value {
-        Value::from(format_size(self.0))
-    }
-
-    fn accepted() -> Accepted {
-        let schema = json!({"type": ["string", "integer"], "examples": ["64m", "512m", "1g", "2g"]});
-        Accepted::new("a size such as 512m", schema)
-    }
+scalar_setting! {
+    ByteSize, "a size such as 512m",
+    {"type": ["string", "integer"], "examples": ["64m", "512m", "1g", "2g"]},
+    |text| parse_size(text).filter(|bytes| *bytes > 0).map(Self),
+    |size| Value::from(format_size(size.0))
 }
 
-impl Setting for Gpus {
-    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        parse_scalar::<Self, _>(node, |text| text.parse().ok())
-    }
-
-    fn to_value(&self) -> Value {
-        Value::from(self.to_string())
-    }
-
-    fn accepted() -> Accepted {
-        let examples = ["all", "device=0", "device=1", "device=0,1"];
-        let schema = json!({"type": ["string", "integer"], "examples": examples});
-        Accepted::new("all, a number from 1 up, or device= and the ids between commas", schema)
-    }
+scalar_setting! {
+    Gpus, "all, a number from 1 up, or device= and the ids between commas",
+    {"type": ["string", "integer"], "examples": ["all", "device=0", "device=1", "device=0,1"]},
+    |text| text.parse().ok(),
+    |gpus| Value::from(gpus.to_string())
 }
 
 /// The in-memory directories of a container whose size can be set.

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::Home;
 
-/// Four different texts that a key accepts.
-fn four_values(key: &ConfigKey) -> [String; 4] {
+/// Three different texts that a key accepts.
+fn three_values(key: &ConfigKey) -> [String; 3] {
     let schema = key.accepted().schema;
     if let Some(words) = schema["enum"].as_array() {
-        return [0, 1, 2, 0].map(|index| words[index % words.len()].as_str().unwrap().to_owned());
+        return [0, 1, 2].map(|index| words[index % words.len()].as_str().unwrap().to_owned());
     }
     if let Some(examples) = schema["examples"].as_array() {
         let text = |example: &Value| example.as_str().map_or_else(|| example.to_string(), str::to_owned);
@@ -21,7 +21,7 @@ fn four_values(key: &ConfigKey) -> [String; 4] {
         Some(pattern) if pattern.contains(':') => format!("/s{n}:/t{n}"),
         _ => format!("NAME_{n}"),
     };
-    [1, 2, 3, 4].map(|n| match schema["type"].as_str() {
+    [1, 2, 3].map(|n| match schema["type"].as_str() {
         Some("boolean") => (n % 2 == 0).to_string(),
         Some("integer" | "number") => (n * 10).to_string(),
         Some("array") => json!([item(n)]).to_string(),
@@ -33,7 +33,7 @@ fn four_values(key: &ConfigKey) -> [String; 4] {
 #[test]
 fn the_order_is_the_same_for_every_key() {
     for key in keys::all() {
-        let [flag, process, dotenv, file] = four_values(key);
+        let [process, dotenv, file] = three_values(key);
         let shown = |text: &str| {
             let node = hermes_config::yaml::Node::from_text(text);
             key.check(&node, &mut Vec::new()).unwrap_or_else(|wrong| panic!("{}: {wrong:?}", key.path))
@@ -50,12 +50,11 @@ fn the_order_is_the_same_for_every_key() {
 
         let environment = [(key.variable, process.as_str())];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let flags = [(key.path.to_owned(), flag.clone())].into();
-        let loaded = hermes_config::load(home.path(), environment, flags);
+        let loaded = hermes_config::load(home.path(), environment);
         let resolved = loaded.resolved(key.path).unwrap();
         let order: Vec<&Value> =
             std::iter::once(&resolved.value).chain(resolved.shadows.iter().map(|(_, value)| value)).collect();
-        let mut expected: Vec<Value> = [&flag, &process, &dotenv, &file].map(|text| shown(text)).into();
+        let mut expected: Vec<Value> = [&process, &dotenv, &file].map(|text| shown(text)).into();
         expected.push((key.default)());
         assert_eq!(order, expected.iter().collect::<Vec<_>>(), "{}", key.path);
         assert!(loaded.config.is_some(), "{}: {:?}", key.path, loaded.problems);

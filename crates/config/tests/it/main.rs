@@ -5,7 +5,6 @@ mod edits;
 mod hostile;
 mod layers;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -33,6 +32,6 @@ impl Home {
 
     fn load(&self, process: &[(&str, &str)]) -> hermes_config::LoadedConfig {
         let process = process.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        hermes_config::load(self.path(), process, BTreeMap::new())
+        hermes_config::load(self.path(), process)
     }
 }
