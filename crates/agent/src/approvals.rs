@@ -170,7 +170,7 @@ impl Approvals {
         }
         let mut gate = Gate::clone(&self.gate);
         let session = lock(&self.origin).session.clone();
-        for row in self.store.session_grants(&session).await? {
+        for row in self.store.grants(Some(&session)).await? {
             match serde_json::from_value(row.json) {
                 Ok(grant) => gate.grants.add(&[grant]),
                 // Without the grant the question is asked again, which is safe.

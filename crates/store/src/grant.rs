@@ -45,18 +45,12 @@ impl Store {
         .await
     }
 
-    /// All active grants, oldest first.
-    pub async fn grants(&self) -> Result<Vec<GrantRow>> {
+    /// The active grants, oldest first: all, or those that apply to a session.
+    pub async fn grants(&self, key: Option<&SessionKey>) -> Result<Vec<GrantRow>> {
         let sql = "SELECT id, key, json, given_by, given_at FROM grants
-                   WHERE revoked_at IS NULL ORDER BY given_at, id LIMIT ?1";
-        self.rows(sql, (MAX_ROWS,), read_row).await
-    }
-
-    /// The active grants that apply to a session, oldest first.
-    pub async fn session_grants(&self, key: &SessionKey) -> Result<Vec<GrantRow>> {
-        let sql = "SELECT id, key, json, given_by, given_at FROM grants
-                   WHERE revoked_at IS NULL AND (key IS NULL OR key = ?2) ORDER BY given_at, id LIMIT ?1";
-        self.rows(sql, (MAX_ROWS, key.as_str().to_owned()), read_row).await
+                   WHERE revoked_at IS NULL AND (?2 IS NULL OR key IS NULL OR key = ?2)
+                   ORDER BY given_at, id LIMIT ?1";
+        self.rows(sql, (MAX_ROWS, key.map(|key| key.as_str().to_owned())), read_row).await
     }
 
     /// Revokes a grant and returns it, if it was active.

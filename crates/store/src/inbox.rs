@@ -62,7 +62,10 @@ impl Store {
     /// Whether a message is already stored.
     pub async fn is_received(&self, platform: &str, chat: &str, message: &str) -> Result<bool> {
         let sql = "SELECT 1 FROM inbox WHERE platform = ?1 AND chat = ?2 AND message = ?3";
-        self.exists(sql, (platform.to_owned(), chat.to_owned(), message.to_owned())).await
+        Ok(!self
+            .rows(sql, (platform.to_owned(), chat.to_owned(), message.to_owned()), |_row| Ok(()))
+            .await?
+            .is_empty())
     }
 
     /// Which of these message ids of a chat were received for a session.
@@ -153,7 +156,7 @@ fn read_row(row: &Row<'_>) -> QueryResult<InboxRow> {
         id: InboxId(row.get(0)?),
         key: SessionKey::new(row.get::<_, String>(1)?),
         at: Timestamp::from_seconds(row.get(2)?),
-        turn: row.get::<_, Option<i64>>(3)?.map(TurnId::from_number),
+        turn: row.get::<_, Option<i64>>(3)?.map(TurnId),
         // The caller reports a message that cannot be parsed.
         event: serde_json::from_str(&event).unwrap_or(Value::Null),
     })

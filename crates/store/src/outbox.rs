@@ -82,7 +82,7 @@ impl Store {
     pub async fn references_file(&self, platform: &str, text: &str) -> Result<bool> {
         let sql = "SELECT 1 FROM outbox
                    WHERE platform = ?1 AND state IN ('waiting', 'trying') AND instr(body, ?2) > 0 LIMIT 1";
-        self.exists(sql, (platform.to_owned(), text.to_owned())).await
+        Ok(!self.rows(sql, (platform.to_owned(), text.to_owned()), |_row| Ok(())).await?.is_empty())
     }
 
     /// Records the start of an attempt. Until [`Store::record_delivery`] its result is unknown.
@@ -113,7 +113,7 @@ impl Store {
                 _ => DeliveryState::Failed,
             })
         };
-        self.first(sql, (dedup_key.to_owned(),), read).await
+        Ok(self.rows(sql, (dedup_key.to_owned(),), read).await?.pop())
     }
 }
 

@@ -160,7 +160,7 @@ impl Store {
     }
 
     pub async fn is_paired(&self, platform: &str, user: &str) -> Result<bool> {
-        self.exists(FIND_PAIRING, (platform.to_owned(), user.to_owned())).await
+        Ok(!self.rows(FIND_PAIRING, (platform.to_owned(), user.to_owned()), |_row| Ok(())).await?.is_empty())
     }
 
     /// The approved users, by platform and time of approval.

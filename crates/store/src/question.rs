@@ -1,10 +1,10 @@
 //! Questions and their answers. Only the first answer to a question counts, whichever process
 //! records it.
 
-use hermes_types::{Answer, CallId, Choice, Person, SessionKey, Timestamp};
+use hermes_types::{Answer, CallId, Person, SessionKey, Timestamp};
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::{Error, QueryError, QueryResult, Result};
 use crate::message::check_size;
@@ -156,12 +156,8 @@ impl Store {
                 set_state(transaction, &id, "expired", answer.at)?;
                 return Ok(AnswerResult::TooLate(QuestionState::Expired));
             }
-            let (choice, reason) = match &answer.choice {
-                Choice::Once => ("once", None),
-                Choice::Session => ("session", None),
-                Choice::Always => ("always", None),
-                Choice::Deny { reason } => ("deny", reason.as_deref()),
-            };
+            let choice = json!(answer.choice);
+            let (choice, reason) = (choice["choice"].as_str(), choice["reason"].as_str());
             check_size("a reason", reason.map_or(0, str::len))?;
             // Write transactions are exclusive, so no other answer can come in between.
             let sql = "UPDATE questions SET state = 'answered', decided = ?2, decided_by = ?3, choice = ?4, reason = ?5
@@ -247,13 +243,11 @@ fn read_row(row: &Row<'_>) -> QueryResult<QuestionRow> {
         "answered" => QuestionState::Answered(Answer {
             by: Person::new(row.get::<_, String>(11)?),
             at: Timestamp::from_seconds(row.get(10)?),
-            choice: match row.get::<_, String>(12)?.as_str() {
-                "once" => Choice::Once,
-                "session" => Choice::Session,
-                "always" => Choice::Always,
-                "deny" => Choice::Deny { reason: row.get(13)? },
-                _ => return Err(wrong()),
-            },
+            choice: serde_json::from_value(json!({
+                "choice": row.get::<_, String>(12)?,
+                "reason": row.get::<_, Option<String>>(13)?,
+            }))
+            .map_err(|_error| wrong())?,
         }),
         _ => return Err(wrong()),
     };

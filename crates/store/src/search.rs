@@ -98,6 +98,7 @@ fn to_sql(count: usize) -> i64 {
 }
 
 fn read_row(row: &Row<'_>, query: &Query) -> QueryResult<MessageHit> {
+    let wanted: Vec<&str> = query.required.iter().flatten().map(Term::text).collect();
     Ok(MessageHit {
         session: SessionId::new(row.get::<_, String>(0)?),
         title: row.get(1)?,
@@ -105,7 +106,7 @@ fn read_row(row: &Row<'_>, query: &Query) -> QueryResult<MessageHit> {
         seq: Seq::new(row.get(3)?),
         role: row.get(4)?,
         at: Timestamp::from_seconds(row.get(5)?),
-        snippet: Snippet::around(&row.get::<_, String>(6)?, &query.required_texts()),
+        snippet: Snippet::around(&row.get::<_, String>(6)?, &wanted),
     })
 }
 

@@ -16,24 +16,16 @@ use crate::store::Store;
 
 const MAX_PAGE: usize = 1_000;
 
-/// A session id: its UTC start time and six random hex digits, as in `20261115_190500_3fa91c`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SessionId(String);
+hermes_types::text_id! {
+    /// A session id: its UTC start time and six random hex digits, as in `20261115_190500_3fa91c`.
+    SessionId
+}
 
 impl SessionId {
-    pub fn new(id: impl Into<String>) -> Self {
-        Self(id.into())
-    }
-
     fn generate(at: Timestamp) -> QueryResult<Self> {
         let mut seed = [0; 3];
         getrandom::fill(&mut seed).map_err(|error| Error::NoRandom(error.to_string()))?;
         Ok(Self(format!("{}_{}", format_utc(at), hermes_types::hex(&seed))))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 }
 
@@ -224,7 +216,7 @@ impl Store {
     /// The newest session of a key that has not ended, where a chat resumes after a restart.
     pub async fn current_session(&self, key: &SessionKey) -> Result<Option<SessionRow>> {
         let sql = format!("{SELECT} WHERE key = ?1 AND ended IS NULL ORDER BY n DESC LIMIT 1");
-        self.first(sql, (key.as_str().to_owned(),), read_row).await
+        Ok(self.rows(sql, (key.as_str().to_owned(),), read_row).await?.pop())
     }
 
     /// Finds a session by id, id prefix, title, or `last`.

@@ -62,23 +62,4 @@ impl Store {
     ) -> Result<Vec<T>> {
         self.read(move |connection| rows(connection, sql.as_ref(), values, read)).await
     }
-
-    /// Reads the first row of a query, if it has one.
-    pub(crate) async fn first<T: Send + 'static>(
-        &self,
-        sql: impl AsRef<str> + Send + 'static,
-        values: impl Params + Send + 'static,
-        read: impl FnMut(&Row<'_>) -> QueryResult<T> + Send + 'static,
-    ) -> Result<Option<T>> {
-        self.read(move |connection| first(connection, sql.as_ref(), values, read)).await
-    }
-
-    /// Whether a query has a row.
-    pub(crate) async fn exists(
-        &self,
-        sql: &'static str,
-        values: impl Params + Send + 'static,
-    ) -> Result<bool> {
-        self.read(move |connection| Ok(connection.prepare_cached(sql)?.exists(values)?)).await
-    }
 }

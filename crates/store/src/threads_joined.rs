@@ -42,7 +42,7 @@ impl Store {
     /// The home chat of a platform.
     pub async fn home_chat(&self, platform: &str) -> Result<Option<String>> {
         let sql = "SELECT chat FROM homes WHERE platform = ?1";
-        self.first(sql, (platform.to_owned(),), |row| Ok(row.get(0)?)).await
+        Ok(self.rows(sql, (platform.to_owned(),), |row| Ok(row.get(0)?)).await?.pop())
     }
 
     /// Records how far the events of a platform were processed, in the platform's own terms. The
@@ -55,6 +55,6 @@ impl Store {
     /// The last recorded position.
     pub async fn bookmark(&self, platform: &str) -> Result<Option<String>> {
         let sql = "SELECT place FROM bookmarks WHERE platform = ?1";
-        self.first(sql, (platform.to_owned(),), |row| Ok(row.get(0)?)).await
+        Ok(self.rows(sql, (platform.to_owned(),), |row| Ok(row.get(0)?)).await?.pop())
     }
 }

@@ -19,15 +19,11 @@ use crate::store::Store;
 use crate::worker_lock::{TurnOwner, WorkerLock};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TurnId(i64);
+pub struct TurnId(pub(crate) i64);
 
 impl TurnId {
     pub fn number(self) -> i64 {
         self.0
-    }
-
-    pub(crate) fn from_number(number: i64) -> Self {
-        Self(number)
     }
 }
 

@@ -14,7 +14,7 @@ pub struct Answer {
     pub choice: Choice,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "choice", rename_all = "lowercase")]
 pub enum Choice {
     /// Allow it this time.

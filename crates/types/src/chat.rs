@@ -45,19 +45,9 @@ pub struct Reasoning {
     pub replay: Option<Value>,
 }
 
-/// The id a provider assigned to a tool call.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct CallId(String);
-
-impl CallId {
-    pub fn new(id: impl Into<String>) -> Self {
-        Self(id.into())
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+crate::text_id! {
+    /// The id a provider assigned to a tool call.
+    CallId
 }
 
 /// A tool call requested by the model.

@@ -28,6 +28,7 @@ pub mod secret;
 pub mod session;
 pub mod shell_context;
 pub mod text;
+mod text_id;
 pub mod timestamp;
 pub mod volume;
 

@@ -1,23 +1,11 @@
 //! Execution environments, called places in the code.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{BackendName, Reach};
 
-/// The identity of an environment: a hash of its installation, user, session, backend and
-/// specification.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PlaceId(String);
-
-impl PlaceId {
-    pub fn new(hash: impl Into<String>) -> Self {
-        Self(hash.into())
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+crate::text_id! {
+    /// The identity of an environment: a hash of its installation, user, session, backend and
+    /// specification.
+    PlaceId
 }
 
 /// The properties of an environment that the gate needs.

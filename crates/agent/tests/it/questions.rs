@@ -54,7 +54,7 @@ async fn an_approval_for_the_session_is_stored_and_not_asked_again() {
     env.run(&mut conversation, "again").await;
     assert_eq!(log(&env), "ran\nran\n");
     assert_eq!(env.approver.question_ids().len(), 1);
-    assert_eq!(env.store.grants().await.unwrap().len(), 1);
+    assert_eq!(env.store.grants(None).await.unwrap().len(), 1);
     env.finish().await;
 }
 
@@ -64,7 +64,7 @@ async fn a_revoked_grant_is_asked_for_again() {
     env.approver.answer_with(Choice::Always);
     let mut conversation = env.create().await;
     env.run(&mut conversation, "go").await;
-    for grant in env.store.grants().await.unwrap() {
+    for grant in env.store.grants(None).await.unwrap() {
         env.store.revoke_grant(&grant.id, &Person::new("cli"), Timestamp::now()).await.unwrap();
     }
     env.approver.answer_with(Choice::Deny { reason: None });

@@ -129,7 +129,7 @@ fn a_session_approval_reaches_the_waiting_process_and_becomes_a_grant() {
         (&json!("git push --force (in /work)"), &json!("session"), &json!("work"))
     );
     let known: Vec<Value> = with_store(&home, async |store| {
-        let grants = store.session_grants(&SessionKey::new("work")).await.unwrap();
+        let grants = store.grants(Some(&SessionKey::new("work"))).await.unwrap();
         grants.into_iter().map(|grant| grant.json).collect()
     });
     let known = known.into_iter().map(|json| serde_json::from_value(json).unwrap()).collect();

@@ -80,11 +80,6 @@ impl Query {
         }
         Some(text)
     }
-
-    /// The texts to highlight in a hit.
-    pub(crate) fn required_texts(&self) -> Vec<&str> {
-        self.required.iter().flatten().map(Term::text).collect()
-    }
 }
 
 impl Term {

@@ -69,7 +69,7 @@ pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Resul
 }
 
 pub(super) async fn grants(context: &Context) -> Result<()> {
-    let grants = with_store(context, async |store| Ok(store.grants().await?)).await?;
+    let grants = with_store(context, async |store| Ok(store.grants(None).await?)).await?;
     let row = |grant: &GrantRow| {
         let scope = match &grant.scope {
             GrantScope::Session(key) => one_line(key.as_str(), 30),
@@ -88,7 +88,7 @@ pub(super) async fn grants(context: &Context) -> Result<()> {
 
 pub(super) async fn revoke(context: &Context, id: &str) -> Result<()> {
     let revoked = with_store(context, async |store| {
-        let mut grants = store.grants().await?;
+        let mut grants = store.grants(None).await?;
         let is_exact = grants.iter().any(|grant| grant.id == id);
         let has_prefix = |grant: &GrantRow| !id.is_empty() && grant.id.starts_with(id);
         grants.retain(|grant| if is_exact { grant.id == id } else { has_prefix(grant) });
