@@ -78,12 +78,6 @@ pub struct PendingSteer {
     pub messages: Vec<InboxId>,
 }
 
-impl Default for TurnControl {
-    fn default() -> Self {
-        Self::new(CancellationToken::new(), Arc::new(()))
-    }
-}
-
 impl TurnControl {
     pub fn new(stop: CancellationToken, journal: Arc<dyn TurnJournal>) -> Self {
         Self { stop, journal, pending_steer: Arc::default() }

@@ -8,19 +8,15 @@ use crate::{BoxFuture, StopReason};
 /// is answered exactly when its turn has ended.
 pub trait TurnJournal: Send + Sync {
     /// The messages that the turn answers. Empty for a resumed turn: the store knows its messages.
-    fn inbox_ids(&self) -> Vec<InboxId>;
-
-    /// The reply of a turn that ended for this reason with this text.
-    fn reply_rows<'a>(&'a self, reason: &'a StopReason, text: &'a str) -> BoxFuture<'a, Vec<NewOutboxRow>>;
-}
-
-/// The journal of a terminal, which answers no stored message.
-impl TurnJournal for () {
     fn inbox_ids(&self) -> Vec<InboxId> {
         Vec::new()
     }
 
+    /// The reply of a turn that ended for this reason with this text.
     fn reply_rows<'a>(&'a self, _reason: &'a StopReason, _text: &'a str) -> BoxFuture<'a, Vec<NewOutboxRow>> {
         Box::pin(async { Vec::new() })
     }
 }
+
+/// The journal of a terminal, which answers no stored message.
+impl TurnJournal for () {}

@@ -30,7 +30,9 @@ impl LoopGuard {
         arguments: &Map<String, Value>,
         result: &ToolResult,
     ) -> Option<String> {
-        let call = hash(&(tool, canonical_json(arguments)));
+        let mut sorted = Value::Object(arguments.clone());
+        sorted.sort_all_objects();
+        let call = hash(&(tool, sorted.to_string()));
         if result.succeeded {
             self.failed_calls.remove(&call);
             self.failed_tools.remove(tool);
@@ -65,13 +67,6 @@ fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
-}
-
-/// The arguments with sorted names, so that equal calls have equal text.
-fn canonical_json(arguments: &Map<String, Value>) -> String {
-    let mut value = Value::Object(arguments.clone());
-    value.sort_all_objects();
-    value.to_string()
 }
 
 #[cfg(test)]

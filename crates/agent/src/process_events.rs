@@ -32,8 +32,9 @@ pub(crate) const NOTICE_FIELD: &str = "notice";
 const NOTICE_PREFIX: &str = "[IMPORTANT: Background process ";
 
 /// The events of a process that a session subscribes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum NotifyOn {
+    #[default]
     Exit,
     /// Lines of output that match a pattern.
     Output,
@@ -56,7 +57,7 @@ struct Subscriptions {
     reported_before: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Subscription {
     command: String,
     notify_on: NotifyOn,
@@ -79,14 +80,7 @@ enum LineAction {
 
 impl Subscription {
     fn new(command: &str, notify_on: NotifyOn) -> Self {
-        Self {
-            command: command.to_owned(),
-            notify_on,
-            next_number: 0,
-            last_reported: None,
-            suppressed: 0,
-            strikes: 0,
-        }
+        Self { command: command.to_owned(), notify_on, ..Self::default() }
     }
 
     /// Handles a matching line; the environment itself dropped `left_out` lines before it.
@@ -213,7 +207,7 @@ impl ToolContext {
     }
 
     async fn open_stream(&self) -> Result<Option<Stream>, Error> {
-        let Some(place) = self.opened_place() else { return Ok(None) };
+        let Some(place) = self.place.get() else { return Ok(None) };
         Ok(Some(place.processes().await?.notices(0).await?))
     }
 

@@ -74,11 +74,7 @@ fn environment_sentence(backend: BackendName, cwd: &str) -> String {
         BackendName::Sandbox => {
             "in a sandbox on the owner's machine: the system is read-only, your directory and HOME are yours"
         }
-        BackendName::Docker => "in a container of your own",
-        BackendName::Ssh => "on another machine, over ssh",
-        BackendName::Singularity => "in a container of your own on a cluster",
-        BackendName::Modal | BackendName::Daytona => "in a sandbox in the cloud",
-        BackendName::Kubernetes => "in a pod of your own",
+        _ => "in a container of your own",
     };
     format!("Commands and file tools work {environment}. You begin in {cwd}.")
 }

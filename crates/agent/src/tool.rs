@@ -133,8 +133,12 @@ impl Tool {
     pub fn effects(self, arguments: &Map<String, Value>) -> Effects {
         let path =
             |default: &str| arguments.get("path").and_then(Value::as_str).unwrap_or(default).to_owned();
+        let reads_process = || {
+            let action = arguments.get("action").and_then(Value::as_str);
+            matches!(action, Some("list" | "poll" | "log" | "wait"))
+        };
         match self {
-            Self::Process if process::is_read_only(arguments) => Effects::None,
+            Self::Process if reads_process() => Effects::None,
             Self::Terminal | Self::Process | Self::ExecuteCode => Effects::Everything,
             Self::ReadFile => Effects::Reads(path("")),
             Self::SearchFiles => Effects::Reads(path(".")),

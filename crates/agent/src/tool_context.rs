@@ -74,7 +74,7 @@ pub struct SessionConfig {
 pub struct ToolContext {
     config: SessionConfig,
     approvals: Approvals,
-    place: OnceCell<OpenPlace>,
+    pub(crate) place: OnceCell<OpenPlace>,
     pub(crate) todo: Mutex<TodoList>,
     pub(crate) file_state: Mutex<FileStateTracker>,
     pub(crate) process_events: ProcessEvents,
@@ -112,10 +112,6 @@ impl ToolContext {
     /// Whether a tool has opened the environment.
     pub fn has_open_place(&self) -> bool {
         self.place.initialized()
-    }
-
-    pub(crate) fn opened_place(&self) -> Option<&OpenPlace> {
-        self.place.get()
     }
 
     /// The environment if a tool has opened it, for the caller to end.

@@ -294,7 +294,7 @@ impl<'a> TurnRunner<'a> {
             model: reply.model.clone(),
             purpose: "turn".to_owned(),
             usage: reply.usage,
-            cost: reply.cost.map(micro_dollars),
+            cost: reply.cost.map(|dollars| format!("{:.0}", dollars * 1e6).parse().unwrap_or_default()),
             at: Timestamp::now(),
         });
     }
@@ -447,9 +447,12 @@ impl<'a> TurnRunner<'a> {
             .into_iter()
             .flatten()
             .filter(is_open)
-            .filter(
-                |planned| matches!(planned, PlannedCall::Ready(ready) if has_side_effects(&ready.effects)),
-            )
+            .filter(|planned| match planned {
+                PlannedCall::Ready(ready) => {
+                    matches!(ready.effects, Effects::Writes(_) | Effects::Everything)
+                }
+                PlannedCall::Invalid(..) => false,
+            })
             .map(|planned| planned.call().clone())
             .collect();
         for call in maybe_run {
@@ -593,21 +596,4 @@ fn add_note(result: &mut ToolResult, name: &str, text: String) {
         Value::Object(fields) => drop(fields.insert(name.to_owned(), json!(text))),
         content => *content = json!({"answer": content.take(), name: text}),
     }
-}
-
-/// Whether running a call twice would do something twice.
-fn has_side_effects(effects: &Effects) -> bool {
-    match effects {
-        Effects::Writes(_) | Effects::Everything => true,
-        Effects::None | Effects::Reads(_) | Effects::Exclusive => false,
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a cost is small and not negative"
-)]
-fn micro_dollars(dollars: f64) -> u64 {
-    (dollars * 1e6).round() as u64
 }

@@ -84,8 +84,9 @@ impl ToolArguments for ExecuteCodeArguments {
         }
         let functions = python_module::script_functions(&context.config().tools);
         let module = python_module::module_source(&functions);
-        let token = random_token().map_err(Denied::NoRandomness)?;
-        let server = RpcServer::new(context, call, functions, token);
+        let mut token = [0_u8; 24];
+        getrandom::fill(&mut token).map_err(Denied::NoRandomness)?;
+        let server = RpcServer::new(context, call, functions, hermes_types::hex(&token));
         let (script, calls) = start_script(context, &code, &module, &server, call).await?;
         match serve_script(script, calls, &server, call).await {
             Ok(outcome) => Ok(script_result(context, &server, &outcome)),
@@ -212,11 +213,4 @@ fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &Outcom
     }
     add_reset_note(outcome, &mut content);
     ToolResult { content, succeeded: status == "success", ends_turn: server.turn_ended.is_cancelled() }
-}
-
-/// A secret of one run.
-fn random_token() -> Result<String, getrandom::Error> {
-    let mut bytes = [0_u8; 24];
-    getrandom::fill(&mut bytes)?;
-    Ok(hermes_types::hex(&bytes))
 }

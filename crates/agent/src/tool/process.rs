@@ -7,7 +7,7 @@ use hermes_exec::{Error, ExitCause, ProcessHandle, ProcessView, Processes, TreeS
 use hermes_types::{Job, Work};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{CallContext, CallResult, ToolArguments, ToolResult};
 use crate::ToolContext;
@@ -59,12 +59,6 @@ enum ProcessToolAction {
     Write,
     Submit,
     Close,
-}
-
-/// Whether a call changes nothing.
-pub(super) fn is_read_only(arguments: &Map<String, Value>) -> bool {
-    let action = arguments.get("action").and_then(Value::as_str).unwrap_or_default();
-    matches!(action, "list" | "poll" | "log" | "wait")
 }
 
 impl ToolArguments for ProcessArguments {

@@ -98,8 +98,11 @@ fn page_text(page: &FetchedPage) -> Option<String> {
     let (kind, parameters) = page.content_type.split_once(';').unwrap_or((&page.content_type, ""));
     let kind = kind.trim().to_ascii_lowercase();
     let named = charset(parameters);
+    let prolog = page.body.get(..PROLOG_BYTES).unwrap_or(&page.body);
+    let prolog = String::from_utf8_lossy(prolog).to_ascii_lowercase();
+    let starts = ["<!doctype html", "<html"];
     let is_html = matches!(kind.as_str(), "text/html" | "application/xhtml+xml")
-        || (kind.is_empty() && looks_like_html(&page.body));
+        || (kind.is_empty() && starts.iter().any(|start| prolog.trim_start().starts_with(start)));
     let is_text = kind.starts_with("text/")
         || kind.ends_with("+json")
         || kind.ends_with("+xml")
@@ -109,7 +112,8 @@ fn page_text(page: &FetchedPage) -> Option<String> {
     if !(is_html || is_text || (is_unknown && !is_binary(&page.body))) {
         return None;
     }
-    let encoding = named.or_else(|| if is_html { declared_charset(&page.body) } else { None });
+    let declared = || charset(prolog.split_once("<meta").filter(|_| is_html)?.1);
+    let encoding = named.or_else(declared);
     let encoding = encoding.unwrap_or_else(|| match std::str::from_utf8(&page.body) {
         // A partial page may end within a character.
         Err(error) if error.error_len().is_some() => WINDOWS_1252,
@@ -132,18 +136,6 @@ fn charset(parameters: &str) -> Option<&'static Encoding> {
         .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.'))
         .collect();
     Encoding::for_label(label.as_bytes())
-}
-
-/// The charset that an HTML page declares.
-fn declared_charset(body: &[u8]) -> Option<&'static Encoding> {
-    let prolog = String::from_utf8_lossy(body.get(..PROLOG_BYTES).unwrap_or(body)).to_ascii_lowercase();
-    charset(prolog.split_once("<meta")?.1)
-}
-
-fn looks_like_html(body: &[u8]) -> bool {
-    let prolog = String::from_utf8_lossy(body.get(..PROLOG_BYTES).unwrap_or(body)).to_ascii_lowercase();
-    let start = prolog.trim_start();
-    start.starts_with("<!doctype html") || start.starts_with("<html")
 }
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ pub(crate) struct PlaceFiles<'a> {
 }
 
 /// The result of a file operation, and the file it reached.
-#[derive(Debug)]
 pub(crate) struct FileOutcome<T> {
     pub(crate) result: Result<T, ExecError>,
     /// The absolute path without links, as far as it is known.

@@ -28,7 +28,7 @@ const RESULTS_DIR_ON_HOST: &str = "~/.cache/hermes-results";
 
 /// Spills a result that is too long.
 pub(crate) async fn truncate_result(context: &ToolContext, result: &mut ToolResult, call: CallContext<'_>) {
-    if char_count(&result.content.to_string()) > MAX_RESULT_CHARS {
+    if result.content.to_string().chars().count() > MAX_RESULT_CHARS {
         result.content = spill(context, &result.content, call).await;
     }
 }
@@ -40,30 +40,26 @@ pub(crate) async fn truncate_results(
     mut results: Vec<(CallId, String)>,
     call: CallContext<'_>,
 ) -> Vec<(CallId, String)> {
-    let mut total: usize = results.iter().map(|(_, text)| char_count(text)).sum();
-    results.sort_by_key(|(_, text)| Reverse(char_count(text)));
+    let mut total: usize = results.iter().map(|(_, text)| text.chars().count()).sum();
+    results.sort_by_key(|(_, text)| Reverse(text.chars().count()));
     let mut replaced = Vec::new();
     for (call_id, text) in results {
-        let size = char_count(&text);
+        let size = text.chars().count();
         if total <= MAX_BATCH_CHARS || size <= MIN_SPILLED_CHARS {
             break;
         }
         let content = serde_json::from_str(&text).unwrap_or(Value::String(text));
         let spilled = spill(context, &content, CallContext { call_id: &call_id, ..call }).await.to_string();
-        total = total - size + char_count(&spilled);
+        total = total - size + spilled.chars().count();
         replaced.push((call_id, spilled));
     }
     replaced
 }
 
-fn char_count(text: &str) -> usize {
-    text.chars().count()
-}
-
 /// Writes a result to a file, and returns the path, a preview and the short fields.
 async fn spill(context: &ToolContext, content: &Value, call: CallContext<'_>) -> Value {
     let text = readable_text(content);
-    let mut spilled = json!({"size": char_count(&text), "preview": truncate_chars(&text, PREVIEW_CHARS)});
+    let mut spilled = json!({"size": text.chars().count(), "preview": truncate_chars(&text, PREVIEW_CHARS)});
     match write_spill_file(context, text.as_bytes(), call).await {
         Ok(path) => {
             spilled["full_result"] = json!(path);

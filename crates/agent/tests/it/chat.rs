@@ -12,6 +12,7 @@ use hermes_policy::Gate;
 use hermes_store::Store;
 use hermes_testkit::{ScriptStep, ScriptedModel};
 use hermes_types::{BackendName, Message};
+use tokio_util::sync::CancellationToken;
 
 use crate::env::ScriptedApprover;
 use crate::fixture::Fixture;
@@ -85,7 +86,7 @@ impl ChatEnv {
     }
 
     pub(crate) async fn run(&self, conversation: &mut Conversation, text: &str) -> TurnResult {
-        self.run_with(conversation, text, &TurnControl::default()).await
+        self.run_with(conversation, text, &turn_control()).await
     }
 
     pub(crate) async fn run_with(
@@ -134,4 +135,9 @@ fn line(message: &Message) -> String {
         }
         Message::Tool { call, .. } => format!("tool: [{}]", call.as_str()),
     }
+}
+
+/// A control without a journal.
+pub(crate) fn turn_control() -> TurnControl {
+    TurnControl::new(CancellationToken::new(), Arc::new(()))
 }

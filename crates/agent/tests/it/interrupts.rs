@@ -1,11 +1,11 @@
 //! Turns that the user interrupts.
 
-use hermes_agent::{StopReason, TurnControl, TurnEvent};
+use hermes_agent::{StopReason, TurnEvent};
 use hermes_testkit::model::BodyDelivery;
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedReply};
 use serde_json::json;
 
-use crate::chat::ChatEnv;
+use crate::chat::{ChatEnv, turn_control};
 use crate::fixture::eventually;
 
 /// Sends a text and then stalls.
@@ -20,7 +20,7 @@ async fn run_until(
     is_time: impl Fn(&TurnEvent) -> bool + Send + Sync,
 ) -> (hermes_agent::Conversation, StopReason) {
     let mut conversation = env.create().await;
-    let control = TurnControl::default();
+    let control = turn_control();
     let observer = |event: TurnEvent| {
         if is_time(&event) {
             control.stop.cancel();
@@ -48,7 +48,7 @@ async fn an_interrupted_reply_is_stored() {
 async fn a_silent_model_is_interrupted() {
     let env = ChatEnv::new([ScriptStep::Silence]).await;
     let mut conversation = env.create().await;
-    let control = TurnControl::default();
+    let control = turn_control();
     let stop = control.stop.clone();
     let observer = |_event: TurnEvent| {};
     let (result, ()) = tokio::join!(conversation.run_turn("go", &control, &observer), async {

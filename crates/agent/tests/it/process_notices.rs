@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use hermes_agent::{Conversation, StopReason, ToolContext, TurnControl};
+use hermes_agent::{Conversation, StopReason, ToolContext};
 use hermes_testkit::ScriptStep;
 use serde_json::{Value, json};
 
-use crate::chat::ChatEnv;
+use crate::chat::{ChatEnv, turn_control};
 
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -200,7 +200,7 @@ async fn the_longest_results_of_a_batch_are_spilled_to_files() {
             .await;
     let mut conversation = env.create().await;
     // A steer stays in a spilled result, however long it is.
-    let (control, text) = (TurnControl::default(), "quick! ".repeat(100));
+    let (control, text) = (turn_control(), "quick! ".repeat(100));
     control.steer(text.clone(), None);
     env.run_with(&mut conversation, "look", &control).await;
     let seen = env.seen();

@@ -1,11 +1,11 @@
 //! Replies of a model and their handling.
 
-use hermes_agent::{Conversation, StopReason, TurnControl, TurnEvent};
+use hermes_agent::{Conversation, StopReason, TurnEvent};
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedReply};
 use hermes_types::Usage;
 use serde_json::{Value, json};
 
-use crate::chat::ChatEnv;
+use crate::chat::{ChatEnv, turn_control};
 
 fn call(id: &str, command: &str) -> ReplyItem {
     ReplyItem::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
@@ -228,7 +228,7 @@ async fn a_steer_comes_with_the_next_result() {
     ])
     .await;
     let mut conversation = env.create().await;
-    let control = TurnControl::default();
+    let control = turn_control();
     control.steer("and be quick".to_owned(), None);
     let result = env.run_with(&mut conversation, "go", &control).await;
     assert_eq!(env.seen()[0]["user_says"], "and be quick");

@@ -1,13 +1,13 @@
 //! Turns whose process was killed. Dropping the conversation loses the same state as a kill, and
 //! another conversation resumes from the store.
 
-use hermes_agent::{Conversation, StopReason, TurnControl, TurnEvent, TurnResult};
+use hermes_agent::{Conversation, StopReason, TurnEvent, TurnResult};
 use hermes_store::SessionId;
 use hermes_testkit::{ReplyItem, ScriptStep};
 use hermes_types::{Answer, Choice, Person, Timestamp};
 use serde_json::json;
 
-use crate::chat::ChatEnv;
+use crate::chat::{ChatEnv, turn_control};
 use crate::fixture::eventually;
 
 fn call(id: &str, command: &str) -> ReplyItem {
@@ -18,7 +18,7 @@ fn call(id: &str, command: &str) -> ReplyItem {
 async fn run_and_drop(env: &ChatEnv, when: impl AsyncFn()) -> SessionId {
     let mut conversation = env.create().await;
     let id = conversation.id().clone();
-    let control = TurnControl::default();
+    let control = turn_control();
     let observer = |_event: TurnEvent| {};
     tokio::select! {
         biased;
@@ -31,8 +31,8 @@ async fn run_and_drop(env: &ChatEnv, when: impl AsyncFn()) -> SessionId {
 async fn resume(env: &ChatEnv, id: SessionId) -> (Conversation, TurnResult) {
     let mut conversation = Conversation::resume(env.context(), env.model_config(), id).await.unwrap();
     let observer = |event| env.events.lock().unwrap().push(event);
-    let result = conversation.resume_turn(&TurnControl::default(), &observer).await.unwrap().unwrap();
-    assert!(conversation.resume_turn(&TurnControl::default(), &observer).await.unwrap().is_none());
+    let result = conversation.resume_turn(&turn_control(), &observer).await.unwrap().unwrap();
+    assert!(conversation.resume_turn(&turn_control(), &observer).await.unwrap().is_none());
     (conversation, result)
 }
 

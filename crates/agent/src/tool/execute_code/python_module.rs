@@ -44,6 +44,7 @@ impl ScriptFunction {
     fn new(tool: Tool, first: &[&str]) -> Self {
         let schema = tool.spec().parameters;
         let properties = schema.get("properties").and_then(Value::as_object);
+        let is_available = |name: &&str| !EXCLUDED_PARAMETERS.contains(name);
         let known: Vec<&str> =
             properties.into_iter().flatten().map(|(name, _)| name.as_str()).filter(is_available).collect();
         let listed = first.iter().filter(|name| known.contains(name));
@@ -68,10 +69,6 @@ impl ScriptFunction {
         let passed = passed.join(", ");
         module.push_str(&format!("\n\ndef {name}({signature}):\n    return _call(\"{name}\", {passed})\n"));
     }
-}
-
-fn is_available(name: &&str) -> bool {
-    !EXCLUDED_PARAMETERS.contains(name)
 }
 
 /// The functions for a session with these tools.

@@ -15,7 +15,6 @@ pub(super) struct Sequencer {
 }
 
 /// A place in the sequence, released when dropped.
-#[derive(Debug)]
 pub(super) struct SequencerSlot<'a> {
     sequencer: &'a Sequencer,
     effects: Arc<Effects>,
