@@ -40,10 +40,9 @@ pub(crate) fn check(context: &Context, config: &Config) -> Result<()> {
 }
 
 /// Provides models and environments for chat sessions.
-#[derive(Debug)]
 pub(crate) struct ChatHost {
     services: HostServices,
-    restart: Notify,
+    pub(crate) restart: Notify,
 }
 
 impl ChatHost {
@@ -63,11 +62,6 @@ impl ChatHost {
     /// Why no message can be answered now, if so. The model may be configured later.
     pub(crate) fn model_failure(&self) -> Option<Failure> {
         self.services.model_config(None).err()
-    }
-
-    /// Waits until a user asks for a restart.
-    pub(crate) async fn restart_requested(&self) {
-        self.restart.notified().await;
     }
 
     /// The key of a session's environment.

@@ -12,7 +12,6 @@ const MAX_LINE_BYTES: usize = 1 << 16;
 
 /// The keyboard of a terminal in line mode. It reads only while a caller waits for a line, so a
 /// caller that stops waiting loses no input.
-#[derive(Debug)]
 pub(crate) struct Keyboard {
     input: AsyncFd<Stdin>,
     partial: Vec<u8>,

@@ -106,7 +106,6 @@ impl<W: Write> Write for RedactingWriter<W> {
 }
 
 /// A rotated file: `agent.log`, `agent.log.1`, …; the highest number is the oldest.
-#[derive(Debug)]
 struct LogFile {
     path: PathBuf,
     max_bytes: u64,

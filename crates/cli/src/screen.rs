@@ -30,7 +30,7 @@ pub(crate) enum OutputFormat {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
     format: OutputFormat,
-    colors: bool,
+    pub(crate) colors: bool,
 }
 
 /// The meaning of a color.
@@ -133,10 +133,6 @@ impl Screen {
     /// Prints a line to stderr.
     pub(crate) fn print_stderr(self, text: &str) {
         write_stderr(&format!("{text}\n"));
-    }
-
-    pub(crate) fn has_colors(self) -> bool {
-        self.colors
     }
 
     /// Prints a warning to stderr.

@@ -1,6 +1,5 @@
 //! What the hosts of terminal and chat sessions share: settings, models and environments.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_config::change;
@@ -27,12 +26,6 @@ pub(crate) struct HostServices {
     client: Client,
     /// The model for all sessions, if it is not that of the config.
     default_model: Mutex<Option<String>>,
-}
-
-impl fmt::Debug for HostServices {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostServices").field("request", &self.request).finish_non_exhaustive()
-    }
 }
 
 impl HostServices {

@@ -23,7 +23,6 @@ use crate::turn_view::{QuestionEnd, TurnView};
 const GRANT_PROMPT: &str = "Run it? [y]es once, [s]ession, [a]lways, [N]o:";
 
 /// Asks at a terminal. The reader of the keyboard passes the lines to [`Self::submit_line`].
-#[derive(Debug)]
 pub(crate) struct TerminalApprover {
     screen: Screen,
     view: Arc<TurnView>,
@@ -54,7 +53,7 @@ impl TerminalApprover {
     /// Answers the open question with a line; returns the line if no question is open.
     pub(crate) fn submit_line(&self, line: String) -> Option<String> {
         let Some(waiting) = self.pending().take() else { return Some(line) };
-        self.view.end_question(QuestionEnd::AnsweredHere);
+        self.view.update(|state| state.end_question(QuestionEnd::AnsweredHere));
         waiting.send(line).err()
     }
 
@@ -107,7 +106,7 @@ impl TerminalApprover {
         let (sender, line) = oneshot::channel();
         *self.pending() = Some(sender);
         let _open = OpenQuestion(self);
-        self.view.show_question(text, prompt);
+        self.view.update(|state| state.ask(text, prompt));
         self.changed.notify_one();
         line.await.ok()
     }
@@ -123,7 +122,7 @@ struct OpenQuestion<'a>(&'a TerminalApprover);
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         drop(self.0.pending().take());
-        self.0.view.end_question(QuestionEnd::AnsweredElsewhere);
+        self.0.view.update(|state| state.end_question(QuestionEnd::AnsweredElsewhere));
         self.0.changed.notify_one();
     }
 }

@@ -33,7 +33,6 @@ pub(crate) enum OutputKind {
     Pipe,
 }
 
-#[derive(Debug)]
 pub(crate) struct TurnView {
     screen: Screen,
     state: Mutex<ViewState>,
@@ -59,26 +58,12 @@ impl TurnView {
         self.update(|state| state.note(text));
     }
 
-    /// Shows a question with a prompt. Until [`Self::end_question`] nothing is drawn over it.
-    pub(crate) fn show_question(&self, text: &str, prompt: &str) {
-        self.update(|state| state.ask(text, prompt));
-    }
-
-    pub(crate) fn end_question(&self, end: QuestionEnd) {
-        self.update(|state| state.end_question(end));
-    }
-
-    /// Ends the line on which the terminal echoed a key.
-    pub(crate) fn end_echoed_line(&self) {
-        self.update(ViewState::end_echoed_line);
-    }
-
-    /// Ends the current line, and forgets the running calls.
+    /// Ends what is shown.
     pub(crate) fn finish(&self) {
         self.update(ViewState::finish);
     }
 
-    fn update(&self, change: impl FnOnce(&mut ViewState)) {
+    pub(crate) fn update(&self, change: impl FnOnce(&mut ViewState)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.width = terminal::columns().max(20);
         change(&mut state);
@@ -116,8 +101,7 @@ enum LastLine {
     Prompt,
 }
 
-#[derive(Debug)]
-struct ViewState {
+pub(crate) struct ViewState {
     screen: Screen,
     mode: ViewMode,
     width: usize,
@@ -168,7 +152,9 @@ impl ViewState {
                 self.note_result(*succeeded, &format!("{result} {image}"), &format_duration(*elapsed));
             }
             TurnEvent::ToolStarted { call, tool, preview } => {
-                self.running.push((call.clone(), call_summary(tool, preview)));
+                let is_bare = preview == tool || preview.is_empty();
+                let about = if is_bare { tool.clone() } else { format!("{tool}  {preview}") };
+                self.running.push((call.clone(), about));
                 match std::mem::take(&mut self.held).trim() {
                     "" => self.begin_line(),
                     text => self.note(&self.quiet(&strip_controls(text))),
@@ -232,13 +218,13 @@ impl ViewState {
         self.draw_running();
     }
 
-    fn ask(&mut self, text: &str, prompt: &str) {
+    pub(crate) fn ask(&mut self, text: &str, prompt: &str) {
         self.begin_line();
         self.write_err(format!("{text}\n{prompt} "));
         self.last = LastLine::Prompt;
     }
 
-    fn end_question(&mut self, end: QuestionEnd) {
+    pub(crate) fn end_question(&mut self, end: QuestionEnd) {
         if self.last == LastLine::Prompt {
             match end {
                 // The echoed newline has ended the line.
@@ -249,7 +235,7 @@ impl ViewState {
         }
     }
 
-    fn end_echoed_line(&mut self) {
+    pub(crate) fn end_echoed_line(&mut self) {
         if self.last == LastLine::Nothing && self.mode.output != OutputKind::Pipe {
             self.write_err("\n".to_owned());
         }
@@ -299,10 +285,6 @@ impl ViewState {
     fn quiet(&self, text: &str) -> String {
         self.screen.paint(Tone::Quiet, text)
     }
-}
-
-fn call_summary(tool: &str, preview: &str) -> String {
-    if preview == tool || preview.is_empty() { tool.to_owned() } else { format!("{tool}  {preview}") }
 }
 
 /// Removes control characters, so that a model's text cannot move the cursor or change colors.

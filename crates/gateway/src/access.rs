@@ -109,7 +109,9 @@ impl AccessControl {
         }
         let is_allowed = rules.allow_all_users
             || sender.roles.iter().any(|role| rules.allowed_roles.contains(role))
-            || self.is_listed(chat.platform, &sender.id)
+            || self
+                .allowed_entries(chat.platform)
+                .any(|entry| entry == WILDCARD || entry_id(entry) == sender.id)
             || self.store.is_paired(chat.platform.as_str(), &sender.id).await?
             || (self.settings.allow_all_users && !self.has_list(chat.platform));
         if is_allowed {
@@ -206,10 +208,6 @@ impl AccessControl {
         let is_here = move |entry: &&str| split_entry(entry).is_none_or(|(other, _)| other == platform);
         let all = own.unwrap_or_default().iter().chain(&self.settings.allowed_users);
         all.map(String::as_str).filter(is_here)
-    }
-
-    fn is_listed(&self, platform: Platform, id: &str) -> bool {
-        self.allowed_entries(platform).any(|entry| entry == WILDCARD || entry_id(entry) == id)
     }
 
     /// Whether a list exists, which means that others are not allowed.

@@ -2,7 +2,6 @@
 
 pub mod discord;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::message::{
 };
 
 /// One account on one chat platform.
-pub trait Channel: Send + Sync + fmt::Debug {
+pub trait Channel: Send + Sync {
     fn platform(&self) -> Platform;
 
     fn capabilities(&self) -> Capabilities {

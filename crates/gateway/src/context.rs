@@ -19,7 +19,6 @@ use crate::message::{Chat, InboundMessage};
 use crate::outbox::OutboxWorker;
 
 /// State shared by the sessions of a channel.
-#[derive(Debug)]
 pub(crate) struct GatewayContext {
     pub(crate) store: Store,
     pub(crate) channel: Arc<dyn Channel>,

@@ -59,10 +59,6 @@ impl ChatFrontend {
         Self { context, key, approver, task, seen: Mutex::default() }
     }
 
-    fn with_header(&self, text: &str) -> String {
-        self.task.as_ref().map_or_else(|| text.to_owned(), |task| task.with_header(text))
-    }
-
     /// Restarts, but only once the command is done: otherwise the next start would restart again.
     async fn restart(&self, input: &ChatInput) {
         self.reply(input, "Restarting as soon as running replies have finished.".into()).await;
@@ -128,8 +124,8 @@ impl Frontend for ChatFrontend {
                 lines.collect::<Vec<_>>().join("\n")
             }
         };
-        let parts =
-            format::reply_parts(&self.context.channel, &self.key, &input.message, &self.with_header(&text));
+        let text = self.task.as_ref().map_or_else(|| text.clone(), |task| task.with_header(&text));
+        let parts = format::reply_parts(&self.context.channel, &self.key, &input.message, &text);
         self.context.outbox.enqueue(input.inbox_id.into_iter().collect(), parts).await;
         if let Some(interaction) = input.message.interaction.clone() {
             let channel = Arc::clone(&self.context.channel);

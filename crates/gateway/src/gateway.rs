@@ -49,7 +49,6 @@ pub struct GatewaySettings {
 }
 
 /// One channel with its router, sessions and outbox.
-#[derive(Debug)]
 pub struct Gateway {
     context: Arc<GatewayContext>,
     router: Arc<Router>,

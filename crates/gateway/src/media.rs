@@ -87,6 +87,8 @@ fn parse_tag_path(text: &str) -> Option<(&str, &str)> {
 /// A file name without path, hidden characters or shell metacharacters.
 pub(crate) fn safe_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).find(|part| !part.trim_matches('.').is_empty()).unwrap_or_default();
+    let is_invisible =
+        |char| matches!(char, '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}');
     let is_plain = |char: char| char.is_alphanumeric() && !is_invisible(char) || "._-+=@,".contains(char);
     let plain: String = last.chars().map(|char| if is_plain(char) { char } else { '_' }).collect();
     let plain = plain.trim_start_matches(['.', '-']);
@@ -94,10 +96,6 @@ pub(crate) fn safe_name(name: &str) -> String {
         name if name.chars().all(|char| char == '_') => "file".to_owned(),
         name => name,
     }
-}
-
-fn is_invisible(char: char) -> bool {
-    matches!(char, '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}')
 }
 
 /// Shortens a name and keeps its extension.

@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use hermes_session::IMPORT_DIR;
 use hermes_store::ImageStore;
-use hermes_types::create_private_dir;
+use hermes_types::{create_private_dir, remove_if_exists};
 use tempfile::{NamedTempFile, TempPath};
 use tokio::fs::File;
 
 /// Directories for files on their way between a platform and an environment.
-#[derive(Debug)]
 pub(crate) struct MediaCache {
     incoming: PathBuf,
     outgoing: PathBuf,
@@ -90,11 +89,8 @@ fn create_file(folder: &Path) -> io::Result<NamedTempFile> {
 
 /// Deletes a copy; it may be gone already.
 pub(crate) fn remove_copy(path: &Path) {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, path = %path.display(), "cannot delete file copy");
-        }
-        _ => {}
+    if let Err(error) = remove_if_exists(path) {
+        tracing::warn!(%error, path = %path.display(), "cannot delete file copy");
     }
 }
 

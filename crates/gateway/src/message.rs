@@ -182,13 +182,6 @@ impl SessionMessage for InboundMessage {
     }
 }
 
-impl InboundMessage {
-    /// Whether it is a slash command that is not acknowledged yet.
-    pub(crate) fn needs_acknowledgment(&self) -> bool {
-        self.interaction.as_ref().is_some_and(|command| !command.is_acknowledged)
-    }
-}
-
 /// A press of a button under one of our messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ButtonPress {

@@ -25,7 +25,6 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 const DUPLICATE_NOTICE: &str = "(this may have been sent before)";
 
 /// Delivers the outbox of one channel.
-#[derive(Debug)]
 pub(crate) struct OutboxWorker {
     channel: Arc<dyn Channel>,
     store: Store,
@@ -37,7 +36,6 @@ pub(crate) struct OutboxWorker {
 }
 
 /// The message a session is answering, or answered last.
-#[derive(Debug)]
 struct ActiveReply {
     message: InboundMessage,
     /// Whether a part of the reply could not be delivered.

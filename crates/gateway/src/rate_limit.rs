@@ -23,7 +23,6 @@ pub struct RateLimit {
 }
 
 /// A token bucket per person. Tokens refill by the messages' own timestamps.
-#[derive(Debug)]
 pub(crate) struct RateLimiter {
     limit: RateLimit,
     buckets: Mutex<LruCache<Person, TokenBucket>>,
@@ -63,7 +62,9 @@ impl RateLimiter {
                 return Ok(());
             }
             Some(bucket) => {
-                let tokens = self.tokens_at(bucket, at);
+                let since = at.seconds().saturating_sub(bucket.at.seconds());
+                let refilled = Duration::from_secs(since).as_secs_f64() * self.per_second();
+                let tokens = (bucket.tokens + refilled).min(self.capacity());
                 if tokens < 1.0 {
                     let is_first = !std::mem::replace(&mut bucket.is_notified, true);
                     let retry_after = Duration::from_secs_f64((1.0 - tokens) / self.per_second());
@@ -76,11 +77,6 @@ impl RateLimiter {
         let is_notified = was_notified && tokens < self.capacity();
         buckets.put(person.clone(), TokenBucket { tokens: tokens - 1.0, at: newest, is_notified });
         Ok(())
-    }
-
-    fn tokens_at(&self, bucket: &TokenBucket, at: Timestamp) -> f64 {
-        let since = Duration::from_secs(at.seconds().saturating_sub(bucket.at.seconds())).as_secs_f64();
-        (bucket.tokens + since * self.per_second()).min(self.capacity())
     }
 
     fn capacity(&self) -> f64 {

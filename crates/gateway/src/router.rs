@@ -23,7 +23,6 @@ const STRANGER_AUDIT_LIMIT: RateLimit = RateLimit { per_minute: 1, burst: 1 };
 const THREAD_ATTEMPTS: u32 = 3;
 
 /// Decides what happens to an inbound event, and which session gets it.
-#[derive(Debug)]
 pub(crate) struct Router {
     context: Arc<GatewayContext>,
     limiter: RateLimiter,
@@ -31,7 +30,6 @@ pub(crate) struct Router {
 }
 
 /// A message in the inbox that no session has yet.
-#[derive(Debug)]
 pub(crate) struct StoredMessage {
     pub(crate) id: InboxId,
     pub(crate) message: InboundMessage,
@@ -48,7 +46,8 @@ impl StoredMessage {
 
     fn needs_acknowledgment(&self) -> bool {
         let has_turn = self.resumed.as_ref().is_some_and(|(_, turn)| turn.is_some());
-        self.message.needs_acknowledgment() && !has_turn
+        let command = self.message.interaction.as_ref();
+        command.is_some_and(|command| !command.is_acknowledged) && !has_turn
     }
 }
 

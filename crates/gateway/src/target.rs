@@ -35,7 +35,7 @@ pub struct ChatAddress {
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TargetError {
-    #[error("unknown target `{0}`: use origin, local, all, {known} or PLATFORM:CHAT[:THREAD]", known = platform_names())]
+    #[error("unknown target `{0}`: use origin, local, all, {known} or PLATFORM:CHAT[:THREAD]", known = Platform::ALL.map(Platform::as_str).join(", "))]
     Unknown(String),
     #[error("invalid {} chat `{chat}`: expected a numeric id", platform.as_str())]
     InvalidChat { platform: Platform, chat: String },
@@ -112,10 +112,6 @@ impl ChatAddress {
         };
         texts.into_iter().enumerate().map(part).collect()
     }
-}
-
-fn platform_names() -> String {
-    Platform::ALL.map(Platform::as_str).join(", ")
 }
 
 fn known_homes(known: &[Platform]) -> String {

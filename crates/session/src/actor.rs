@@ -24,7 +24,6 @@ use crate::{
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Which stored conversation a session continues.
-#[derive(Debug)]
 enum ConversationScope {
     /// The current one of the session's key.
     Key,

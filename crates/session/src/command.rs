@@ -1,7 +1,7 @@
 //! The commands of sessions: `/new`, `/stop`, `/model` and so on, the same in every front end.
 
 use hermes_types::Choice;
-use strum::IntoStaticStr;
+use strum::{EnumString, IntoStaticStr};
 
 /// The role of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
@@ -22,13 +22,14 @@ pub enum Surface {
 
 /// A command typed as `/name`. The name of a variant is that of its [`CommandSpec`], where it has
 /// one of its own.
-#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum SessionCommand {
     New,
     Stop(StopScope),
     Status,
     /// Answer an approval question.
+    #[strum(disabled)]
     Answer {
         /// Question id or prefix; the only open question if absent.
         id: Option<String>,
@@ -56,12 +57,14 @@ pub enum SessionCommand {
     Yolo,
     Quit,
     /// A known command with arguments that cannot be parsed.
+    #[strum(disabled)]
     BadUsage(&'static CommandSpec),
     Unknown(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StopScope {
+    #[default]
     Turn,
     /// The current turn and all background tasks.
     All,
@@ -251,7 +254,6 @@ fn parse_args(spec: &'static CommandSpec, rest: &str) -> Option<SessionCommand> 
     Some(match spec.name {
         "approve" => parse_approve(rest)?,
         "deny" => parse_deny(rest),
-        "quit" => SessionCommand::Quit,
         "queue" => SessionCommand::Queue(text()?),
         "steer" => SessionCommand::Steer(text()?),
         "background" => SessionCommand::Background(text()?),
@@ -260,19 +262,9 @@ fn parse_args(spec: &'static CommandSpec, rest: &str) -> Option<SessionCommand> 
         "model" => SessionCommand::Model(parse_model(rest)?),
         "title" => SessionCommand::Title(text()),
         "resume" => SessionCommand::Resume(text()),
-        "new" => SessionCommand::New,
         "stop" if rest.eq_ignore_ascii_case("all") => SessionCommand::Stop(StopScope::All),
-        "stop" => SessionCommand::Stop(StopScope::Turn),
-        "status" => SessionCommand::Status,
-        "retry" => SessionCommand::Retry,
-        "usage" => SessionCommand::Usage,
-        "sessions" => SessionCommand::Sessions,
-        "sethome" => SessionCommand::Sethome,
-        "whoami" => SessionCommand::Whoami,
-        "help" => SessionCommand::Help,
-        "restart" => SessionCommand::Restart,
-        "yolo" => SessionCommand::Yolo,
-        _ => return None,
+        // The others have no arguments.
+        name => name.parse().ok()?,
     })
 }
 

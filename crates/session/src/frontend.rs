@@ -1,7 +1,6 @@
 //! What a session needs from its front end and from the program around it.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{pending, ready};
 use std::sync::Arc;
 
@@ -226,7 +225,7 @@ pub struct SessionRequest<'a, M> {
 }
 
 /// Provides what sessions need from the program around them: settings, models and environments.
-pub trait SessionHost<M>: Send + Sync + fmt::Debug {
+pub trait SessionHost<M>: Send + Sync {
     /// Sets up a session. The error is shown to the user.
     fn session_setup(&self, request: SessionRequest<'_, M>) -> Result<SessionConfig, Error>;
 

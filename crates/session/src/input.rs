@@ -1,14 +1,12 @@
 //! Inputs of a session.
 
-use std::fmt;
-
 use hermes_store::{InboxId, TurnId};
 use hermes_types::{Attendance, Image, Person};
 
 use crate::{SessionCommand, UserInput, UserRole};
 
 /// A message as its front end knows it.
-pub trait SessionMessage: Clone + fmt::Debug + Send + Sync + 'static {
+pub trait SessionMessage: Clone + Send + Sync + 'static {
     /// Unique in its chat.
     fn id(&self) -> &str;
 
@@ -24,7 +22,6 @@ pub trait SessionMessage: Clone + fmt::Debug + Send + Sync + 'static {
 }
 
 /// A message on its way through a session.
-#[derive(Debug)]
 pub struct SessionInput<M> {
     pub message: M,
     pub command: Option<SessionCommand>,

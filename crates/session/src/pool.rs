@@ -17,7 +17,6 @@ use crate::{BusyPolicy, Frontend, SessionActor, SessionHost, SessionInput, Sessi
 pub(crate) const MAILBOX_CAPACITY: usize = 64;
 
 /// The sessions of a process, and what they share.
-#[derive(Debug)]
 pub struct SessionPool<M> {
     pub(crate) store: Store,
     pub(crate) host: Arc<dyn SessionHost<M>>,

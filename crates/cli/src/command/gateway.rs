@@ -101,7 +101,7 @@ async fn serve(context: &Arc<Context>, config: &Config) -> Result<ServeEnd> {
             _ = term.recv() => ServeEnd::Stop,
             _ = interrupt.recv() => ServeEnd::Stop,
             _ = restart.recv() => ServeEnd::Restart,
-            () = host.restart_requested() => ServeEnd::Restart,
+            () = host.restart.notified() => ServeEnd::Restart,
             ended = supervisor.next_end() => match ended {
                 None => break,
                 Some(Ok(())) => continue,

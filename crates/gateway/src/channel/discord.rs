@@ -81,7 +81,6 @@ pub struct ResumeState {
 }
 
 /// One account, with the state shared by the parts of the adapter.
-#[derive(Debug)]
 pub struct Discord {
     settings: DiscordSettings,
     rest: RestClient,

@@ -1,6 +1,5 @@
 //! Asks for approvals and clarifications in a chat.
 
-use std::fmt;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,12 +41,6 @@ struct AskTarget {
     person: Option<Person>,
     /// Waits for the answer to a clarification.
     clarification: Option<oneshot::Sender<String>>,
-}
-
-impl fmt::Debug for ChatApprover {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatApprover").field("key", &self.key).finish_non_exhaustive()
-    }
 }
 
 impl ChatApprover {

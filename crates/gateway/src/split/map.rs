@@ -31,7 +31,6 @@ pub(super) struct CutPoint {
 }
 
 /// A code block, with what is needed to close and reopen it.
-#[derive(Debug)]
 pub(super) struct CodeFence {
     ticks: String,
     language: String,
@@ -81,7 +80,6 @@ enum LineKind {
 }
 
 /// All possible cuts of a text.
-#[derive(Debug)]
 pub(super) struct CutMap {
     pub(super) cuts: Vec<CutPoint>,
     pub(super) fences: Vec<CodeFence>,

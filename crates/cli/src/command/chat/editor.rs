@@ -79,7 +79,7 @@ impl Editor {
         let menu = ColumnarMenu::default().with_name(COMPLETION_MENU);
         let editor = Reedline::create()
             .use_bracketed_paste(true)
-            .with_ansi_colors(screen.has_colors())
+            .with_ansi_colors(screen.colors)
             .with_validator(Box::new(BackslashValidator))
             .with_completer(Box::new(completer))
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))

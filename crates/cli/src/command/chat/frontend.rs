@@ -256,7 +256,6 @@ impl TurnFrontend for TerminalFrontend {
 }
 
 /// Asks for approvals of a background task, which are given with `/approve`.
-#[derive(Debug)]
 struct BackgroundApprover {
     task: BackgroundTask,
     output: mpsc::UnboundedSender<String>,

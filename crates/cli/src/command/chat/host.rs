@@ -18,7 +18,6 @@ use crate::session_host::{HostServices, remove_places};
 use crate::{Config, Context, Failure, Result};
 
 /// Provides models and environments for sessions at a terminal.
-#[derive(Debug)]
 pub(super) struct TerminalHost {
     services: HostServices,
     /// The environment that the command line names.

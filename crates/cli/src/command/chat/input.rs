@@ -13,6 +13,7 @@ use super::frontend::{TerminalInput, TerminalOutput};
 use super::line::{self, InputLine};
 use crate::Result;
 use crate::keyboard::next_line;
+use crate::turn_view::ViewState;
 
 /// What runs while lines are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl InputLoop {
             tokio::select! {
                 done = &mut work => return Ok(Some(done)),
                 _ = interrupted.recv() => {
-                    output.view.end_echoed_line();
+                    output.view.update(ViewState::end_echoed_line);
                     if stop.is_cancelled() {
                         return Ok(None);
                     }
@@ -71,7 +72,7 @@ impl InputLoop {
                 _ = hung_up.recv() => self.stop_and_leave(stop),
                 () = output.approver.changed() => {}
                 text = self.next_background_text() => output.view.print_note(&text),
-                line = next_line(&mut keyboard), if self.is_listening() => match line {
+                line = next_line(&mut keyboard), if self.reads_all_lines || output.approver.is_asking() => match line {
                     Some(line) => self.on_line(line, running, stop),
                     None => {
                         keyboard = None;
@@ -81,10 +82,6 @@ impl InputLoop {
                 },
             }
         }
-    }
-
-    fn is_listening(&self) -> bool {
-        self.reads_all_lines || self.output.approver.is_asking()
     }
 
     fn stop_and_leave(&mut self, stop: &CancellationToken) {

@@ -184,8 +184,11 @@ impl LiveCheck<'_> {
         };
         let name = format!(".hermes-doctor-{}", std::process::id());
         let candidates = home.into_iter().chain(std::env::current_dir()).filter(|path| !is_mounted(path));
-        let Some(file) = candidates.map(|directory| directory.join(&name)).find(|file| can_create(file))
-        else {
+        let can_create = |file: &PathBuf| {
+            let created = OpenOptions::new().write(true).create_new(true).open(file);
+            created.is_ok() && fs::remove_file(file).is_ok()
+        };
+        let Some(file) = candidates.map(|directory| directory.join(&name)).find(can_create) else {
             return unknown(self.name, "write outside", "no directory is writable outside either");
         };
         let attempt = self.attempt(&script::write(&file)).await;
@@ -333,11 +336,6 @@ fn is_connected<T>(accepted: io::Result<T>) -> bool {
 fn is_readable(path: &Path) -> bool {
     let mut first = [0];
     path.is_file() && File::open(path).and_then(|mut file| file.read(&mut first)).is_ok_and(|count| count > 0)
-}
-
-/// Creates a file and removes it.
-fn can_create(file: &Path) -> bool {
-    OpenOptions::new().write(true).create_new(true).open(file).is_ok() && fs::remove_file(file).is_ok()
 }
 
 #[cfg(test)]

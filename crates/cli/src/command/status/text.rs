@@ -195,7 +195,8 @@ impl StatusPage {
                 self.row("    exposures", "none");
             }
             for exposure in exposures {
-                self.row("    exposes", &format_exposure(exposure));
+                let known = Exposure::deserialize(exposure);
+                self.row("    exposes", &known.map_or_else(|_| display(exposure), |known| known.to_string()));
             }
         }
         if !stopped.is_empty() {
@@ -282,10 +283,6 @@ fn display(value: &Value) -> String {
 
 fn format_source(source: &Value) -> String {
     Source::deserialize(source).map_or_else(|_| String::new(), |source| format!("({source})"))
-}
-
-fn format_exposure(exposure: &Value) -> String {
-    Exposure::deserialize(exposure).map_or_else(|_| display(exposure), |exposure| exposure.to_string())
 }
 
 /// Seconds in the largest unit that fits.

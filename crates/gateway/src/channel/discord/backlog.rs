@@ -51,7 +51,6 @@ const MAX_HELD_MESSAGES: usize = 1000;
 const ROLE_CACHE_TTL: Duration = Duration::from_secs(60);
 
 /// Messages that were missed or have to wait.
-#[derive(Debug)]
 pub(super) struct Backlog {
     account: Arc<Discord>,
     /// Servers of a new session that are not available yet.
@@ -81,7 +80,6 @@ pub(super) struct Backlog {
 }
 
 /// A chat whose live messages have to wait.
-#[derive(Debug)]
 struct HeldChat {
     scan: ScanState,
     since: u64,
@@ -112,7 +110,6 @@ impl HeldChat {
     }
 }
 
-#[derive(Debug)]
 enum FetchResult {
     Messages(HistoryPage),
     /// Threads with new messages, and whether the list is complete.
@@ -123,7 +120,6 @@ enum FetchResult {
 }
 
 /// Messages of a chat, oldest first.
-#[derive(Debug)]
 struct HistoryPage {
     missed: Vec<MessagePayload>,
     last_id: u64,
@@ -138,7 +134,6 @@ impl HistoryPage {
 }
 
 /// What remains in a chat after a page.
-#[derive(Debug)]
 enum Remaining {
     None,
     More,
@@ -175,7 +170,7 @@ impl Backlog {
         self.since = match confirmed_id {
             0 => 0,
             // Ids come from several clocks.
-            confirmed_id => confirmed_id.saturating_sub(snowflake_span(CLOCK_SKEW)).max(oldest),
+            confirmed_id => confirmed_id.saturating_sub((CLOCK_SKEW.as_secs() * 1_000) << 22).max(oldest),
         };
         if (1..oldest).contains(&confirmed_id) {
             let days = MAX_AGE.as_secs() / 86_400;
@@ -436,11 +431,6 @@ impl Backlog {
         self.confirmed = self.newest;
         self.unsaved_bookmark.take().map(|bookmark| Bookmark { confirmed: self.confirmed, ..bookmark })
     }
-}
-
-/// The id distance that corresponds to a time span.
-fn snowflake_span(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or_default() << 22
 }
 
 impl Discord {

@@ -16,16 +16,11 @@ pub(super) struct ChannelInfo {
     pub(super) id: Id<ChannelMarker>,
     #[serde(rename = "type")]
     kind: ChannelType,
-    #[serde(default)]
     pub(super) parent_id: Option<Id<ChannelMarker>>,
-    #[serde(default)]
     pub(super) name: Option<String>,
-    #[serde(default)]
     pub(super) guild_id: Option<Id<GuildMarker>>,
     /// As of when Discord reported the channel.
-    #[serde(default)]
     last_message_id: Option<Id<MessageMarker>>,
-    #[serde(default)]
     pub(super) owner_id: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     thread_metadata: Option<ThreadMetadata>,

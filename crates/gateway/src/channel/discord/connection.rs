@@ -36,15 +36,12 @@ const IDENTIFY_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug, Deserialize)]
 struct GatewayPayload<'a> {
     op: u8,
-    #[serde(default)]
     t: Option<String>,
-    #[serde(default)]
     s: Option<u64>,
     #[serde(borrow)]
     d: Option<&'a RawValue>,
 }
 
-#[derive(Debug)]
 pub(super) enum ConnectionEnd {
     Stopped,
     /// Retrying cannot help.

@@ -38,7 +38,6 @@ const ALREADY_ACKNOWLEDGED: u64 = 40_060;
 const NOT_LISTENING_REPLY: &str = "I'm not listening in this channel.";
 
 /// A gateway event.
-#[derive(Debug)]
 pub(super) enum DispatchEvent {
     /// A new session with these servers; earlier messages were not delivered.
     SessionStarted(Vec<Id<GuildMarker>>),

@@ -27,7 +27,6 @@ pub(super) struct ReadyPayload {
     #[serde(default, deserialize_with = "lenient_list")]
     pub(super) guilds: Vec<WithId<GuildMarker>>,
     pub(super) session_id: String,
-    #[serde(default)]
     pub(super) resume_gateway_url: Option<String>,
 }
 
@@ -42,12 +41,10 @@ pub(super) struct WithId<T> {
 pub(super) struct MessagePayload {
     pub(super) id: Id<MessageMarker>,
     pub(super) channel_id: Id<ChannelMarker>,
-    #[serde(default)]
     pub(super) guild_id: Option<Id<GuildMarker>>,
     pub(super) author: UserPayload,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) member: Option<MemberPayload>,
-    #[serde(default)]
     webhook_id: Option<IgnoredAny>,
     #[serde(default = "regular_type", rename = "type")]
     pub(super) kind: MessageType,
@@ -124,9 +121,7 @@ pub(super) struct InteractionPayload {
     context: Option<u8>,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) channel: Option<ChannelInfo>,
-    #[serde(default)]
     channel_id: Option<Id<ChannelMarker>>,
-    #[serde(default)]
     pub(super) guild_id: Option<Id<GuildMarker>>,
     #[serde(default, deserialize_with = "lenient")]
     member: Option<MemberPayload>,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const MAX_TRACKED_BUCKETS: usize = 1000;
 
 /// Rate limits learned from response headers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct RateLimits {
     global_until: Option<Instant>,
     /// Bucket id of each route.
@@ -15,7 +15,6 @@ pub(super) struct RateLimits {
     buckets: HashMap<String, BucketState>,
 }
 
-#[derive(Debug)]
 struct BucketState {
     remaining: u64,
     reset: Instant,

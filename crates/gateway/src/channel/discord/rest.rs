@@ -39,7 +39,6 @@ const BAD_TOKEN_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// Discord goes by the file name.
 const UPLOAD_MEDIA_TYPE: &str = "application/octet-stream";
 
-#[derive(Debug)]
 pub(super) struct RestClient {
     base: String,
     token: Secret,
@@ -74,13 +73,11 @@ pub(super) enum ApiError {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct ErrorBody {
-    #[serde(default)]
     message: String,
-    #[serde(default)]
     code: u64,
     retry_after: Option<f64>,
-    #[serde(default)]
     global: bool,
 }
 

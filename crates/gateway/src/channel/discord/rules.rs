@@ -30,7 +30,8 @@ pub(super) fn evaluate_message(
     chat: Chat,
     message: &MessagePayload,
 ) -> Result<Box<InboundMessage>, &'static str> {
-    let mentioned = is_mentioned(message, context.bot_id);
+    let mentioned = message.mentions.iter().any(|mention| mention.id.to_string() == context.bot_id)
+        || text::has_mention(&message.content, context.bot_id);
     if let Some(reason) = ignore_reason(settings, context, &chat, message, mentioned) {
         return Err(reason);
     }
@@ -115,7 +116,10 @@ fn ignore_reason(
     if !is_listening_in(settings, chat) {
         return Some("channel is not listened to");
     }
-    if requires_mention_now(settings, context, chat) && !mentioned {
+    let joined = context.has_joined && chat.kind == ChatKind::Thread;
+    let again = channel_override(settings, chat, |chosen| chosen.thread_require_mention);
+    let is_required = !joined || again.unwrap_or(settings.thread_require_mention);
+    if !mentioned && is_required && requires_mention(settings, chat) {
         return Some("bot not mentioned");
     }
     None
@@ -125,12 +129,6 @@ fn ignore_reason(
 pub(super) fn requires_mention(settings: &DiscordSettings, chat: &Chat) -> bool {
     channel_override(settings, chat, |chosen| chosen.require_mention)
         .unwrap_or(settings.require_mention && !is_free_response(settings, chat))
-}
-
-fn requires_mention_now(settings: &DiscordSettings, context: BotContext<'_>, chat: &Chat) -> bool {
-    let joined = context.has_joined && chat.kind == ChatKind::Thread;
-    let again = channel_override(settings, chat, |chosen| chosen.thread_require_mention);
-    requires_mention(settings, chat) && (!joined || again.unwrap_or(settings.thread_require_mention))
 }
 
 fn is_free_response(settings: &DiscordSettings, chat: &Chat) -> bool {
@@ -154,12 +152,6 @@ fn channel_override<T>(
 ) -> Option<T> {
     let of = |id: &str| settings.overrides.get(id).and_then(&what);
     of(&chat.id).or_else(|| chat.parent.as_deref().and_then(of))
-}
-
-/// Whether the bot is mentioned, as Discord reports it or in the text outside of code.
-fn is_mentioned(message: &MessagePayload, bot: &str) -> bool {
-    message.mentions.iter().any(|mention| mention.id.to_string() == bot)
-        || text::has_mention(&message.content, bot)
 }
 
 #[cfg(test)]
