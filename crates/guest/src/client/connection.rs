@@ -169,7 +169,7 @@ async fn accept_streams(
 
 /// Passes a connection to its listener. Returns false if the listener never existed.
 async fn route_to_listener(stream: MuxStream, listeners: &ListenerTable) -> bool {
-    let mut frames = FrameStream::new(stream);
+    let mut frames = FrameStream::with_max_length(stream, limit::MAX_ARRIVAL_BYTES);
     let Ok(Ok(Some(GuestReply::Connected(number)))) =
         tokio::time::timeout(limit::REPLY_TIMEOUT, frames.reader.receive::<GuestReply>()).await
     else {

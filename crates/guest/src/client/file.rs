@@ -60,21 +60,22 @@ impl Client {
     /// Lists a directory, sorted by name. The summary is the total number of entries.
     pub async fn list_dir(&self, path: JudgedPath) -> Result<ResultPage<DirEntry, u64>, Error> {
         let request = GuestRequest::File(path, FileRequest::List);
-        let mut stream = self.send_request(&request).await?;
-        let mut items = Vec::new();
-        loop {
-            match stream.next_reply().await? {
-                GuestReply::File(FileReply::ListDone { total }) => {
-                    return Ok(ResultPage { items, summary: total });
+        let read = async {
+            let mut stream = self.send_request(&request).await?;
+            let mut page = PageBuilder::new(limit::MAX_PAGE_ENTRIES);
+            loop {
+                match stream.next_reply().await? {
+                    GuestReply::File(FileReply::ListDone { total }) => return Ok(page.finish(total)),
+                    GuestReply::File(FileReply::DirEntries(range))
+                        if page.fits(&range, |entry| entry.name.len()) =>
+                    {
+                        page.items.extend(range)
+                    }
+                    other => return Err(self.unexpected_reply(other)),
                 }
-                GuestReply::File(FileReply::DirEntries(range))
-                    if items.len() + range.len() <= limit::MAX_PAGE_ENTRIES =>
-                {
-                    items.extend(range)
-                }
-                other => return Err(self.unexpected_reply(other)),
             }
-        }
+        };
+        self.with_timeout(limit::REPLY_TIMEOUT, read).await
     }
 
     /// Searches the files below a directory, or one file.
@@ -91,19 +92,24 @@ impl Client {
         };
         let max_items = max_items.saturating_mul(1 + 2 * context).saturating_add(2 * context);
         let request = GuestRequest::File(path, FileRequest::Search(Box::new(search)));
-        let mut stream = self.send_request(&request).await?;
-        let mut items = Vec::new();
-        loop {
-            match stream.next_reply().await? {
-                GuestReply::File(FileReply::Hits(range)) if items.len() + range.len() <= max_items => {
-                    items.extend(range)
+        let size = |hit: &SearchHit| match hit {
+            SearchHit::Line { path, text, .. } => path.len() + text.len(),
+            SearchHit::File { path, .. } => path.len(),
+        };
+        let read = async {
+            let mut stream = self.send_request(&request).await?;
+            let mut page = PageBuilder::new(max_items);
+            loop {
+                match stream.next_reply().await? {
+                    GuestReply::File(FileReply::Hits(range)) if page.fits(&range, size) => {
+                        page.items.extend(range)
+                    }
+                    GuestReply::File(FileReply::SearchDone(end)) => return Ok(page.finish(end)),
+                    other => return Err(self.unexpected_reply(other)),
                 }
-                GuestReply::File(FileReply::SearchDone(end)) => {
-                    return Ok(ResultPage { items, summary: end });
-                }
-                other => return Err(self.unexpected_reply(other)),
             }
-        }
+        };
+        self.with_timeout(limit::SEARCH_TIMEOUT, read).await
     }
 
     async fn call_file(&self, path: JudgedPath, request: FileRequest) -> Result<GuestReply, Error> {
@@ -116,6 +122,30 @@ impl Client {
 pub struct ResultPage<T, E> {
     pub items: Vec<T>,
     pub summary: E,
+}
+
+/// Collects a page of at most this many items and [`limit::MAX_PAGE_BYTES`].
+struct PageBuilder<T> {
+    items: Vec<T>,
+    max_items: usize,
+    free_bytes: usize,
+}
+
+impl<T> PageBuilder<T> {
+    fn new(max_items: usize) -> Self {
+        Self { items: Vec::new(), max_items, free_bytes: limit::MAX_PAGE_BYTES }
+    }
+
+    /// Whether the page has room for these items, which it then counts.
+    fn fits(&mut self, items: &[T], size: impl Fn(&T) -> usize) -> bool {
+        let free = self.free_bytes.checked_sub(items.iter().map(size).sum());
+        self.free_bytes = free.unwrap_or(0);
+        free.is_some() && self.items.len() + items.len() <= self.max_items
+    }
+
+    fn finish<E>(self, summary: E) -> ResultPage<T, E> {
+        ResultPage { items: self.items, summary }
+    }
 }
 
 #[derive(Debug)]

@@ -42,10 +42,12 @@ pub struct FrameWriter<S>(FramedWrite<WriteHalf<S>, FrameEncoder>);
 impl<S: AsyncRead + AsyncWrite + Unpin> FrameStream<S> {
     /// Wraps a stream that is positioned at the start of a message.
     pub fn new(stream: S) -> Self {
-        let codec = LengthDelimitedCodec::builder()
-            .max_frame_length(limit::MAX_FRAME_BYTES)
-            .little_endian()
-            .new_codec();
+        Self::with_max_length(stream, limit::MAX_FRAME_BYTES)
+    }
+
+    /// As [`FrameStream::new`], for messages of at most this length.
+    pub fn with_max_length(stream: S, length: usize) -> Self {
+        let codec = LengthDelimitedCodec::builder().max_frame_length(length).little_endian().new_codec();
         let (read, write) = tokio::io::split(stream);
         let reader = FrameReader(FramedRead::with_capacity(read, codec, 1024));
         Self { reader, writer: FrameWriter(FramedWrite::new(write, FrameEncoder)) }

@@ -52,5 +52,11 @@ pub const MAX_LISTENER_CONNECTIONS: usize = 128;
 pub const MAX_PYTHON_CONNECTIONS: usize = 64;
 /// Entries in a directory listing, or hits of a search.
 pub const MAX_PAGE_ENTRIES: usize = 10_000;
+/// Names, paths and lines in a directory listing or in the hits of a search.
+pub const MAX_PAGE_BYTES: usize = 64 * 1024 * 1024;
+/// Time limit of a search. A guest that makes its client wait longer is broken.
+pub const SEARCH_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// The first message on a stream that a guest opens.
+pub const MAX_ARRIVAL_BYTES: usize = 64;
 /// Maximum size of a patched file.
 pub const MAX_PATCH_FILE_BYTES: u64 = 64 * 1024 * 1024;

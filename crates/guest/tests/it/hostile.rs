@@ -132,6 +132,59 @@ async fn an_endless_list_is_a_violation() {
     assert_eq!(breach(client.list_dir(root()).await.unwrap_err()), ProtocolViolation::Unexpected);
 }
 
+#[tokio::test]
+async fn a_list_of_long_names_is_a_violation() {
+    let client = client_with_guest(|_, stream, _| async move {
+        let mut frames = FrameStream::new(stream);
+        let stat = hermes_guest::protocol::file::FileStat {
+            kind: hermes_guest::protocol::file::FileKind::File,
+            size: 0,
+            mode: 0,
+        };
+        let name = ByteBuf::from(vec![b'x'; limit::MAX_FRAME_BYTES / 2]);
+        let entry = hermes_guest::protocol::file::DirEntry { name, stat };
+        let reply = GuestReply::File(FileReply::DirEntries(vec![entry]));
+        // As many entries as a page may have, but far more bytes.
+        for _ in 0..limit::MAX_PAGE_ENTRIES {
+            if frames.writer.send(&reply).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await;
+    assert_eq!(breach(client.list_dir(root()).await.unwrap_err()), ProtocolViolation::Unexpected);
+}
+
+#[tokio::test]
+async fn a_stream_that_begins_with_a_large_message_is_a_violation() {
+    let client = client_with_guest(|_, stream, mux| async move {
+        let _held = stream;
+        let mut arrival = mux.open_stream().await.unwrap();
+        // Only the announcement: the connection ends before the rest could arrive.
+        let length = u32::try_from(limit::MAX_FRAME_BYTES / 2).unwrap();
+        arrival.write_all(&length.to_le_bytes()).await.unwrap();
+        arrival.flush().await.unwrap();
+        std::future::pending().await
+    })
+    .await;
+    assert!(client.stats().await.is_err());
+    tokio::time::timeout(Duration::from_secs(10), client.wait_closed()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_never_sends_a_list_or_hits_times_out() {
+    use hermes_guest::protocol::file::{FileSearch, SearchMode};
+    let silent = || {
+        client_with_guest(|_, stream, _| async move {
+            let _held = stream;
+            std::future::pending().await
+        })
+    };
+    assert!(matches!(silent().await.list_dir(root()).await.unwrap_err(), Error::Timeout));
+    let search = FileSearch { target: SearchMode::Names, globs: Vec::new(), offset: 0, limit: 1 };
+    assert!(matches!(silent().await.search_files(root(), search).await.unwrap_err(), Error::Timeout));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_guest_that_never_replies_times_out() {
     let client = client_with_guest(|_, stream, _| async move {
