@@ -7,6 +7,7 @@
 #[path = "../../crates/policy/tests/it/differential/compare.rs"]
 mod compare;
 mod generate;
+#[expect(clippy::panic, reason = "a failure here fails the test or the run")]
 #[path = "../../crates/policy/tests/it/differential/shells.rs"]
 mod shells;
 

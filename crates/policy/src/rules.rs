@@ -263,9 +263,6 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
                 continue;
             }
             let tier = if inside { Tier::Ask } else { rule.tier };
-            if found.len() >= MAX_MATCHES && tier == Tier::Ask {
-                continue;
-            }
             let mut matched = Match::new(rule.id, tier, rule.reason, shown, &segment.source);
             if let Trigger::Files(_) = rule.trigger {
                 matched.what = format!("{}:{}", rule.id, paths_of(&effects));

@@ -277,7 +277,7 @@ impl Tokens {
                 return self.arguments(start).is_some_and(mode);
             }
             let joins = last == "join" && self.is_sign(end, ",");
-            if !(PATH_MAKERS.contains(&last) && self.is_sign(end, ")")) && !joins {
+            if !(joins || PATH_MAKERS.contains(&last) && self.is_sign(end, ")")) {
                 return false;
             }
             end += self
