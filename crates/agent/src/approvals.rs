@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hermes_policy::grant::Coverage;
 use hermes_policy::{
     ApprovalMode, DenialCheck, DenialLog, Gate, Moment, Permit, Question, Refusal, StoredQuestion, Verdict,
 };
@@ -122,6 +123,9 @@ impl Approvals {
         };
         let question = match self.judge_with_grants(judge).await? {
             Verdict::Allow(permit) => return Ok(Approval { permit, approved_by: None }),
+            Verdict::Deny(refusal) if lock(&self.denied).record_refusal(&refusal) => {
+                return Err(Denied::EndOfTurn(refusal));
+            }
             Verdict::Deny(refusal) => return Err(Denied::Refused(refusal)),
             Verdict::Ask(question) => question,
         };
@@ -218,6 +222,8 @@ impl Approvals {
                 "text": question.text().to_marked_string(),
                 "parts": question.text().parts,
                 "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
+                "may_use": question.allowance().keywords(),
+                "covers": question.coverage().iter().map(Coverage::show).collect::<Vec<_>>(),
                 "backend": origin.place.backend.as_str(),
                 "cwd": question.job().cwd,
             }),

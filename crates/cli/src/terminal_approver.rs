@@ -173,6 +173,9 @@ fn format_reasons(screen: Screen, question: &Question) -> String {
 /// The command, the reasons for the question, and the coverage of a lasting approval.
 fn question_text(screen: Screen, question: &Question) -> String {
     let mut text = format!("{}\n{}", question.text().to_marked_string(), format_reasons(screen, question));
+    if let Some(classes) = question.allowance().describe() {
+        text.push_str(&format!("\n  may use: {classes}"));
+    }
     for covers in question.coverage() {
         let line = format!("session and always will allow: {}", covers.show());
         text.push_str(&format!("\n  {}", screen.paint(Tone::Quiet, &one_line(&line, 200))));

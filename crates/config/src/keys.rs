@@ -8,6 +8,7 @@ use hermes_exec::backend::docker::run_args::value::Gpus;
 use hermes_gateway::discord::{CommandSync, ReplyMode};
 use hermes_gateway::{BotPolicy, StrangerPolicy, ToolProgress};
 use hermes_model::{Effort, ImageMode};
+use hermes_policy::text_pattern::TextPattern;
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{ApprovalMode, Unattended};
 use hermes_session::BusyPolicy;
@@ -359,8 +360,11 @@ section! {
         allow: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_ALLOW";
         /// Patterns of commands that always need approval, on every backend.
         ask: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_ASK";
-        /// Patterns of commands that never run, on any backend.
-        deny: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_DENY";
+        /// Patterns of commands that never run, on any backend. A pattern is compared with the whole
+        /// text and with each command in it, in any case: `*` stands for any text, `?` for one
+        /// character, `[ab]` for one of several. If it is also a command pattern, as in
+        /// `git push --force *`, it denies every spelling of that command too.
+        deny: Vec<TextPattern> = Vec::new(), "HERMES_APPROVALS_DENY";
     }
 }
 
@@ -522,9 +526,10 @@ section! {
 section! {
     /// Keys without a section.
     General "" {
-        /// Patterns of commands that run without a question. Entries that are not command patterns
-        /// have no effect.
-        command_allowlist: Vec<String> = Vec::new(), "HERMES_COMMAND_ALLOWLIST";
+        /// Plain commands that run without a question, as `hermes` in Python reads them: verbatim or
+        /// with `*`, `?` and `[ab]`, and never with pipes, several commands or other shell syntax.
+        /// `approvals.allow` understands other spellings of a command.
+        command_allowlist: Vec<TextPattern> = Vec::new(), "HERMES_COMMAND_ALLOWLIST";
         /// The most characters that one read of a file returns.
         file_read_max_chars: u64 = 100_000, "HERMES_FILE_READ_MAX_CHARS", at_least 1;
         /// Your own servers, by the name that `model.provider` uses.

@@ -35,14 +35,13 @@ pub use local::current_dir;
 /// The gate with the rules of the configuration.
 pub fn gate(config: &Config) -> Gate {
     let approvals = &config.approvals;
-    // The list of the Python program also holds names of its own rules, which match no command.
-    let listed: Vec<CommandPattern> =
-        config.general.command_allowlist.iter().filter_map(|text| text.parse().ok()).collect();
+    // A text that is also a command pattern denies by both readings.
+    let denied: Vec<CommandPattern> =
+        approvals.deny.iter().filter_map(|text| text.to_string().parse().ok()).collect();
     let lists = [
         (UserVerdict::Allow, &approvals.allow),
-        (UserVerdict::Allow, &listed),
         (UserVerdict::Ask, &approvals.ask),
-        (UserVerdict::Deny, &approvals.deny),
+        (UserVerdict::Deny, &denied),
     ];
     let rule = |verdict, pattern: &CommandPattern| UserRule { verdict, pattern: pattern.clone() };
     let rules = lists.iter().flat_map(|(verdict, list)| list.iter().map(|pattern| rule(*verdict, pattern)));
@@ -50,6 +49,8 @@ pub fn gate(config: &Config) -> Gate {
         mode: approvals.mode,
         unattended: approvals.cron_mode,
         rules: rules.collect(),
+        denied_texts: approvals.deny.clone(),
+        allowed_texts: config.general.command_allowlist.clone(),
         ..Gate::default()
     };
     gate.question_limits.timeout_secs = approvals.timeout;

@@ -9,6 +9,7 @@ use std::fmt;
 
 use hermes_policy::ApprovalMode;
 use hermes_policy::secret_env;
+use hermes_policy::text_pattern::TextPattern;
 use hermes_policy::user_rule::CommandPattern;
 use hermes_types::{BackendName, EnvName, Guard, Network, Secret, Volume};
 use serde_json::{Map, Value, json};
@@ -446,6 +447,23 @@ impl Setting for Vec<CommandPattern> {
     fn accepted() -> Accepted {
         let pattern = json!({"type": "string", "examples": ["git push --force *"]});
         let description = "a list of commands such as `git push --force *`";
+        Accepted::new(description, json!({"type": "array", "items": pattern}))
+    }
+}
+
+impl Setting for Vec<TextPattern> {
+    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
+        let items = list_items::<Self>(node)?;
+        items.iter().map(|item| parse_scalar::<Self, _>(item, |text| text.parse().ok())).collect()
+    }
+
+    fn to_value(&self) -> Value {
+        self.iter().map(|pattern| Value::from(pattern.to_string())).collect()
+    }
+
+    fn accepted() -> Accepted {
+        let pattern = json!({"type": "string", "examples": ["*git push*--force*"]});
+        let description = "a list of texts such as `*git push*--force*`";
         Accepted::new(description, json!({"type": "array", "items": pattern}))
     }
 }

@@ -12,8 +12,9 @@ use hermes_types::{Allowance, Job, ProtectedClass, Work};
 
 use crate::programs::When::{All, Always, Any, Arg, Flag, Not, Operand, Test, Verb};
 use crate::programs::{Invocation, Runs, When, fits_any, is_plain, is_remote};
+use crate::protected::protected_paths;
 use crate::rules::Match;
-use crate::shell::{Script, Segment, Word};
+use crate::shell::{Script, Segment, Word, pattern_matches};
 use ProtectedClass::{
     CloudCredentials, ContainerEngine, DesktopSession, GitConfig, GitCredentials, GpgKeys, OtherCredentials,
     PackageTokens, SshAgent, SshKeys, StartupFiles, TerminalSessions,
@@ -148,8 +149,7 @@ const BY_RULE: &[(&[&str], &[ProtectedClass])] = &[
 /// Rules about commands that only work without the guard.
 const WITHOUT_GUARD: &[&str] = &[
     "elevate", "accounts", "kernel", "firewall", "packages", "mount", "attach", "devices", "disk-tools",
-    "read-disk", "write-system", "read-credentials", "write-credentials", "write-startup", "link-around",
-    "capabilities", "service-scripts", "hermes-life", "hermes-home",
+    "read-disk", "write-system", "capabilities", "service-scripts", "hermes-life", "hermes-home",
 ];
 
 /// The rule about unread code next to a command that needs protected classes.
@@ -177,9 +177,16 @@ pub(crate) struct ClassNeeds {
     is_needed: bool,
     /// Whether code runs that the gate has not read.
     has_unread_code: bool,
+    /// Whether the guard does not apply, so that nothing needs to be opened.
+    is_unguarded: bool,
 }
 
 impl ClassNeeds {
+    /// The needs of a job to which the guard does not apply.
+    pub(crate) fn unguarded() -> Self {
+        Self { is_unguarded: true, ..Self::default() }
+    }
+
     /// The needs of a job. The commands that pass the test run by an owner's rule.
     pub(crate) fn new(job: &Job, script: &Script, is_allowed: impl Fn(&Segment) -> bool) -> Self {
         let mut found = Self::default();
@@ -222,16 +229,45 @@ impl ClassNeeds {
     /// anything, but without an approver it gets nothing.
     pub(crate) fn approved(&self, matches: &[Match], by_person: bool) -> Allowance {
         let mut classes = self.used.clone();
-        for found in matches {
+        for found in matches.iter().filter(|_| !self.is_unguarded) {
             let is_unread = found.at.is_none() && found.id != MIXED_ACCESS;
             if WITHOUT_GUARD.contains(&found.id) || (is_unread && by_person) {
                 return Allowance::Everything;
             }
             let by_rule = BY_RULE.iter().filter(|(rules, _)| rules.contains(&found.id));
             classes.extend(by_rule.flat_map(|(_, classes)| *classes));
+            classes.extend(&found.classes);
         }
         Allowance::Classes(classes)
     }
+}
+
+/// The classes of these paths, of everything below them and of the trees that they lie in.
+pub(crate) fn classes_of_paths<'a>(
+    paths: impl Iterator<Item = &'a str>,
+    home: &str,
+) -> BTreeSet<ProtectedClass> {
+    let mut classes = BTreeSet::new();
+    for path in paths {
+        if path.contains("/.git/") || path.ends_with("/.git") {
+            classes.extend([GitConfig, StartupFiles]);
+        }
+        let overlapping = protected_paths().filter(|protected| overlaps(protected.path, path, home));
+        classes.extend(overlapping.map(|protected| protected.class));
+    }
+    classes
+}
+
+/// Whether one path is the other or lies below it. Both may hold patterns.
+fn overlaps(protected: &str, path: &str, home: &str) -> bool {
+    let (top, rest) = protected.strip_prefix("~/").map_or(("", protected), |rest| (home, rest));
+    let wanted = top.split('/').chain(rest.split('/')).filter(|part| !part.is_empty());
+    wanted.zip(path.split('/').filter(|part| !part.is_empty())).all(|(wanted, part)| {
+        wanted == part
+            || (wanted == "UID" && part.bytes().all(|byte| byte.is_ascii_digit()))
+            || (wanted.contains('*') && pattern_matches(wanted, part))
+            || (part.contains(['*', '?', '[']) && pattern_matches(part, wanted))
+    })
 }
 
 /// Package managers get tokens when an owner's rule allows them to run.

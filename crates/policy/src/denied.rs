@@ -2,6 +2,7 @@
 
 use crate::question::Question;
 use crate::refusal::Refusal;
+use crate::rules::Match;
 
 /// Attempts at denied commands that end the turn.
 const MAX_ATTEMPTS: usize = 3;
@@ -26,12 +27,25 @@ pub enum DenialCheck {
 impl DenialLog {
     /// Records the denial of a question.
     pub fn record(&mut self, question: &Question) {
+        self.record_matches(question.matches());
+    }
+
+    fn record_matches(&mut self, matches: &[Match]) {
         self.attempts += 1;
-        for found in question.matches() {
+        for found in matches {
             if !self.denied.contains(&found.what) {
                 self.denied.push(found.what.clone());
             }
         }
+    }
+
+    /// Records a refusal by the floor. Returns whether the same was refused so often that the turn
+    /// ends.
+    pub fn record_refusal(&mut self, refusal: &Refusal) -> bool {
+        let Refusal::Floor(matches) = refusal else { return false };
+        let is_repeated = matches.iter().any(|found| self.denied.contains(&found.what));
+        self.record_matches(matches);
+        is_repeated && self.attempts >= MAX_ATTEMPTS
     }
 
     /// Passes a question on unless it concerns a command denied in this turn.

@@ -11,7 +11,7 @@
 //! | 7 | the text is too long to be shown in full | refuse |
 //! | 8 | otherwise | ask |
 
-use hermes_types::{Allowance, Attendance, Guard, Job, Origin, Reach, Timestamp, Work};
+use hermes_types::{Allowance, Attendance, Guard, Job, Origin, Place, Reach, Timestamp, Work};
 use serde::{Deserialize, Serialize};
 
 use crate::allowance::{ClassNeeds, MIXED_ACCESS};
@@ -22,6 +22,7 @@ use crate::question::{Question, QuestionId, StoredQuestion};
 use crate::refusal::Refusal;
 use crate::rules::{self, Harms, Match, Tier};
 use crate::shell::{Script, Segment, Surroundings, understand, understand_file, understand_python};
+use crate::text_pattern::TextPattern;
 use crate::user_rule::{UserRule, UserVerdict};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -75,6 +76,10 @@ pub struct Gate {
     pub mode: ApprovalMode,
     pub unattended: Unattended,
     pub rules: Vec<UserRule>,
+    /// Texts that never run, as the Python program reads `approvals.deny`.
+    pub denied_texts: Vec<TextPattern>,
+    /// Plain commands that run without a question, as it reads `command_allowlist`.
+    pub allowed_texts: Vec<TextPattern>,
     pub grants: Grants,
     pub question_limits: QuestionLimits,
     /// The guard of commands on this machine.
@@ -103,6 +108,8 @@ pub struct GateReport {
     pub rules: Vec<Match>,
     /// The simple commands found.
     pub segments: Vec<String>,
+    /// The protected classes that it may use, or would after approval.
+    pub may_use: Vec<&'static str>,
 }
 
 /// An analyzed job.
@@ -142,12 +149,12 @@ impl Gate {
             .map(Segment::show)
             .collect();
         let rules = findings.matches.clone();
-        let (verdict, floor) = match self.decide(job.clone(), origin, moment, findings) {
-            Verdict::Allow(_) => ("allow", false),
-            Verdict::Ask(_) => ("ask", false),
-            Verdict::Deny(refusal) => ("deny", matches!(refusal, Refusal::Floor(_))),
+        let (verdict, floor, may_use) = match self.decide(job.clone(), origin, moment, findings) {
+            Verdict::Allow(permit) => ("allow", false, permit.allowance().keywords()),
+            Verdict::Ask(question) => ("ask", false, question.allowance().keywords()),
+            Verdict::Deny(refusal) => ("deny", matches!(refusal, Refusal::Floor(_)), Vec::new()),
         };
-        GateReport { verdict, floor, rules, segments }
+        GateReport { verdict, floor, rules, segments, may_use }
     }
 
     fn findings(&self, job: &Job, origin: &Origin) -> Findings {
@@ -168,7 +175,8 @@ impl Gate {
             Reach::Nothing | Reach::Host => &[],
         };
         let mut matches = rules::matches(&script, &around, owned);
-        let mut denied = None;
+        let by_text = self.denied_texts.iter().find(|pattern| pattern.denies(job, &script));
+        let mut denied = by_text.map(|pattern| pattern.to_string());
         for rule in &self.rules {
             for segment in script.segments.iter().filter(|segment| rule.pattern.may_match_word(segment)) {
                 match rule.verdict {
@@ -178,8 +186,12 @@ impl Gate {
                 }
             }
         }
-        let needs = ClassNeeds::new(job, &script, |segment| self.is_allowed_by_owner(segment));
-        if self.guard != Guard::Off && needs.is_mixed() && script.doubts.is_empty() {
+        let needs = if self.guard == Guard::Off || place.reach != Reach::Host {
+            ClassNeeds::unguarded()
+        } else {
+            ClassNeeds::new(job, &script, |segment| self.is_allowed_by_owner(segment))
+        };
+        if needs.is_mixed() && script.doubts.is_empty() {
             let reason = "code that was not read would run with access to protected things";
             let text = job.work.text().into_owned();
             matches.push(Match::new(MIXED_ACCESS, Tier::Ask, reason, text.clone(), &text));
@@ -236,7 +248,7 @@ impl Gate {
         }
         Verdict::Ask(Box::new(Question {
             id: QuestionId::from_seed(moment.seed),
-            covers: coverage_of(&open, &job, &script),
+            covers: coverage_of(&open, &job, &script, place),
             allowance: needs.approved(&asking, true),
             place: place.id.clone(),
             session: origin.session.clone(),
@@ -250,11 +262,15 @@ impl Gate {
 
     /// Whether a grant or an allow rule covers a match.
     fn is_granted(&self, found: &Match, job: &Job, script: &Script, origin: &Origin) -> bool {
-        if self.grants.contains(&Coverage::from_job(job), &origin.session) {
+        let is_allowed_text = || self.allowed_texts.iter().any(|pattern| pattern.allows(job, script));
+        if self.grants.contains(&Coverage::from_job(job, &origin.place), &origin.session)
+            || (!found.is_by_owner() && is_allowed_text())
+        {
             return true;
         }
-        let Some(segment) = found.at.and_then(|at| script.segments.get(at)) else { return false };
-        let granted = Coverage::from_segment(segment)
+        let Some(at) = found.at else { return false };
+        let Some(segment) = script.segments.get(at) else { return false };
+        let granted = Coverage::from_segment(script, at, &origin.place)
             .is_some_and(|covers| self.grants.contains(&covers, &origin.session));
         granted || (!found.is_by_owner() && self.is_allowed_by_owner(segment))
     }
@@ -269,11 +285,11 @@ fn is_command(segment: &Segment) -> bool {
 }
 
 /// The coverage of a lasting grant for these matches.
-fn coverage_of(open: &[Match], job: &Job, script: &Script) -> Vec<Coverage> {
+fn coverage_of(open: &[Match], job: &Job, script: &Script, place: &Place) -> Vec<Coverage> {
     let mut found = Vec::new();
     for matched in open {
-        let covers = matched.at.and_then(|at| script.segments.get(at)).and_then(Coverage::from_segment);
-        let covers = covers.unwrap_or_else(|| Coverage::from_job(job));
+        let covers = matched.at.and_then(|at| Coverage::from_segment(script, at, place));
+        let covers = covers.unwrap_or_else(|| Coverage::from_job(job, place));
         if !found.contains(&covers) {
             found.push(covers);
         }

@@ -1,12 +1,15 @@
 //! Grants: commands that may run again without a question.
 //!
-//! A grant covers a parsed command: its program, options and operands, in its directory. It never
-//! covers the shell around the command or the rule that asked.
+//! A grant covers a parsed command: its program, options and operands, in its directory, in its
+//! kind of environment, and behind the commands that carry it to another host, container or user.
+//! It never covers the shell around the command or the rule that asked.
 
-use hermes_types::{GrantScope, Job, Person, SessionKey, Timestamp};
+use hermes_types::{BackendName, GrantScope, Job, Person, Place, Reach, SessionKey, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::shell::Segment;
+use crate::escape::escape;
+use crate::programs::{self, Runs};
+use crate::shell::{Script, Segment};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -18,8 +21,55 @@ impl GrantId {
     }
 }
 
-/// The command or text that a grant covers.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Where a command runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantSite {
+    /// The keyword of the backend.
+    backend: String,
+    reach: Reach,
+    /// The commands that run it on another host, in a container or as another user.
+    through: Vec<String>,
+}
+
+impl GrantSite {
+    fn new(place: &Place, through: Vec<String>) -> Self {
+        Self { backend: place.backend.as_str().to_owned(), reach: place.reach.clone(), through }
+    }
+
+    fn show(&self) -> String {
+        let reach = match &self.reach {
+            Reach::Nothing => String::new(),
+            Reach::Directories(directories) => format!(" with {}", directories.join(", ")),
+            Reach::Host if self.backend == BackendName::Local.as_str() => String::new(),
+            Reach::Host => " with access to the host".to_owned(),
+        };
+        let through: String = self.through.iter().map(|command| format!(", through `{command}`")).collect();
+        format!("on {}{reach}{through}", self.backend)
+    }
+}
+
+/// Wrappers that run their command here, as the same user.
+const TRANSPARENT: &[&str] =
+    &["env", "ionice", "nice", "nohup", "setsid", "stdbuf", "time", "timeout", "xargs"];
+
+/// The commands that carry a segment elsewhere, outermost first. A segment follows the one that
+/// runs it.
+fn carriers(script: &Script, at: usize) -> Option<Vec<String>> {
+    let (before, rest) = script.segments.split_at_checked(at)?;
+    let via = &rest.first()?.via;
+    let is_shell = |name: &str| programs::find(name).runs.iter().any(|runs| matches!(runs, Runs::Shell));
+    let carriers =
+        via.iter().enumerate().filter(|(_, name)| !TRANSPARENT.contains(&name.as_str()) && !is_shell(name));
+    let command = |(depth, name): (usize, &String)| {
+        let runs_it = |outer: &&Segment| outer.name == *name && via.get(..depth) == Some(&outer.via);
+        before.iter().rev().find(runs_it).map(Segment::show)
+    };
+    carriers.map(command).collect()
+}
+
+/// The command or text that a grant covers. A grant of an earlier version names no site and matches
+/// nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Coverage {
     Command {
@@ -32,14 +82,26 @@ pub enum Coverage {
         /// The text on standard input.
         input: Option<String>,
         cwd: String,
+        #[serde(default)]
+        site: Option<GrantSite>,
     },
     /// A text with commands that could not all be analyzed, verbatim.
-    Text { text: String, cwd: String },
+    Text {
+        text: String,
+        cwd: String,
+        /// The digest of the session state by which it was read.
+        #[serde(default)]
+        state: String,
+        #[serde(default)]
+        site: Option<GrantSite>,
+    },
 }
 
 impl Coverage {
     /// The command of a segment, if all of it is known.
-    pub(crate) fn from_segment(segment: &Segment) -> Option<Self> {
+    pub(crate) fn from_segment(script: &Script, at: usize, place: &Place) -> Option<Self> {
+        let segment = script.segments.get(at)?;
+        let site = Some(GrantSite::new(place, carriers(script, at)?));
         let program = segment.program.known()?.to_owned();
         let cwd = segment.cwd.clone()?;
         let assignments =
@@ -56,25 +118,37 @@ impl Coverage {
             None if segment.stdin.is_piped() => return None,
             None => None,
         };
-        Some(Self::Command { program, assignments, words, redirects, input, cwd })
+        Some(Self::Command { program, assignments, words, redirects, input, cwd, site })
     }
 
     /// The whole text of a job.
-    pub(crate) fn from_job(job: &Job) -> Self {
-        Self::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() }
+    pub(crate) fn from_job(job: &Job, place: &Place) -> Self {
+        Self::Text {
+            text: job.work.text().into_owned(),
+            cwd: job.cwd.clone(),
+            state: job.shell.digest.clone(),
+            site: Some(GrantSite::new(place, Vec::new())),
+        }
     }
 
-    /// The command in readable form.
+    /// The command in readable form, escaped.
     pub fn show(&self) -> String {
-        match self {
-            Self::Command { program, assignments, words, redirects, input, cwd } => {
+        let at = |site: &Option<GrantSite>| match site {
+            Some(site) => site.show(),
+            None => "nowhere, as an earlier version did not record where".to_owned(),
+        };
+        let text = match self {
+            Self::Command { program, assignments, words, redirects, input, cwd, site } => {
                 let parts = assignments.iter().chain([program]).chain(words).chain(redirects);
                 let command = parts.map(String::as_str).collect::<Vec<_>>().join(" ");
                 let input = input.as_ref().map(|text| format!(", fed with {text:?}")).unwrap_or_default();
-                format!("{command} (in {cwd}{input})")
+                format!("{command} (in {cwd}, {}{input})", at(site))
             }
-            Self::Text { text, cwd } => format!("exactly this text, in {cwd}: {text}"),
-        }
+            Self::Text { text, cwd, site, .. } => {
+                format!("exactly this text, in {cwd}, {}: {text}", at(site))
+            }
+        };
+        escape(&text)
     }
 }
 

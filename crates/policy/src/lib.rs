@@ -33,6 +33,7 @@ pub mod refusal;
 pub mod rules;
 pub mod secret_env;
 pub mod shell;
+pub mod text_pattern;
 pub mod user_rule;
 
 pub use denied::{DenialCheck, DenialLog};

@@ -10,11 +10,13 @@ mod files;
 mod machine;
 mod outward;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
+use hermes_types::ProtectedClass;
 use serde::Serialize;
 
+use crate::allowance::classes_of_paths;
 use crate::file_effects::{FileEffect, file_effects};
 use crate::paths::KnownPaths;
 use crate::programs::{self, Invocation, PathAccess, When};
@@ -105,6 +107,9 @@ pub struct Match {
     /// The harm where only some directories of the owner can be reached.
     #[serde(skip)]
     pub(crate) harms: Harms,
+    /// The protected classes of the files that it concerns.
+    #[serde(skip)]
+    pub(crate) classes: BTreeSet<ProtectedClass>,
 }
 
 /// The reach of the harm.
@@ -129,7 +134,17 @@ impl Match {
         source: &str,
     ) -> Self {
         let what = format!("{id}:{segment}");
-        Self { id, tier, reason, segment, source: source.to_owned(), what, at: None, harms: Harms::Owner }
+        Self {
+            id,
+            tier,
+            reason,
+            segment,
+            source: source.to_owned(),
+            what,
+            at: None,
+            harms: Harms::Owner,
+            classes: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn by_owner(segment: &Segment) -> Self {
@@ -267,7 +282,9 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
             if let Trigger::Files(_) = rule.trigger {
                 matched.what = format!("{}:{}", rule.id, paths_of(&effects));
             }
-            found.push(Match { at: Some(at), harms: harms(rule, &context), ..matched });
+            let paths = effects.iter().map(|effect| effect.path.as_str());
+            let classes = classes_of_paths(paths, around.home);
+            found.push(Match { at: Some(at), harms: harms(rule, &context), classes, ..matched });
         }
     }
     found

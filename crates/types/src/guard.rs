@@ -58,6 +58,24 @@ impl ProtectedClass {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
+
+    /// For people who are asked about it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::SshKeys => "SSH keys",
+            Self::SshAgent => "SSH agent",
+            Self::GpgKeys => "GPG keys",
+            Self::GitCredentials => "git credentials",
+            Self::GitConfig => "git settings and hooks",
+            Self::PackageTokens => "package registry tokens",
+            Self::CloudCredentials => "cloud credentials",
+            Self::ContainerEngine => "container engine",
+            Self::OtherCredentials => "passwords, browser profiles and histories",
+            Self::StartupFiles => "start-up files",
+            Self::DesktopSession => "desktop session",
+            Self::TerminalSessions => "tmux and screen sessions",
+        }
+    }
 }
 
 /// What a job may use although the guard protects it.
@@ -72,5 +90,26 @@ pub enum Allowance {
 impl Default for Allowance {
     fn default() -> Self {
         Self::Classes(BTreeSet::new())
+    }
+}
+
+impl Allowance {
+    /// The keywords of the classes, or `everything`.
+    pub fn keywords(&self) -> Vec<&'static str> {
+        match self {
+            Self::Classes(classes) => classes.iter().map(|class| class.as_str()).collect(),
+            Self::Everything => vec!["everything"],
+        }
+    }
+
+    /// For people who are asked about it; none if it opens nothing.
+    pub fn describe(&self) -> Option<String> {
+        match self {
+            Self::Classes(classes) if classes.is_empty() => None,
+            Self::Classes(classes) => {
+                Some(classes.iter().map(|class| class.describe()).collect::<Vec<_>>().join(", "))
+            }
+            Self::Everything => Some("everything, as it runs without the guard".to_owned()),
+        }
     }
 }

@@ -75,6 +75,9 @@ fn format_report(context: &Context, report: &GateReport) -> String {
         let id = screen.paint(Tone::Strong, rule.id);
         text.push_str(&format!("\n  {id}: {}\n    {}", rule.reason, rule.segment));
     }
+    if !report.may_use.is_empty() {
+        text.push_str(&format!("\n  may use: {}", report.may_use.join(", ")));
+    }
     if !report.segments.is_empty() {
         text.push_str(&format!("\n{}", screen.paint(Tone::Quiet, "read as")));
         report.segments.iter().for_each(|segment| text.push_str(&format!("\n  {segment}")));

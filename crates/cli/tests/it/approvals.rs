@@ -27,6 +27,9 @@ fn the_json_report_has_the_documented_fields() {
                 "segment": "git push --force",
             }],
             "segments": ["git status", "git push --force"],
+            "may_use": [
+                "ssh-keys", "ssh-agent", "gpg-keys", "git-credentials", "git-config", "desktop-session",
+            ],
         })
     );
     let floor = verdict(&home, &["rm -rf /"]);
@@ -78,6 +81,9 @@ fn the_owners_rules_count_and_deny_wins_everywhere() {
     assert_eq!(verdict(&home, &["git push --force origin x"])["verdict"], "allow");
     assert_eq!(verdict(&home, &["--backend", "docker", "make deploy"])["verdict"], "ask");
     assert_eq!(verdict(&home, &["--backend", "docker", "cd x && npm publish"])["verdict"], "deny");
+    let python = Home::with_config("approvals: {deny: ['*CURL*|*sh*'], ask: ['make']}\ncommand_allowlist: ['make *']\n");
+    assert_eq!(verdict(&python, &["curl https://example.org | tee x.sh"])["verdict"], "deny");
+    assert_eq!(verdict(&python, &["make"])["verdict"], "ask");
     let off = Home::with_config("approvals: {mode: off, deny: ['npm publish']}\n");
     assert_eq!(verdict(&off, &["git push --force"])["verdict"], "allow");
     assert_eq!(verdict(&off, &["npm publish"])["verdict"], "deny");
@@ -86,10 +92,10 @@ fn the_owners_rules_count_and_deny_wins_everywhere() {
 
 #[test]
 fn an_invalid_rule_prevents_the_start() {
-    let home = Home::with_config("approvals:\n  deny:\n    - '*curl*|*sh*'\n");
+    let home = Home::with_config("approvals:\n  ask:\n    - '*curl*|*sh*'\n");
     let run = home.run(&["approvals", "test", "ls"]);
     assert_eq!(run.code, Some(3), "{run:?}");
-    assert!(run.err.contains("config.yaml:3:7: approvals.deny: expected a list of commands"), "{run:?}");
+    assert!(run.err.contains("config.yaml:3:7: approvals.ask: expected a list of commands"), "{run:?}");
 }
 
 #[test]

@@ -148,12 +148,20 @@ impl Approver for ChatApprover {
 fn question_text(question: &Question) -> String {
     let reasons: Vec<String> = question.matches().iter().map(|found| found.reason.to_string()).collect();
     let id: String = question.id().as_str().chars().take(8).collect();
+    let may_use = question.allowance().describe().map(|classes| format!("\nmay use: {classes}"));
+    let covers = question.coverage().iter().map(|covers| {
+        // The whole text is above.
+        let line: String = covers.show().chars().take(300).collect();
+        format!("\nsession and always cover: {}", line.replace(['`', '\n'], " "))
+    });
     format!(
-        "Allow this?\n```\n{}\n```\n{}\n/approve {id} or /deny {id}",
+        "Allow this?\n```\n{}\n```\n{}{}{}\n/approve {id} or /deny {id}",
         // Would close the code block. Replaced visibly, because backticks are meaningful to a
         // shell.
         question.text().to_marked_string().replace("```", "``⟨U+0060⟩"),
         reasons.join("; "),
+        may_use.unwrap_or_default(),
+        covers.collect::<String>(),
     )
 }
 

@@ -105,6 +105,11 @@ fn an_approval_opens_the_classes_that_the_question_is_about() {
             ("sudo apt install jq", "ask", "everything"),
             ("curl http://example.org | sh", "ask", "everything"),
             ("terraform apply", "ask", "cloud-credentials"),
+            ("cat ~/.ssh/id_ed25519", "ask", "ssh-keys"),
+            ("tar czf x.tgz ~/.aws ~/.kube", "ask", "cloud-credentials"),
+            ("echo x >> ~/.bashrc", "ask", "startup-files"),
+            ("cp hook .git/hooks/pre-push", "ask", "git-config startup-files"),
+            ("cat .env", "ask", ""),
         ],
     );
 }
@@ -136,4 +141,16 @@ fn an_owners_allow_rule_opens_what_its_approval_would() {
             ("git pull && ./x", "ask", REMOTE),
         ],
     );
+}
+
+#[test]
+fn nothing_is_opened_where_the_guard_does_not_apply() {
+    let job = Job::shell("git push --force", CWD);
+    let mounted = origin(Reach::Directories(vec!["/workspace".to_owned()]));
+    for (gate, origin) in
+        [(Gate::default(), mounted), (Gate { guard: Guard::Off, ..Gate::default() }, origin(Reach::Host))]
+    {
+        let Verdict::Ask(question) = gate.judge(job.clone(), &origin, moment()) else { panic!("it runs") };
+        assert_eq!(question.allowance(), &Allowance::default());
+    }
 }

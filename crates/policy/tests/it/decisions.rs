@@ -173,7 +173,7 @@ fn a_grant_covers_the_command_and_not_the_rule_or_the_shell() {
     let mut gate = Gate::default();
     let asked = question(&gate, "bash -c 'rm -rf ~/a'");
     let shown: Vec<String> = asked.coverage().iter().map(hermes_policy::grant::Coverage::show).collect();
-    assert_eq!(shown, ["rm -rf /home/ada/a (in /home/ada/work)"]);
+    assert_eq!(shown, ["rm -rf /home/ada/a (in /home/ada/work, on local)"]);
     let permit = yes(asked, Choice::Session);
     gate.grants.add(permit.grants());
     let host = origin(Reach::Host);
@@ -276,6 +276,22 @@ fn a_denied_command_is_denied_again_and_the_third_try_ends_the_turn() {
 }
 
 #[test]
+fn a_floor_refusal_counts_as_a_denial_and_the_third_one_ends_the_turn() {
+    let refused = |command: &str| match judge(&Gate::default(), command, &origin(Reach::Host)) {
+        Verdict::Deny(refusal) => refusal,
+        other => panic!("{command}: {other:?}"),
+    };
+    let mut turn = DenialLog::default();
+    assert!(!turn.record_refusal(&refused("rm -rf ~")));
+    assert!(!turn.record_refusal(&refused("rm -rf --no-preserve-root ~")));
+    assert!(turn.record_refusal(&refused("find ~ -delete")));
+    let mut other = DenialLog::default();
+    for command in ["rm -rf ~", "rm -rf /", "mkfs.ext4 /dev/sda1"] {
+        assert!(!other.record_refusal(&refused(command)), "{command}");
+    }
+}
+
+#[test]
 fn a_working_directory_is_trusted_only_if_it_looks_like_a_project() {
     let verdict = |command: &str, cwd: &str| {
         Gate::default().report(&Job::shell(command, cwd), &origin(Reach::Host), moment()).verdict
@@ -332,6 +348,7 @@ fn the_report_is_what_the_command_line_prints() {
                 "segment": "rm -rf /home/ada/x",
             }],
             "segments": ["echo hi", "rm -rf /home/ada/x"],
+            "may_use": [],
         })
     );
 }
@@ -370,6 +387,57 @@ fn a_grant_covers_the_same_words_in_the_same_order_and_the_same_input() {
     for (first, second, covered) in cases {
         assert_eq!(is_allowed(&judge(&granted(first), second, &host)), covered, "{first} / {second}");
     }
+}
+
+#[test]
+fn a_grant_never_covers_another_host_container_user_or_environment() {
+    let local = origin(Reach::Host);
+    let mounted = origin(Reach::Directories(vec!["/srv".to_owned()]));
+    let granted = |command: &str, origin: &Origin| {
+        let Verdict::Ask(question) = judge(&Gate::default(), command, origin) else {
+            panic!("{command} runs")
+        };
+        let mut grants = Grants::default();
+        grants.add(yes(question, Choice::Always).grants());
+        Gate { grants, ..Gate::default() }
+    };
+    let commands = [
+        "rm -rf /srv/x",
+        "ssh staging 'rm -rf /srv/x'",
+        "ssh prod 'rm -rf /srv/x'",
+        "sudo rm -rf /srv/x",
+        "sudo -u postgres rm -rf /srv/x",
+        "docker exec web rm -rf /srv/x",
+        "docker exec db rm -rf /srv/x",
+        "ssh prod \"sudo sh -c 'rm -rf /srv/x'\"",
+    ];
+    for given in commands {
+        let gate = granted(given, &local);
+        for tried in commands {
+            assert_eq!(is_allowed(&judge(&gate, tried, &local)), given == tried, "{given} / {tried}");
+        }
+        assert!(!is_allowed(&judge(&gate, "rm -rf /srv/x", &mounted)), "{given}");
+    }
+    assert!(!is_allowed(&judge(&granted("rm -rf /srv/x", &mounted), "rm -rf /srv/x", &local)));
+    let gate = granted("ssh staging 'rm -rf /srv/x'", &local);
+    assert!(is_allowed(&judge(&gate, "timeout 5 ssh staging 'rm -rf /srv/x'", &local)));
+    assert_eq!(
+        gate.grants.list()[0].covers.show(),
+        "rm -rf /srv/x (in /home/ada/work, on local, through `ssh staging 'rm -rf /srv/x'`)"
+    );
+}
+
+#[test]
+fn a_grant_without_a_site_can_be_read_and_matches_nothing() {
+    let mut gate = Gate::default();
+    let permit = yes(question(&gate, "docker stop web"), Choice::Always);
+    let mut stored = serde_json::to_value(permit.grants()).unwrap();
+    gate.grants = serde_json::from_value(stored.clone()).unwrap();
+    assert!(is_allowed(&judge(&gate, "docker stop web", &origin(Reach::Host))));
+    assert!(stored[0]["covers"]["command"].as_object_mut().unwrap().remove("site").is_some());
+    gate.grants = serde_json::from_value(stored).unwrap();
+    assert!(!is_allowed(&judge(&gate, "docker stop web", &origin(Reach::Host))));
+    assert!(gate.grants.list()[0].covers.show().contains("nowhere"));
 }
 
 #[test]

@@ -11,5 +11,6 @@ mod fuzzed;
 mod metamorphic;
 mod shell_state;
 mod support;
+mod text_patterns;
 mod understanding;
 mod vectors;

@@ -29,6 +29,13 @@ pub(super) async fn list(context: &Context) -> Result<()> {
         let id = screen.paint(Tone::Strong, &question.id);
         screen.line(&format!("{id}  {}", screen.paint(Tone::Quiet, &one_line(&line, 200))))?;
         screen.line(&indent(&display_text(question)))?;
+        for (label, values) in [("may use", "may_use"), ("covers", "covers")] {
+            let values = question.shown[values].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let values = values.collect::<Vec<_>>().join(", ");
+            if !values.is_empty() {
+                screen.line(&screen.paint(Tone::Quiet, &one_line(&format!("  {label}: {values}"), 400)))?;
+            }
+        }
     }
     Ok(())
 }

@@ -266,7 +266,9 @@ impl Approver for BackgroundApprover {
         let reasons = question.matches().iter().map(|found| found.reason.to_string());
         let reasons = reasons.collect::<Vec<_>>().join("; ");
         let (text, id) = (question.text().to_marked_string(), question.id().as_str());
-        let text = format!("{text}\n  {reasons}\n  /approve {id} or /deny {id}");
+        let may_use = question.allowance().describe();
+        let may_use = may_use.map(|classes| format!("\n  may use: {classes}")).unwrap_or_default();
+        let text = format!("{text}\n  {reasons}{may_use}\n  /approve {id} or /deny {id}");
         self.output.send(self.task.with_header(&text)).unwrap_or_default();
         // The answer arrives through the store.
         Box::pin(pending())
