@@ -23,7 +23,7 @@ use crate::progress::{PullOutput, PullView};
 use crate::{Config, Context, Result};
 
 /// How often another command may change the session's directory before a command starts.
-const MAX_START_ATTEMPTS: u32 = 5;
+pub(crate) const MAX_START_ATTEMPTS: u32 = 5;
 
 /// Opens an environment. A missing image is pulled first, with progress for the user.
 async fn open(context: &Context, config: &Config, resolved: &ResolvedPlace) -> Result<OpenPlace> {

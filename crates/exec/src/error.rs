@@ -35,7 +35,7 @@ pub enum Error {
     #[error("no python3 in {place}; install Python 3.8 or newer there, or choose another environment")]
     NoPython { place: String },
     /// Nothing ran; the caller reads the session state again and asks the gate again.
-    #[error("nothing ran: another command changed the directory or the shell state of the session")]
+    #[error("nothing ran: another command changed the session, or typed into the process")]
     SessionMoved,
     #[error("cannot create another environment: all {max} are in use")]
     TooManyPlaces { max: usize },

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 pub use hermes_guest::client::NoticeStream;
 use hermes_guest::client::{Client, OutputFollower};
-use hermes_guest::protocol::message::{OutputPage, ProcessId, ProcessView};
+use hermes_guest::protocol::message::{InputHistory, OutputPage, ProcessId, ProcessView};
 pub use hermes_guest::protocol::message::{ProcessEvent, ProcessNotice};
 use hermes_policy::Permit;
-use hermes_types::{PlaceId, SessionKey, Work};
+use hermes_types::{Job, PlaceId, SessionKey, TypedInput, Work};
 use thiserror::Error as ThisError;
 
 use crate::Error;
@@ -92,11 +92,20 @@ impl Processes {
         Ok(self.client.kill(id).await?)
     }
 
-    /// Writes the text of a permit to the process's input.
+    /// The job of typing a text into a process, by which the gate must judge it.
+    pub async fn input_job(&self, id: ProcessId, text: String) -> Result<Job, Error> {
+        let InputHistory { command, cwd, typed } = self.client.input_history(id).await?;
+        let to_text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let typed_before = typed.map(|typed| to_text(&typed));
+        let input = TypedInput { program: to_text(&command), typed_before, text };
+        Ok(Job::new(Work::Input(input), to_text(&cwd)))
+    }
+
+    /// Writes the text of a permit to the process's input, unless more was typed since it was judged.
     pub async fn write(&self, id: ProcessId, permit: Permit) -> Result<(), Error> {
         let job = permit.redeem(&self.place, &self.session)?;
-        let Work::Input(text) = job.work else { return Err(Error::NotInput) };
-        Ok(self.client.write_stdin(id, text.as_bytes()).await?)
+        let Work::Input(input) = job.work else { return Err(Error::NotInput) };
+        Ok(self.client.write_stdin(id, input.typed_before.as_deref(), input.text.as_bytes()).await?)
     }
 
     pub async fn close_input(&self, id: ProcessId) -> Result<(), Error> {

@@ -22,8 +22,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::protocol::handshake;
 use crate::protocol::limit;
 use crate::protocol::message::{
-    GuestReply, GuestRequest, OpenSession, OutputPage, ProcessId, ProcessRequest, ProcessView, RunRequest,
-    SessionView, ShellSessionKey, Stats,
+    GuestReply, GuestRequest, InputHistory, OpenSession, OutputPage, ProcessId, ProcessRequest, ProcessView,
+    RunRequest, SessionView, ShellSessionKey, Stats,
 };
 use crate::protocol::mux::{self, Mux, MuxMode};
 
@@ -142,10 +142,20 @@ impl Client {
         Ok(OutputFollower { stream: self.send_request(&request).await? })
     }
 
-    /// Writes to the standard input of a process; waits while the process does not read.
-    pub async fn write_stdin(&self, id: ProcessId, data: &[u8]) -> Result<(), Error> {
+    /// The program that gets the input of a process, and its earlier input.
+    pub async fn input_history(&self, id: ProcessId) -> Result<InputHistory, Error> {
+        match self.call_with_timeout(&GuestRequest::Process(id, ProcessRequest::InputHistory)).await? {
+            GuestReply::InputHistory(history) => Ok(history),
+            other => Err(self.unexpected_reply(other)),
+        }
+    }
+
+    /// Writes to the standard input of a process; waits while the process does not read. With a text
+    /// `after`, nothing is written unless that is the whole earlier input.
+    pub async fn write_stdin(&self, id: ProcessId, after: Option<&str>, data: &[u8]) -> Result<(), Error> {
+        let mut after = after.map(str::to_owned);
         for chunk in data.chunks(limit::CHUNK_BYTES) {
-            let action = ProcessRequest::Write(ByteBuf::from(chunk));
+            let action = ProcessRequest::Write(ByteBuf::from(chunk), after.take());
             self.expect_done(self.call(&GuestRequest::Process(id, action)).await?)?;
         }
         Ok(())

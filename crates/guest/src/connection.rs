@@ -102,7 +102,7 @@ fn is_activity(request: &GuestRequest) -> bool {
             | GuestRequest::WriteFile(..)
             | GuestRequest::Process(
                 _,
-                ProcessRequest::Write(_) | ProcessRequest::CloseStdin | ProcessRequest::Kill
+                ProcessRequest::Write(..) | ProcessRequest::CloseStdin | ProcessRequest::Kill
             )
     )
 }
@@ -150,7 +150,11 @@ async fn handle_process_request(
             let sent = run::send_output(&process, offset, writer, is_over, |_| {}).await;
             sent.map_err(|_gone| Rejection::NoProcess)?;
         }
-        ProcessRequest::Write(data) => return process.write_stdin(&data).await.map(|()| GuestReply::Done),
+        ProcessRequest::InputHistory => return Ok(GuestReply::InputHistory(process.input_history())),
+        ProcessRequest::Write(data, after) => {
+            process.check_input_history(after.as_deref())?;
+            return process.write_stdin(&data).await.map(|()| GuestReply::Done);
+        }
         ProcessRequest::CloseStdin => return process.close_stdin().await.map(|()| GuestReply::Done),
         ProcessRequest::Kill => process.kill(ExitCause::Killed).await,
     }

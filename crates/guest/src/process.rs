@@ -17,9 +17,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    ExitCause, ExitReport, FailedOperation, OutputPage, ProcessId, ProcessView, Rejection, RunMode,
-    TerminalSize, TreeStatus,
+    ExitCause, ExitReport, FailedOperation, InputHistory, OutputPage, ProcessId, ProcessView, Rejection,
+    RunMode, TerminalSize, TreeStatus,
 };
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;
@@ -58,6 +59,8 @@ pub(crate) struct GuestProcess {
     /// The writing end of standard input; on a terminal, its master.
     stdin: RefCell<Option<Rc<AsyncFd<OwnedFd>>>>,
     is_on_terminal: bool,
+    /// All input so far; `None` if it is too long to keep.
+    typed: RefCell<Option<Vec<u8>>>,
     /// Captured standard error, if it is separate from the output.
     pub(crate) stderr: Option<StderrCapture>,
     changed: Notify,
@@ -161,7 +164,9 @@ impl GuestProcess {
             process: self.id,
             session: self.launched.session.clone(),
             label,
-            command: ByteBuf::from(self.launched.command.clone()),
+            command: ByteBuf::from(
+                self.launched.command.iter().take(MAX_LISTED_COMMAND_BYTES).copied().collect::<Vec<_>>(),
+            ),
             cwd: ByteBuf::from(self.launched.cwd.clone()),
             age: self.ended_at().unwrap_or_else(Instant::now) - self.started,
             exit: self.exit_report(&self.launched.cwd),
@@ -202,9 +207,29 @@ impl GuestProcess {
         self.kill(ExitCause::Interrupted).await;
     }
 
+    pub(crate) fn input_history(&self) -> InputHistory {
+        InputHistory {
+            command: ByteBuf::from(self.launched.command.clone()),
+            cwd: ByteBuf::from(self.launched.cwd.clone()),
+            typed: self.typed.borrow().clone().map(ByteBuf::from),
+        }
+    }
+
+    /// Whether this text is all input so far; without a text there is nothing to check.
+    pub(crate) fn check_input_history(&self, judged: Option<&str>) -> Result<(), Rejection> {
+        let Some(judged) = judged else { return Ok(()) };
+        let typed = self.typed.borrow();
+        let is_same = typed.as_ref().is_some_and(|typed| String::from_utf8_lossy(typed) == judged);
+        if is_same { Ok(()) } else { Err(Rejection::SessionMoved) }
+    }
+
     /// Writes all data to standard input, as fast as the program reads.
     pub(crate) async fn write_stdin(&self, data: &[u8]) -> Result<(), Rejection> {
         let stdin = self.stdin.borrow().clone().ok_or(Rejection::NoStdin)?;
+        let mut typed =
+            self.typed.take().filter(|typed| typed.len() + data.len() <= limit::MAX_INPUT_HISTORY_BYTES);
+        typed.iter_mut().for_each(|typed| typed.extend_from_slice(data));
+        self.typed.replace(typed);
         let mut rest = data;
         while !rest.is_empty() {
             // The exit of the reader does not always wake the writer of a terminal.

@@ -11,7 +11,7 @@
 //! | 7 | the text is too long to be shown in full | refuse |
 //! | 8 | otherwise | ask |
 
-use hermes_types::{Allowance, Attendance, Guard, Job, Origin, Place, Reach, Timestamp, Work};
+use hermes_types::{Allowance, Attendance, Guard, Job, Origin, Place, Reach, Timestamp, TypedInput, Work};
 use serde::{Deserialize, Serialize};
 
 use crate::allowance::{ClassNeeds, MIXED_ACCESS};
@@ -21,7 +21,9 @@ use crate::permit::Permit;
 use crate::question::{Question, QuestionId, StoredQuestion};
 use crate::refusal::Refusal;
 use crate::rules::{self, Harms, Match, Tier};
-use crate::shell::{Script, Segment, Surroundings, understand, understand_file, understand_python};
+use crate::shell::{
+    Script, Segment, Surroundings, understand, understand_file, understand_input, understand_python,
+};
 use crate::text_pattern::TextPattern;
 use crate::user_rule::{UserRule, UserVerdict};
 
@@ -166,7 +168,10 @@ impl Gate {
             shell: &job.shell,
         };
         let script = match &job.work {
-            Work::Shell(text) | Work::Input(text) => understand(text, &around),
+            Work::Shell(text) => understand(text, &around),
+            Work::Input(TypedInput { program, typed_before, text }) => {
+                understand_input(program, typed_before.as_deref(), text, &around)
+            }
             Work::Python(text) => understand_python(text, &around),
             Work::File(file) => understand_file(file, &around),
         };

@@ -4,7 +4,9 @@
 //! kind of environment, and behind the commands that carry it to another host, container or user.
 //! It never covers the shell around the command or the rule that asked.
 
-use hermes_types::{BackendName, GrantScope, Job, Person, Place, Reach, SessionKey, Timestamp};
+use hermes_types::{
+    BackendName, GrantScope, Job, Person, Place, Reach, SessionKey, Timestamp, TypedInput, Work,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::escape::escape;
@@ -123,8 +125,15 @@ impl Coverage {
 
     /// The whole text of a job.
     pub(crate) fn from_job(job: &Job, place: &Place) -> Self {
+        let text = match &job.work {
+            // The same text may end another line, or be typed into another program.
+            Work::Input(TypedInput { program, typed_before, text }) => {
+                format!("{}{text} (typed into {program})", typed_before.as_deref().unwrap_or("…"))
+            }
+            work => work.text().into_owned(),
+        };
         Self::Text {
-            text: job.work.text().into_owned(),
+            text,
             cwd: job.cwd.clone(),
             state: job.shell.digest.clone(),
             site: Some(GrantSite::new(place, Vec::new())),

@@ -181,6 +181,32 @@ pub fn understand(text: &str, around: &Surroundings<'_>) -> Script {
     })
 }
 
+/// Analyzes text that is typed into a program after earlier text. What the earlier text alone does
+/// was judged before.
+pub fn understand_input(
+    _program: &str,
+    typed_before: Option<&str>,
+    text: &str,
+    around: &Surroundings<'_>,
+) -> Script {
+    let Some(before) = typed_before else {
+        let too_long = Doubt { kind: DoubtKind::TooMuch, source: text.to_owned() };
+        return Script { doubts: vec![too_long], ..understand(text, around) };
+    };
+    // A terminal sends a carriage return for a line end.
+    let all = [before, text].concat().replace('\r', "\n");
+    let (lines, _open) = before.rsplit_once(['\n', '\r']).unwrap_or_default();
+    let earlier = understand(&lines.replace('\r', "\n"), around);
+    let mut script = understand(&all, around);
+    script.segments.drain(..earlier.segments.len().min(script.segments.len()));
+    for doubt in &earlier.doubts {
+        if let Some(at) = script.doubts.iter().position(|found| found == doubt) {
+            script.doubts.remove(at);
+        }
+    }
+    script
+}
+
 /// Analyzes a Python program.
 pub fn understand_python(text: &str, around: &Surroundings<'_>) -> Script {
     read(text, around, |walk| walk.python_text(text))

@@ -26,10 +26,19 @@ pub enum Work {
     Shell(String),
     /// A Python program.
     Python(String),
-    /// Lines sent to the standard input of a running program, which may be a shell.
-    Input(String),
+    /// Text for the standard input of a running program, which may be a shell.
+    Input(TypedInput),
     /// A file that a tool accesses without running a command.
     File(FileUse),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TypedInput {
+    /// The command that started the program.
+    pub program: String,
+    /// All earlier input of the program; `None` if that is too long to know.
+    pub typed_before: Option<String>,
+    pub text: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
@@ -62,7 +71,9 @@ impl Work {
     /// The text, or a description of the file access.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Shell(text) | Self::Python(text) | Self::Input(text) => Cow::Borrowed(text),
+            Self::Shell(text) | Self::Python(text) | Self::Input(TypedInput { text, .. }) => {
+                Cow::Borrowed(text)
+            }
             Self::File(FileUse { access, path, real }) => {
                 let really = if real == path { String::new() } else { format!(", which is {real}") };
                 Cow::Owned(format!("{} {path}{really}", access.as_str()))

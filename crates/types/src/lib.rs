@@ -40,7 +40,7 @@ pub use env_name::EnvName;
 pub use file::{LockFile, create_private_dir, remove_if_exists, replace_file};
 pub use guard::{Allowance, Guard, ProtectedClass};
 pub use image::{Digest, Image, ImageKind};
-pub use job::{FileAccess, FileUse, Job, Work};
+pub use job::{FileAccess, FileUse, Job, TypedInput, Work};
 pub use lock::lock;
 pub use origin::{Attendance, Origin};
 pub use person::Person;

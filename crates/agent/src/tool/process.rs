@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use hermes_exec::{Error, ExitCause, ProcessHandle, ProcessView, Processes, TreeStatus};
-use hermes_types::{Job, Work};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -275,9 +274,13 @@ impl TargetProcess<'_> {
             return Err(ToolResult::error("`data` is empty"));
         }
         let count = text.len();
-        let job = Job::new(Work::Input(text), String::from_utf8_lossy(&self.view.cwd));
-        let permit = self.context.request_permit(job, call).await?;
-        self.processes.write(self.view.process, permit).await.map_err(|error| input_error(&error))?;
+        let id = self.view.process;
+        let job = || self.processes.input_job(id, text.clone());
+        let write = |permit| self.processes.write(id, permit);
+        match self.context.start_with_permit(job, write, call).await {
+            Err(crate::Error::Exec(error)) => return Err(input_error(&error)),
+            done => done?,
+        };
         Ok(ToolResult::success(json!({"status": "ok", "bytes_written": count})))
     }
 

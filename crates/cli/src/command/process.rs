@@ -5,15 +5,16 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    ListedPlace, PlaceRecord, PlaceState, Places, ProcessHandle, ProcessView, Processes, TreeStatus,
+    Error, ListedPlace, PlaceRecord, PlaceState, Places, ProcessHandle, ProcessView, Processes, TreeStatus,
 };
-use hermes_types::{Job, SessionKey, Work};
+use hermes_types::SessionKey;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::approval::{Consent, approve};
 use crate::args::ProcessAction;
 use crate::command::config::settings;
+use crate::place::MAX_START_ATTEMPTS;
 use crate::screen::{format_age, one_line};
 use crate::{Config, Context, Failure, Result, block_on};
 use hermes_config::resolve;
@@ -223,11 +224,20 @@ impl SelectedProcess {
                 Failure::failed("this environment was created by another version of hermes")
             })?;
             let session = SessionKey::new(&record.session);
-            let job = Job::new(Work::Input(text), String::from_utf8_lossy(&view.cwd));
-            let decision = approve(context, config, place, &session, job, consent).await?;
-            match decision.permit_or_report(context)? {
-                Ok(permit) => self.processes.write(self.handle.process, permit).await?,
-                Err(code) => return Ok(code),
+            let mut attempts = 0;
+            loop {
+                let job = self.processes.input_job(self.handle.process, text.clone()).await?;
+                let decision = approve(context, config, place.clone(), &session, job, consent).await?;
+                let permit = match decision.permit_or_report(context)? {
+                    Ok(permit) => permit,
+                    Err(code) => return Ok(code),
+                };
+                attempts += 1;
+                match self.processes.write(self.handle.process, permit).await {
+                    // More was typed since the gate judged the text.
+                    Err(Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
+                    written => break written?,
+                }
             }
         }
         if close {

@@ -81,7 +81,9 @@ fn the_owners_rules_count_and_deny_wins_everywhere() {
     assert_eq!(verdict(&home, &["git push --force origin x"])["verdict"], "allow");
     assert_eq!(verdict(&home, &["--backend", "docker", "make deploy"])["verdict"], "ask");
     assert_eq!(verdict(&home, &["--backend", "docker", "cd x && npm publish"])["verdict"], "deny");
-    let python = Home::with_config("approvals: {deny: ['*CURL*|*sh*'], ask: ['make']}\ncommand_allowlist: ['make *']\n");
+    let python = Home::with_config(
+        "approvals: {deny: ['*CURL*|*sh*'], ask: ['make']}\ncommand_allowlist: ['make *']\n",
+    );
     assert_eq!(verdict(&python, &["curl https://example.org | tee x.sh"])["verdict"], "deny");
     assert_eq!(verdict(&python, &["make"])["verdict"], "ask");
     let off = Home::with_config("approvals: {mode: off, deny: ['npm publish']}\n");

@@ -1,6 +1,7 @@
 //! What one command leaves in its session is part of the judgment of the next one.
 
 use std::fs;
+use std::io::Write;
 
 use crate::env::TestEnv;
 
@@ -33,4 +34,26 @@ fn the_state_of_a_session_reaches_the_gate() {
         assert_eq!(run(&env, "sudo id").code, Some(4), "{change}");
         assert!(was_stored(&env, expected), "{change}");
     }
+}
+
+#[test]
+fn input_typed_in_pieces_is_judged_as_a_whole() {
+    let env = TestEnv::new("terminal:\n  backend: local\n");
+    let documents = env.user.path().join("Documents");
+    fs::create_dir(&documents).unwrap();
+    let start = env.run(&["exec", "--session", "s", "--background", "--yes", "--json", "--", "bash"]);
+    let id = start.json()["process"].as_str().unwrap_or_else(|| panic!("{start:?}")).to_owned();
+    let write = |text: &str| {
+        let mut command = env.command(&["process", "write", &id]);
+        command.stdin(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        child.wait().unwrap().code()
+    };
+    assert_eq!(write("rm -rf "), Some(0));
+    assert_eq!(write("~/Documents\n"), Some(4), "the end of a line that removes files");
+    assert_eq!(write("./missing\ncd ~\n"), Some(0));
+    assert_eq!(write("rm -rf Documents\n"), Some(4), "in the directory that was entered before");
+    assert!(documents.exists());
+    assert_eq!(env.run(&["process", "kill", &id]).code, Some(0));
 }

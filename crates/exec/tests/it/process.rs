@@ -9,9 +9,9 @@ use hermes_exec::{
 };
 use hermes_guest::client::Error as GuestError;
 use hermes_guest::protocol::message::{ExitCause, ProcessEvent, ProcessNotice, Rejection};
-use hermes_types::Work;
+use hermes_types::{TypedInput, Work};
 
-use crate::fixture::{Fixture, run_options};
+use crate::fixture::{Fixture, permit_for, run_options};
 use crate::session::{Session, WAIT_TIMEOUT, permit, quiet, text};
 
 pub(crate) async fn a_deadline_is_124_and_keeps_the_output(fixture: &Fixture) {
@@ -193,18 +193,25 @@ pub(crate) async fn input_needs_its_own_permit(fixture: &Fixture) {
         s.background_as("cat; echo end", RunOptions { stdin: Stdin::Stream, ..run_options(quiet()) }).await;
     let cwd = s.sandbox.cwd().await.unwrap();
     let typing = |work: Work| permit(&s.plan, &s.key, work, &cwd);
-    processes.write(id, typing(Work::Input("one\n".to_owned()))).await.unwrap();
+    let judged = async |id, text: &str| {
+        permit_for(&s.plan, &s.key, processes.input_job(id, text.to_owned()).await.unwrap())
+    };
+    let (first, stale) = (judged(id, "one\n").await, judged(id, "never\n").await);
+    processes.write(id, first).await.unwrap();
+    let refused = processes.write(id, stale).await;
+    assert!(matches!(refused, Err(Error::SessionMoved)), "{refused:?}");
     assert_eq!(output_of(&s, id, 1).await, "one\n");
     let refused = processes.write(id, typing(Work::Shell("two\n".to_owned()))).await;
     assert!(matches!(refused, Err(Error::NotInput)), "{refused:?}");
-    let elsewhere = permit(&other.plan, &other.key, Work::Input("three\n".to_owned()), &cwd);
+    let elsewhere =
+        permit_for(&other.plan, &other.key, processes.input_job(id, "three\n".to_owned()).await.unwrap());
     let refused = processes.write(id, elsewhere).await;
     assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
     processes.close_input(id).await.unwrap();
     let view = processes.wait(id, WAIT_TIMEOUT).await.unwrap();
     assert_eq!((view.exit.unwrap().code, view.output_tail.as_slice()), (0, b"one\nend\n".as_slice()));
     let deaf = s.background("sleep 1000").await;
-    let refused = processes.write(deaf, typing(Work::Input("x".to_owned()))).await;
+    let refused = processes.write(deaf, judged(deaf, "x").await).await;
     assert!(matches!(refused, Err(Error::Guest(GuestError::Rejected(Rejection::NoStdin)))), "{refused:?}");
     processes.kill(deaf).await.unwrap();
 }
@@ -222,8 +229,8 @@ pub(crate) async fn a_permit_for_anything_else_runs_nothing(fixture: &Fixture) {
         let refused = s.sandbox.open_terminal(to_show, size, &[]).await;
         assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
     }
-    for kind in [Work::Python, Work::Input] {
-        let job = || permit(&s.plan, &s.key, kind("print()".to_owned()), &cwd);
+    for work in [Work::Python("print()".to_owned()), input("print()")] {
+        let job = || permit(&s.plan, &s.key, work.clone(), &cwd);
         let refused = s.sandbox.start_command(job(), run_options(OutputMode::AtEnd)).await;
         assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
         let refused = s.sandbox.open_terminal(job(), size, &[]).await;
@@ -231,7 +238,7 @@ pub(crate) async fn a_permit_for_anything_else_runs_nothing(fixture: &Fixture) {
     }
     for (work, cwd, directory) in [
         (touch(), cwd.as_str(), ScriptDirectory::Session),
-        (Work::Input("touch ran".to_owned()), cwd.as_str(), ScriptDirectory::Session),
+        (input("touch ran"), cwd.as_str(), ScriptDirectory::Session),
         (Work::Python("open('ran', 'w')".to_owned()), "/elsewhere", ScriptDirectory::Session),
         (Work::Python("open('ran', 'w')".to_owned()), cwd.as_str(), ScriptDirectory::Private),
     ] {
@@ -241,6 +248,15 @@ pub(crate) async fn a_permit_for_anything_else_runs_nothing(fixture: &Fixture) {
         assert_eq!(refused.unwrap_err().to_string(), expected.to_string());
     }
     assert_eq!(s.out("ls").await, "");
+}
+
+/// Text for a program that got none before.
+fn input(text: &str) -> Work {
+    Work::Input(TypedInput {
+        program: "cat".to_owned(),
+        typed_before: Some(String::new()),
+        text: text.to_owned(),
+    })
 }
 
 /// Default options for a script.

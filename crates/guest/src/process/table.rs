@@ -19,9 +19,8 @@ use tokio::time::Instant;
 use super::launch::{self, LaunchSpec};
 use super::output::OutputBuffer;
 use super::watcher::OutputWatcher;
+use super::{GuestProcess, io_loop, os_error, tree};
 use crate::view::ConfinedRun;
-
-use super::{GuestProcess, MAX_LISTED_COMMAND_BYTES, io_loop, os_error, tree};
 
 /// Output included in an exit notice.
 const NOTICE_TAIL_BYTES: usize = 2000;
@@ -93,7 +92,8 @@ impl ProcessTable {
         // The program may have exited already; then its shim identifies it.
         let started_ticks =
             tree::start_time(main).or_else(|| tree::start_time(started.shimmed.shim)).unwrap_or(0);
-        entry.command.truncate(MAX_LISTED_COMMAND_BYTES);
+        let is_known = entry.command.len() <= limit::MAX_INPUT_HISTORY_BYTES;
+        entry.command.truncate(limit::MAX_INPUT_HISTORY_BYTES);
         let id = ProcessId { pid: main.as_raw_nonzero().get().unsigned_abs(), started: started_ticks };
         let process = Rc::new(GuestProcess {
             id,
@@ -109,6 +109,7 @@ impl ProcessTable {
             reader_offset: Cell::new(None),
             stdin: RefCell::new(started.stdin),
             is_on_terminal,
+            typed: RefCell::new(is_known.then(Vec::new)),
             stderr: started.stderr,
             changed: Notify::new(),
         });

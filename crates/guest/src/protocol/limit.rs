@@ -31,6 +31,8 @@ pub const MAX_FINISHED_FOREGROUND: usize = 16;
 pub const MAX_MEMORY_OUTPUT_BYTES: usize = 1024 * 1024;
 /// Output of one process on disk.
 pub const MAX_SPOOL_BYTES: u64 = 1024 * 1024 * 1024;
+/// Command and input of a process that are kept to judge further input.
+pub const MAX_INPUT_HISTORY_BYTES: usize = 64 * 1024;
 /// Session state read back from a shell.
 pub const MAX_STATE_BYTES: usize = 8 * 1024 * 1024;
 /// Reported aliases and functions of a session.

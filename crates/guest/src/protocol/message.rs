@@ -215,8 +215,11 @@ pub enum ProcessRequest {
     Page { offset: u64, limit: u32 },
     /// Follows the output from this offset until the process exits.
     Follow(u64),
-    /// Bytes for standard input.
-    Write(ByteBuf),
+    /// Shows what the input of the process means.
+    InputHistory,
+    /// Bytes for standard input. With a text, they are written only if that is the whole earlier
+    /// input.
+    Write(ByteBuf, Option<String>),
     /// Closes standard input.
     CloseStdin,
     /// Kills the process tree and replies when it is gone.
@@ -245,6 +248,7 @@ pub enum GuestReply {
     Exited(ExitReport),
     Processes(Vec<ProcessView>),
     Process(Box<ProcessView>),
+    InputHistory(InputHistory),
     Notice(ProcessNotice),
     File(file::FileReply),
     /// The bound port.
@@ -354,6 +358,16 @@ pub struct ProcessView {
     pub spool_path: Option<ByteBuf>,
 }
 
+/// The program that gets the input of a process, and its earlier input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputHistory {
+    pub command: ByteBuf,
+    /// Directory at the start.
+    pub cwd: ByteBuf,
+    /// `None` if the command or the input is longer than [`limit::MAX_INPUT_HISTORY_BYTES`].
+    pub typed: Option<ByteBuf>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputPage {
     /// Offset of the first byte: later than requested if older output was discarded.
@@ -389,8 +403,9 @@ pub enum ProcessEvent {
 pub enum Rejection {
     #[error("no such session")]
     NoSession,
-    /// The session has another directory or shell state than the request expects.
-    #[error("another command changed the session; nothing was run")]
+    /// The session has another directory or shell state, or the process another input, than the
+    /// request expects.
+    #[error("another command changed the session or typed into the process; nothing was done")]
     SessionMoved,
     /// No process has this id, or its record was deleted.
     #[error("no such process")]

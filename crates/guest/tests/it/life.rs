@@ -37,7 +37,7 @@ async fn a_disconnect_kills_the_foreground_and_keeps_the_background() {
         listed.iter().map(|view| view.process).eq([background])
     })
     .await;
-    later.client.write_stdin(background, b"still there\n").await.unwrap();
+    later.client.write_stdin(background, None, b"still there\n").await.unwrap();
     later.client.wait(background, TIMEOUT).await.unwrap();
     assert_eq!(
         later.client.read_output(background, 0, 100).await.unwrap().data.as_slice(),

@@ -148,12 +148,12 @@ async fn background_output_is_available_immediately_and_can_be_paged() {
     s.out("export STATE=seen; cd /tmp").await;
     let id = s.start(s.in_background("echo $STATE in $PWD; read x; echo got $x")).await;
     assert!(s.wait_for_output(id, "\n").await.starts_with("seen in /tmp\n"));
-    let without_input = s.client.write_stdin(id, b"x").await.unwrap_err();
+    let without_input = s.client.write_stdin(id, None, b"x").await.unwrap_err();
     assert!(matches!(without_input, Error::Rejected(Rejection::NoStdin)), "{without_input:?}");
     let id = s.start(RunRequest { stdin: Stdin::Stream, ..s.in_background("cat; echo end") }).await;
-    s.client.write_stdin(id, b"one\n").await.unwrap();
+    s.client.write_stdin(id, None, b"one\n").await.unwrap();
     assert_eq!(s.wait_for_output(id, "\n").await, "one\n");
-    s.client.write_stdin(id, b"two\n").await.unwrap();
+    s.client.write_stdin(id, None, b"two\n").await.unwrap();
     s.client.close_stdin(id).await.unwrap();
     let view = s.client.wait(id, TIMEOUT).await.unwrap();
     assert_eq!(
@@ -241,7 +241,7 @@ async fn a_terminal_has_a_size_and_can_be_resized() {
             ..s.in_background("cat")
         })
         .await;
-    s.client.write_stdin(id, b"typed\n").await.unwrap();
+    s.client.write_stdin(id, None, b"typed\n").await.unwrap();
     assert_eq!(s.wait_for_output(id, "typed\r\ntyped\r\n").await, "typed\r\ntyped\r\n");
     s.client.close_stdin(id).await.unwrap();
     assert_eq!(s.client.wait(id, TIMEOUT).await.unwrap().exit.unwrap().code, 0);
@@ -325,4 +325,23 @@ async fn running_processes_are_limited_and_the_latest_exits_are_kept() {
     assert!(s.client.wait(first, TIMEOUT).await.unwrap().exit.is_some());
     let stored: Vec<_> = s.client.processes().await.unwrap().iter().map(|view| view.process).collect();
     assert!(stored.contains(&first) && stored.len() <= limit::MAX_FINISHED + 1, "{}", stored.len());
+}
+
+#[tokio::test]
+async fn input_is_judged_with_the_program_and_what_was_typed_before() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
+    let id = s.start(RunRequest { stdin: Stdin::Stream, ..s.in_background("cat") }).await;
+    s.client.write_stdin(id, Some(""), b"rm -rf ").await.unwrap();
+    let history = s.client.input_history(id).await.unwrap();
+    assert_eq!(history.command.as_slice(), b"cat");
+    assert_eq!(history.typed.as_ref().unwrap().as_slice(), b"rm -rf ");
+    let refused = s.client.write_stdin(id, Some(""), b"~\n").await.unwrap_err();
+    assert!(matches!(refused, Error::Rejected(Rejection::SessionMoved)), "{refused:?}");
+    s.client.write_stdin(id, Some("rm -rf "), b"x\n").await.unwrap();
+    assert_eq!(s.wait_for_output(id, "x").await, "rm -rf x\n");
+    s.client.write_stdin(id, None, &vec![b'x'; limit::MAX_INPUT_HISTORY_BYTES]).await.unwrap();
+    assert_eq!(s.client.input_history(id).await.unwrap().typed, None);
+    let refused = s.client.write_stdin(id, Some("rm -rf x\n"), b"x").await.unwrap_err();
+    assert!(matches!(refused, Error::Rejected(Rejection::SessionMoved)), "{refused:?}");
 }

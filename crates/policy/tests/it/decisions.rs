@@ -7,7 +7,7 @@ use hermes_policy::{
 };
 use hermes_types::{
     Answer, Attendance, Choice, FileAccess, FileUse, Job, Origin, Person, PlaceId, Reach, SessionKey,
-    Timestamp, Work,
+    Timestamp, TypedInput, Work,
 };
 
 use crate::support::{CWD, moment, origin, person};
@@ -329,8 +329,18 @@ fn python_and_typed_input_pass_the_same_gate() {
     assert!(is_allowed(&verdict(Work::Python("import json\nprint(json.dumps({}))".to_owned()))));
     let python = "import subprocess\nsubprocess.run(['rm', '-rf', '/home/ada'])".to_owned();
     assert!(matches!(verdict(Work::Python(python)), Verdict::Deny(Refusal::Floor(_))));
-    assert!(is_allowed(&verdict(Work::Input("y\n".to_owned()))));
-    assert!(matches!(verdict(Work::Input("rm -rf ~/d\n".to_owned())), Verdict::Ask(_)));
+    let input = |typed_before: Option<&str>, text: &str| {
+        let typed_before = typed_before.map(str::to_owned);
+        Work::Input(TypedInput { program: "bash".to_owned(), typed_before, text: text.to_owned() })
+    };
+    assert!(is_allowed(&verdict(input(Some(""), "y\n"))));
+    assert!(is_allowed(&verdict(input(Some("rm -rf ~/d\n"), "ls\n"))));
+    for (before, text) in
+        [("", "rm -rf ~/d\n"), ("rm -rf ", "~/d\n"), ("ls\rrm -rf ", "~/d\r"), ("cd ~\n", "rm -rf d\n")]
+    {
+        assert!(matches!(verdict(input(Some(before), text)), Verdict::Ask(_)), "{before:?} {text:?}");
+    }
+    assert!(matches!(verdict(input(None, "ls\n")), Verdict::Ask(_)));
 }
 
 #[test]

