@@ -15,6 +15,7 @@ mod log;
 mod place;
 mod progress;
 mod screen;
+mod self_use;
 mod session_host;
 mod terminal;
 mod terminal_approver;
@@ -26,8 +27,8 @@ use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 
 use approval::Consent;
 use args::{Args, Command};
@@ -55,14 +56,18 @@ impl Deref for Context {
 
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
-    let parsed = Args::try_parse().and_then(|mut args| Ok((args.take_command()?, args)));
-    let (command, args) = match parsed {
+    let parsed = Args::command().try_get_matches().and_then(|matches| {
+        let mut args = Args::from_arg_matches(&matches)?;
+        Ok((subcommand_words(&matches), args.take_command()?, args))
+    });
+    let (words, command, args) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return report_usage_error(&error),
     };
     let process = environment();
     let screen = Screen::new(if args.json { OutputFormat::Json } else { OutputFormat::Text }, &process);
-    let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
+    let result = self_use::check(&words, &command).and_then(|()| {
+        let home = Home::find(args.home.as_deref(), &process)?;
         let loaded = hermes_config::load(home.path(), process);
         log::init(home.path(), args.verbose, &command, &loaded)?;
         let config = ConfigContext::new(home, loaded, Arc::new(move |message| screen.warn(message)));
@@ -72,6 +77,16 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(failure) => screen.report_failure(&failure),
     }
+}
+
+/// The names of the subcommand, such as `config set`.
+fn subcommand_words(mut matches: &clap::ArgMatches) -> String {
+    let mut words = Vec::new();
+    while let Some((name, inner)) = matches.subcommand() {
+        words.push(name);
+        matches = inner;
+    }
+    words.join(" ")
 }
 
 fn dispatch(command: Command, context: &Arc<Context>) -> Result<ExitCode> {

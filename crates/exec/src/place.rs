@@ -163,7 +163,7 @@ impl ResolvedPlace {
             init_files: init,
             guard: match &self.spec.backend {
                 Backend::Local(local) => {
-                    let work_dir = PlaceDir::for_place(self).path().join(WORK_DIR);
+                    let work_dir = PlaceDir::for_place(self).guest_dir().join(WORK_DIR);
                     guard::guard_spec(self, local.guard, &work_dir)
                 }
                 Backend::Sandbox(_) | Backend::Docker(_) => None,

@@ -1,5 +1,6 @@
 //! `hermes-guest serve`: starts the guest, accepts clients, and shuts down when idle.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use hermes_guest::protocol::guard::WORK_DIR;
 use hermes_guest::protocol::limit;
+use hermes_types::process::GUEST_PROCESS_NAME;
 use hermes_types::{RunDir, create_private_dir};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::WaitOptions;
@@ -45,6 +47,8 @@ pub(crate) fn main(options: &ServeOptions) -> io::Result<()> {
     let is_first = std::process::id() == 1;
     let ready = if options.is_foreground || is_first { None } else { Some(shim::detach()?) };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // Its file may have any name.
+    rustix::thread::set_name(&CString::new(GUEST_PROCESS_NAME)?)?;
     let run_dir = ensure_private_dir(&socket, is_first)?;
     let owned_run_dir = options.run_dir.as_deref().map(RunDir::open).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()

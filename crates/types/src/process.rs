@@ -2,6 +2,9 @@
 
 use std::fs;
 
+/// The name of every guest process. It is an ancestor of all processes of its commands.
+pub const GUEST_PROCESS_NAME: &str = "hermes-guest";
+
 /// The start time of a process in clock ticks since boot, which distinguishes it from a later
 /// process with the same pid; `None` for a dead process, zombies included.
 pub fn process_start_time(pid: i32) -> Option<u64> {

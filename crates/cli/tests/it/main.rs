@@ -26,6 +26,7 @@ mod pull;
 mod questions;
 mod registry;
 mod request;
+mod self_use;
 mod session_state;
 mod sessions;
 mod smollm;
