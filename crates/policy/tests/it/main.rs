@@ -6,6 +6,7 @@ mod allowance;
 mod caps;
 mod corpus;
 mod decisions;
+#[expect(clippy::disallowed_methods, reason = "it compares the gate with real shells")]
 mod differential;
 mod fuzzed;
 mod metamorphic;
