@@ -10,7 +10,7 @@ use crate::grant::Grant;
 /// Only this crate can create one:
 ///
 /// ```compile_fail
-/// let permit = hermes_policy::Permit(unimplemented!());
+/// let permit = hermes_policy::Permit(panic!());
 /// ```
 ///
 /// It cannot be copied:

@@ -39,7 +39,8 @@ fn the_json_report_has_the_documented_fields() {
 #[test]
 fn the_verdict_depends_on_the_reach_of_the_environment() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = folder.path().join("docker.sock");
+    let sockets = tempfile::tempdir().unwrap();
+    let engine = sockets.path().join("docker.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&engine).unwrap();
     let volume_config = |volume: &str| format!("terminal:\n  docker_volumes: ['{volume}']\n");
     let mounted = &volume_config(&format!("{}:/work", folder.path().display()));

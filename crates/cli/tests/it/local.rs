@@ -117,7 +117,7 @@ fn no_file_is_sourced_if_disabled_or_in_a_sandbox() {
 fn a_secret_variable_is_refused_with_a_warning_and_the_command_runs() {
     let names = secret_variable_names();
     let listed = [names.clone(), vec!["FREE".to_owned()]].concat();
-    let listed = serde_json::json!({"terminal": {"env_passthrough": listed}});
+    let listed = serde_json::json!({"terminal": {"env_passthrough": listed, "guard": "off"}});
     let owner = OwnerEnv::new(&listed.to_string());
     let canary = |command: &mut Command| {
         command.env("FREE", "free");

@@ -126,7 +126,7 @@ fn a_session_approval_reaches_the_waiting_process_and_becomes_a_grant() {
     let grant = &listed["grants"][0];
     assert_eq!(
         (&grant["command"], &grant["scope"], &grant["session_key"]),
-        (&json!("git push --force (in /work)"), &json!("session"), &json!("work"))
+        (&json!("git push --force (in /work, on local)"), &json!("session"), &json!("work"))
     );
     let known: Vec<Value> = with_store(&home, async |store| {
         let grants = store.grants(Some(&SessionKey::new("work"))).await.unwrap();
@@ -137,10 +137,10 @@ fn a_session_approval_reaches_the_waiting_process_and_becomes_a_grant() {
     assert!(matches!(judge(&gate, "git push --force", &["cli"], 2), Verdict::Allow(_)));
 
     let table = home.run(&["approvals", "grants"]).out;
-    assert!(table.contains("git push --force (in /work)"), "{table}");
+    assert!(table.contains("git push --force (in /work, on local)"), "{table}");
     let id = grant["id"].as_str().unwrap();
     let run = home.run(&["approvals", "revoke", &id.chars().take(9).collect::<String>()]);
-    assert_eq!(run.out, "revoked: git push --force (in /work)\n", "{run:?}");
+    assert_eq!(run.out, "revoked: git push --force (in /work, on local)\n", "{run:?}");
     assert_eq!(home.run(&["approvals", "revoke", id]).code, Some(1));
     assert_eq!(home.run(&["--json", "approvals", "grants"]).json(), json!({"grants": []}));
 }

@@ -8,7 +8,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::test_network::{JailedPlace, SECRET, in_test_network};
+use crate::test_network::{CARGO_DIR, JailedPlace, SECRET, in_test_network};
 
 const HELLO_BODY: &str = "hello from the internet\n";
 
@@ -23,7 +23,6 @@ printf '%s\n' '[source.crates-io]' 'replace-with = "small"' '[source.small]' \
 fn real_programs_reach_public_hosts() {
     in_test_network("proxy::real_programs_reach_public_hosts", async |test_network| {
         let jail = test_network.jail().await;
-        let cargo = env!("CARGO");
         for (command, expected) in [
             ("curl -sS http://www.example.org/hello", HELLO_BODY),
             ("curl -sS http://1.1.1.1/hello", HELLO_BODY),
@@ -64,8 +63,8 @@ fn real_programs_reach_public_hosts() {
             assert!(said.ends_with(expected), "{command}\n{said}");
         }
         jail.out(CARGO_PROJECT).await;
-        let fetched =
-            jail.out(&format!("CARGO_HOME=$HOME/cargo PATH=$(dirname {cargo}):$PATH cargo fetch 2>&1")).await;
+        let fetch = format!("CARGO_HOME=$HOME/cargo PATH={CARGO_DIR}/bin:$PATH cargo fetch 2>&1");
+        let fetched = jail.out(&fetch).await;
         assert!(fetched.contains("Downloaded tiny v1.0.0"), "{fetched}");
         jail.sandbox.remove().await.unwrap();
     });

@@ -193,6 +193,12 @@ impl Session {
         permit_for(&self.plan, &self.key, job)
     }
 
+    /// A permit for a command in another directory.
+    pub(crate) async fn permit_in(&self, cwd: &str, command: &str) -> Permit {
+        let job = self.sandbox.job(Work::Shell(command.to_owned())).await.unwrap();
+        permit_for(&self.plan, &self.key, Job { cwd: cwd.to_owned(), ..job })
+    }
+
     pub(crate) async fn start(&self, command: &str, run_options: RunOptions) -> RunningCommand {
         self.sandbox.start_command(self.permit(command).await, run_options).await.unwrap()
     }

@@ -15,8 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hermes_exec::{Backend, Installation, OpenPlace, OutputMode, ResolvedPlace, SandboxBackend, Spec};
-use hermes_types::{Network, SessionKey, Work};
+use hermes_exec::{
+    Backend, BindMount, Installation, OpenPlace, OutputMode, ResolvedPlace, SandboxBackend, Spec,
+};
+use hermes_types::{MountAccess, Network, SessionKey, Work};
 
 use crate::fixture::{permit_for, run_options};
 use crate::session::text;
@@ -26,6 +28,8 @@ const INSIDE_VAR: &str = "HERMES_TEST_WORLD";
 
 /// The content of services that must not be reached.
 pub(crate) const SECRET: &str = "secret";
+/// The Rust installation in a jail.
+pub(crate) const CARGO_DIR: &str = "/mnt";
 
 /// The network around the test.
 pub(crate) struct TestNetwork {
@@ -118,7 +122,12 @@ impl TestNetwork {
             files: Some(self.path().join("kept")),
             owner_home: std::env::var_os("HOME").unwrap().into(),
             audience: hermes_exec::Audience::Owner,
-            binds: Vec::new(),
+            // Root in a jail cannot read the home of root.
+            binds: vec![BindMount {
+                source: cargo_dir().to_owned(),
+                target: CARGO_DIR.into(),
+                access: MountAccess::ReadOnly,
+            }],
             network: Network::Proxy,
             limits: hermes_sandbox::JailLimits::default(),
             base_env: vec![("PATH".to_owned(), std::env::var("PATH").unwrap())],
@@ -147,6 +156,11 @@ impl Drop for TestNetwork {
         drop(self.internet.kill());
         drop(self.internet.wait());
     }
+}
+
+/// The Rust installation of the tests.
+fn cargo_dir() -> &'static Path {
+    Path::new(env!("CARGO")).parent().and_then(Path::parent).unwrap()
 }
 
 /// A jailed place that runs the commands of the attacker.
