@@ -51,10 +51,16 @@ pub fn gate(config: &Config) -> Gate {
         rules: rules.collect(),
         denied_texts: approvals.deny.clone(),
         allowed_texts: config.general.command_allowlist.clone(),
+        guard: config.terminal.guard,
         ..Gate::default()
     };
     gate.question_limits.timeout_secs = approvals.timeout;
     gate
+}
+
+/// The directory for the guest program.
+pub fn guest_cache(context: &ConfigContext) -> PathBuf {
+    context.home.path().join("cache").join("guest")
 }
 
 /// The lifetime of a throw-away environment, which ends it if this process is killed before it
@@ -205,7 +211,7 @@ pub fn resolve_place(
     };
     let host = Installation {
         run_dir: run_dir(context, &install_id),
-        cache_dir: context.home.path().join("cache").join("guest"),
+        cache_dir: guest_cache(context),
         home: context.home.path().to_owned(),
         max_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
         install_id,

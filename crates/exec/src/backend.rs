@@ -2,7 +2,7 @@
 
 pub mod bind;
 pub mod docker;
-mod local;
+pub(crate) mod local;
 pub mod sandbox;
 
 use std::path::PathBuf;

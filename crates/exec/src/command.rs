@@ -6,6 +6,7 @@ use hermes_guest::client::{RunEvent, RunHandle};
 use hermes_guest::protocol::message::{ExitCause, ExitReport, OutputDelivery, ProcessId, TreeStatus};
 use tokio::time::Instant;
 
+use crate::guard::GuardedRun;
 use crate::{Error, StateLoss};
 
 /// The end of a command. A failure of the command is an outcome, not an error.
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub state_loss: StateLoss,
     /// A process that the command left running.
     pub leftover: Option<ProcessId>,
+    /// What the guard probably kept from the command, and how to have the owner asked.
+    pub guard_note: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub struct RunningCommand {
     pub(crate) state_loss: StateLoss,
     /// `None` in the background.
     pub(crate) delivery: Option<OutputDelivery>,
+    /// `None` without the guard.
+    pub(crate) guarded: Option<GuardedRun>,
 }
 
 impl RunningCommand {
@@ -74,7 +79,12 @@ impl RunningCommand {
             return Ok(CommandEvent::End(self.background_outcome(id)));
         }
         Ok(match self.running.next_event().await? {
-            RunEvent::Output(page) => CommandEvent::Output(page.data.into_vec()),
+            RunEvent::Output(page) => {
+                if let Some(guarded) = &mut self.guarded {
+                    guarded.record_output(&page.data);
+                }
+                CommandEvent::Output(page.data.into_vec())
+            }
             RunEvent::Exited(ended) => CommandEvent::End(self.outcome(*ended)),
         })
     }
@@ -99,6 +109,7 @@ impl RunningCommand {
         let is_summary = self.delivery == Some(OutputDelivery::Summary);
         let omitted_bytes = if is_summary { ended.output_bytes.saturating_sub(kept_bytes) } else { 0 };
         Outcome {
+            guard_note: self.guarded.as_mut().and_then(|guarded| guarded.note(&ended)),
             code: ended.code,
             end_reason: match ended.cause {
                 ExitCause::Exited | ExitCause::Signaled(_) | ExitCause::Killed => EndReason::Exited,

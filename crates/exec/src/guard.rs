@@ -2,6 +2,8 @@
 //!
 //! The guest turns it into mount namespaces (`guest/src/view.rs`).
 
+mod note;
+
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,8 @@ use hermes_types::{Allowance, Guard, ProtectedClass};
 use serde_bytes::ByteBuf;
 
 use crate::ResolvedPlace;
+
+pub(crate) use note::GuardedRun;
 
 /// Further projects below the home are not protected.
 const MAX_PROJECTS: usize = 64;
@@ -91,8 +95,13 @@ pub(crate) fn guard_spec(place: &ResolvedPlace, guard: Guard, work_dir: &Path) -
         pinned: pinned.iter().map(|path| to_bytes(path)).collect(),
         shown,
         writable: project,
-        quarantine: to_bytes(&hermes_home.join("quarantine")),
+        quarantine: to_bytes(&quarantine_dir(place)),
     })
+}
+
+/// The directory for protected files that commands created.
+fn quarantine_dir(place: &ResolvedPlace) -> PathBuf {
+    place.installation.home.join("quarantine")
 }
 
 /// The confinement of a job with this allowance. A container engine gives access to the whole

@@ -3,10 +3,13 @@
 mod docker;
 mod sandbox;
 
-use hermes_types::BackendName;
+use std::path::Path;
+
+use hermes_types::{BackendName, Guard};
 use serde::{Serialize, Serializer};
 
 use crate::backend::docker::engine_error::EngineError;
+use crate::backend::local;
 use crate::{BindMount, Error};
 
 pub use docker::EngineSummary;
@@ -18,6 +21,16 @@ pub struct BackendHealth {
     pub confinement: Confinement,
     /// The engine, for a backend that uses one.
     pub engine: Option<EngineSummary>,
+    /// The guard, for commands on this machine.
+    pub guard: Option<GuardHealth>,
+}
+
+/// Whether commands on this machine run under the guard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GuardHealth {
+    pub setting: Guard,
+    /// Why it is not available, unless it is off.
+    pub problem: Option<String>,
 }
 
 #[derive(Debug)]
@@ -53,12 +66,18 @@ pub enum Guarantee {
 
 impl BackendHealth {
     fn new(backend: BackendName, usability: Usability, confinement: Confinement) -> Self {
-        Self { backend, usability, confinement, engine: None }
+        Self { backend, usability, confinement, engine: None, guard: None }
     }
 
-    pub fn local() -> Self {
+    /// Tries the guard. Blocks.
+    pub fn of_local(guard: Guard, guest_cache: &Path) -> Self {
         let open = Guarantee::NotHeld("commands run as you; the gate asks first".to_owned());
-        Self::new(BackendName::Local, Usability::Usable, Confinement::all(&open))
+        let problem = match guard {
+            Guard::Off => None,
+            Guard::Protect | Guard::Project => local::check_guard(guest_cache).err(),
+        };
+        let health = Self::new(BackendName::Local, Usability::Usable, Confinement::all(&open));
+        Self { guard: Some(GuardHealth { setting: guard, problem }), ..health }
     }
 
     /// A backend that nothing is configured to use is not probed.

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::backend::sandbox::LauncherTask;
 use crate::command::RunningCommand;
+use crate::guard::GuardedRun;
 use crate::pidfd::ProcessRef;
 use crate::proxy::{self, ProxyTask};
 use crate::registry::{PlaceDir, PlaceRecord, discard, is_recently_swept, remove_stale_if_due, run_blocking};
@@ -110,7 +111,7 @@ struct GuestConnection {
     /// Whether the session existed before.
     origin: SessionOrigin,
     /// Whether the guest confines commands that nobody approved.
-    is_guarded: bool,
+    guard: GuardState,
     /// Limits that are not enforced in a place created by this call.
     unenforced_limits: Vec<String>,
     /// Network access for a place that has none of its own.
@@ -181,7 +182,6 @@ impl ResolvedPlace {
             let open = "so only the gate protects your files (terminal.guard)";
             unenforced_limits.push(format!("the guard is not available, {open}: {reason}"));
         }
-        let is_guarded = view.guard == GuardState::Active;
         let shell = view.shell.unwrap_or_default();
         Ok(GuestConnection {
             client,
@@ -189,7 +189,7 @@ impl ResolvedPlace {
             cwd,
             shell,
             origin,
-            is_guarded,
+            guard: view.guard,
             unenforced_limits,
             _proxy: proxy,
         })
@@ -322,7 +322,8 @@ impl OpenPlace {
     /// A job in the session's current state, by which the gate must judge it.
     pub async fn job(&self, work: Work) -> Result<Job, Error> {
         let (cwd, shell) = self.session_state().await?;
-        Ok(Job { work, cwd, shell })
+        let lacks_guard = matches!(self.connection.lock().await.guard, GuardState::Unavailable(_));
+        Ok(Job { work, cwd, shell, lacks_guard })
     }
 
     /// Directory and shell state of the session.
@@ -435,8 +436,9 @@ impl OpenPlace {
             ..self.redeem(permit, options.directory, mode)?
         };
         let (client, state_loss) = self.client_for_command(&mut run.confinement).await?;
+        let guarded = GuardedRun::new(&self.place, &run.confinement);
         let running = client.run(run).await?;
-        Ok(RunningCommand { running, started: Instant::now(), cwd, state_loss, delivery })
+        Ok(RunningCommand { running, started: Instant::now(), cwd, state_loss, delivery, guarded })
     }
 
     /// Opens a terminal that runs the job of the permit. Text typed there is not judged again.
@@ -466,8 +468,7 @@ impl OpenPlace {
         directory: WorkingDirectory,
         mode: RunMode,
     ) -> Result<RunRequest, Error> {
-        let confinement = guard::confinement(permit.allowance());
-        let job = permit.redeem(self.place.id(), &self.place.session)?;
+        let (job, confinement) = self.redeem_job(permit)?;
         let Work::Shell(text) = job.work else { return Err(Error::NotACommand) };
         // The gate judged the job by its directory, so it runs there or not at all.
         let workdir = match directory {
@@ -477,6 +478,15 @@ impl OpenPlace {
         let program = Program::Shell(ByteBuf::from(text));
         let judged_shell = Some(job.shell.digest);
         Ok(RunRequest { judged_shell, confinement, ..self.default_request(program, workdir, mode) })
+    }
+
+    /// The job of a permit, and what the guard keeps from it.
+    fn redeem_job(&self, permit: Permit) -> Result<(Job, RunConfinement), Error> {
+        let confinement = guard::confinement(permit.allowance());
+        let job = permit.redeem(self.place.id(), &self.place.session)?;
+        // The gate judged it as a job without the guard.
+        let confinement = if job.lacks_guard { RunConfinement::None } else { confinement };
+        Ok((job, confinement))
     }
 
     /// A run request with default options.
@@ -509,8 +519,13 @@ impl OpenPlace {
     ) -> Result<(Client, StateLoss), Error> {
         let mut connection = self.lock_connection().await?;
         connection.cwd = None;
-        if !connection.is_guarded {
-            *confinement = RunConfinement::None;
+        match connection.guard {
+            GuardState::Active => {}
+            // The place was recreated elsewhere than where the gate judged the job.
+            GuardState::Unavailable(_) if *confinement != RunConfinement::None => {
+                return Err(Error::SessionMoved);
+            }
+            GuardState::Unavailable(_) | GuardState::Off => *confinement = RunConfinement::None,
         }
         Ok((connection.client.clone(), std::mem::replace(&mut connection.state_loss, StateLoss::No)))
     }

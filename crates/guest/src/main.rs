@@ -33,7 +33,7 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground] [--run-dir PATH]
        hermes-guest attach --socket PATH
        hermes-guest empty DIRECTORY
-       hermes-guest view";
+       hermes-guest view [--check]";
 
 const DEFAULT_IDLE: Duration = Duration::from_secs(3600);
 
@@ -46,7 +46,8 @@ fn main() -> ExitCode {
         GuestCommand::Serve(options) => serve::main(options),
         GuestCommand::Attach { socket } => attach::main(socket),
         GuestCommand::Empty { directory } => hermes_guest::removal::empty_dir(directory),
-        GuestCommand::View => view::build::main(),
+        GuestCommand::View { is_check: false } => view::build::main(),
+        GuestCommand::View { is_check: true } => view::build::check(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,9 +61,16 @@ fn main() -> ExitCode {
 #[derive(Debug, PartialEq, Eq)]
 enum GuestCommand {
     Serve(serve::ServeOptions),
-    Attach { socket: PathBuf },
-    Empty { directory: PathBuf },
-    View,
+    Attach {
+        socket: PathBuf,
+    },
+    Empty {
+        directory: PathBuf,
+    },
+    /// `is_check` only tries whether views can be built.
+    View {
+        is_check: bool,
+    },
 }
 
 fn parse(mut args: impl Iterator<Item = OsString>) -> Option<GuestCommand> {
@@ -72,7 +80,9 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Option<GuestCommand> {
         return args.next().is_none().then_some(GuestCommand::Empty { directory });
     }
     if verb == "view" {
-        return args.next().is_none().then_some(GuestCommand::View);
+        let option = args.next();
+        let is_check = option.as_deref().is_some_and(|option| option == "--check");
+        return (is_check == option.is_some()).then_some(GuestCommand::View { is_check });
     }
     let (mut socket, mut run_dir) = (None, None);
     let (mut idle, mut is_foreground) = (DEFAULT_IDLE, false);

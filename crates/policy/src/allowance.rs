@@ -155,6 +155,9 @@ const WITHOUT_GUARD: &[&str] = &[
 /// The rule about unread code next to a command that needs protected classes.
 pub(crate) const MIXED_ACCESS: &str = "mixed-access";
 
+/// The rule about unread code where the guard is configured but not available.
+pub(crate) const UNGUARDED_CODE: &str = "unguarded-code";
+
 /// Variables by which a command finds other programs or other settings.
 const STEERING_VARIABLES: &[&str] = &[
     "PATH", "HOME", "SHELL", "LD_*", "DYLD_*", "GIT_DIR", "GIT_CONFIG*", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR",
@@ -187,15 +190,16 @@ impl ClassNeeds {
         Self { is_unguarded: true, ..Self::default() }
     }
 
+    /// The needs of a job that should run under the guard, which is not available.
+    pub(crate) fn lacking_guard(job: &Job, script: &Script, is_allowed: impl Fn(&Segment) -> bool) -> Self {
+        let commands = commands_here(job, script, is_allowed);
+        Self { has_unread_code: runs_any_unread_code(&commands), ..Self::unguarded() }
+    }
+
     /// The needs of a job. The commands that pass the test run by an owner's rule.
     pub(crate) fn new(job: &Job, script: &Script, is_allowed: impl Fn(&Segment) -> bool) -> Self {
         let mut found = Self::default();
-        if !matches!(job.work, Work::Shell(_)) {
-            return found;
-        }
-        let here =
-            script.segments.iter().filter(|segment| !segment.via.iter().any(|via| runs_elsewhere(via)));
-        let commands: Vec<_> = here.map(|segment| (Invocation::new(segment), is_allowed(segment))).collect();
+        let commands = commands_here(job, script, is_allowed);
         for (call, is_allowed) in &commands {
             for class_use in class_uses(call) {
                 found.used.extend(class_use.classes);
@@ -205,13 +209,14 @@ impl ClassNeeds {
                 found.used.insert(PackageTokens);
             }
         }
-        found.has_unread_code = !found.used.is_empty()
-            && (is_steered(job)
-                || commands.iter().any(|(call, is_allowed)| {
-                    steers(call)
-                        || (!is_allowed && class_uses(call).next().is_none() && runs_unread_code(call))
-                }));
+        let is_steered = || is_steered(job) || commands.iter().any(|(call, _)| steers(call));
+        found.has_unread_code = !found.used.is_empty() && (is_steered() || runs_any_unread_code(&commands));
         found
+    }
+
+    /// Whether unread code would run without the guard that the owner wants.
+    pub(crate) fn is_unguarded_code(&self) -> bool {
+        self.is_unguarded && self.has_unread_code
     }
 
     /// The classes of a job that nothing asks about.
@@ -258,6 +263,18 @@ pub(crate) fn classes_of_paths<'a>(
     classes
 }
 
+/// The class of a path that is protected, or that lies below a protected one.
+pub fn protected_class(path: &str, home: &str) -> Option<ProtectedClass> {
+    let depth = |path: &str| path.split('/').filter(|part| !part.is_empty()).count();
+    let is_above = |protected: &str| match protected.strip_prefix("~/") {
+        Some(rest) => depth(home) + depth(rest) <= depth(path),
+        None => depth(protected) <= depth(path),
+    };
+    let mut all = protected_paths();
+    all.find(|protected| is_above(protected.path) && overlaps(protected.path, path, home))
+        .map(|protected| protected.class)
+}
+
 /// Whether one path is the other or lies below it. Both may hold patterns.
 fn overlaps(protected: &str, path: &str, home: &str) -> bool {
     let (top, rest) = protected.strip_prefix("~/").map_or(("", protected), |rest| (home, rest));
@@ -275,6 +292,27 @@ const PACKAGE_MANAGERS: &[&str] = &[
     "npm", "pnpm", "yarn", "bun", "pip", "pip3", "uv", "poetry", "pdm", "cargo", "bundle", "gem", "composer",
     "mvn", "gradle", "dotnet", "go",
 ];
+
+/// The commands of a job that do not run elsewhere, and whether an owner's rule allows them.
+fn commands_here<'a>(
+    job: &Job,
+    script: &'a Script,
+    is_allowed: impl Fn(&Segment) -> bool,
+) -> Vec<(Invocation<'a>, bool)> {
+    let is_shell = matches!(job.work, Work::Shell(_));
+    let segments = script.segments.iter().filter(|_| is_shell);
+    segments
+        .filter(|segment| !segment.via.iter().any(|via| runs_elsewhere(via)))
+        .map(|segment| (Invocation::new(segment), is_allowed(segment)))
+        .collect()
+}
+
+/// Whether commands run code that the gate has not read and that the owner did not allow.
+fn runs_any_unread_code(commands: &[(Invocation<'_>, bool)]) -> bool {
+    commands
+        .iter()
+        .any(|(call, is_allowed)| !is_allowed && class_uses(call).next().is_none() && runs_unread_code(call))
+}
 
 fn class_uses<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'static ClassUse> + 'a {
     USES.iter().filter(|class_use| class_use.programs.contains(&call.name()) && class_use.when.holds(call))

@@ -14,7 +14,7 @@
 use hermes_types::{Allowance, Attendance, Guard, Job, Origin, Place, Reach, Timestamp, TypedInput, Work};
 use serde::{Deserialize, Serialize};
 
-use crate::allowance::{ClassNeeds, MIXED_ACCESS};
+use crate::allowance::{ClassNeeds, MIXED_ACCESS, UNGUARDED_CODE};
 use crate::escape::EscapedText;
 use crate::grant::{Coverage, Grants};
 use crate::permit::Permit;
@@ -191,15 +191,24 @@ impl Gate {
                 }
             }
         }
+        let is_allowed = |segment: &Segment| self.is_allowed_by_owner(segment);
         let needs = if self.guard == Guard::Off || place.reach != Reach::Host {
             ClassNeeds::unguarded()
+        } else if job.lacks_guard {
+            ClassNeeds::lacking_guard(job, &script, is_allowed)
         } else {
-            ClassNeeds::new(job, &script, |segment| self.is_allowed_by_owner(segment))
+            ClassNeeds::new(job, &script, is_allowed)
         };
-        if needs.is_mixed() && script.doubts.is_empty() {
-            let reason = "code that was not read would run with access to protected things";
+        let about_code = if needs.is_mixed() {
+            Some((MIXED_ACCESS, "code that was not read would run with access to protected things"))
+        } else if needs.is_unguarded_code() {
+            Some((UNGUARDED_CODE, "runs code that was not read, and the guard is not available here"))
+        } else {
+            None
+        };
+        if let Some((rule, reason)) = about_code.filter(|_| script.doubts.is_empty()) {
             let text = job.work.text().into_owned();
-            matches.push(Match::new(MIXED_ACCESS, Tier::Ask, reason, text.clone(), &text));
+            matches.push(Match::new(rule, Tier::Ask, reason, text.clone(), &text));
         }
         Findings { script, matches, denied, needs }
     }

@@ -36,6 +36,7 @@ pub mod shell;
 pub mod text_pattern;
 pub mod user_rule;
 
+pub use allowance::protected_class;
 pub use denied::{DenialCheck, DenialLog};
 pub use gate::{ApprovalMode, Gate, GateReport, Moment, Unattended, Verdict};
 pub use grant::{Grant, GrantId, Grants};

@@ -21,6 +21,12 @@ pub enum Guard {
     Project,
 }
 
+impl Guard {
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
 /// A kind of thing that the guard protects.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumIter, IntoStaticStr,

@@ -16,6 +16,9 @@ pub struct Job {
     /// The state of the session that runs it.
     #[serde(default)]
     pub shell: ShellContext,
+    /// Whether the guard is configured but not available where it runs.
+    #[serde(default)]
+    pub lacks_guard: bool,
 }
 
 /// The text to run, by the program that interprets it, or a file access.
@@ -85,7 +88,7 @@ impl Work {
 impl Job {
     /// Work in a new session.
     pub fn new(work: Work, cwd: impl Into<String>) -> Self {
-        Self { work, cwd: cwd.into(), shell: ShellContext::default() }
+        Self { work, cwd: cwd.into(), shell: ShellContext::default(), lacks_guard: false }
     }
 
     pub fn shell(text: impl Into<String>, cwd: impl Into<String>) -> Self {

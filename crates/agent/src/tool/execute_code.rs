@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::terminal::{add_reset_note, visible_output};
+use super::terminal::{add_notes, visible_output};
 use super::{CallContext, CallResult, ToolArguments, ToolResult};
 use crate::tool_support::ansi;
 use crate::{Denied, Error, ToolContext};
@@ -211,6 +211,6 @@ fn script_result(context: &ToolContext, server: &RpcServer<'_>, outcome: &Outcom
     if outcome.omitted_bytes > 0 {
         content["full_output"] = json!(outcome.spool_path);
     }
-    add_reset_note(outcome, &mut content);
+    add_notes(outcome, &mut content);
     ToolResult { content, succeeded: status == "success", ends_turn: server.turn_ended.is_cancelled() }
 }

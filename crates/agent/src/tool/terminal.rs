@@ -142,7 +142,7 @@ fn command_result(
         } else {
             result["hint"] = json!("you get no notice when it ends; use `process` with poll, log or wait");
         }
-        add_reset_note(outcome, &mut result);
+        add_notes(outcome, &mut result);
         return ToolResult::success(result);
     }
     result["exit_code"] = json!(outcome.code);
@@ -168,7 +168,7 @@ fn command_result(
         EndReason::Exited | EndReason::Background(_) => None,
     };
     result["error"] = json!(error);
-    add_reset_note(outcome, &mut result);
+    add_notes(outcome, &mut result);
     if let Some(left) = outcome.leftover {
         let id = ProcessHandle::new(context.config().place.id(), left).to_string();
         result["session_id"] = json!(id);
@@ -191,10 +191,13 @@ fn notification(given: &TerminalArguments) -> Option<NotifyOn> {
     }
 }
 
-pub(super) fn add_reset_note(outcome: &Outcome, result: &mut Value) {
+pub(super) fn add_notes(outcome: &Outcome, result: &mut Value) {
     if outcome.state_loss == StateLoss::Yes {
         result["note"] =
             json!("the environment was recreated: working directory, variables and processes are reset");
+    }
+    if let Some(note) = &outcome.guard_note {
+        result["guard_note"] = json!(note);
     }
 }
 

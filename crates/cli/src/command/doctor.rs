@@ -17,7 +17,8 @@ use crate::screen::Tone;
 use crate::{Context, FailureKind, Result, backend_health, block_on};
 use hermes_config::layers::Severity;
 use hermes_config::{FileVersion, LoadedConfig};
-use hermes_exec::health::{BackendHealth, Guarantee, Usability};
+use hermes_exec::health::{BackendHealth, Guarantee, GuardHealth, Usability};
+use hermes_types::Guard;
 
 /// Less free space is a warning.
 const MIN_FREE_BYTES: u64 = 200 << 20;
@@ -210,6 +211,24 @@ fn check_space(home: &Path) -> Option<DoctorFinding> {
     })
 }
 
+fn check_guard(guard: &GuardHealth) -> DoctorFinding {
+    let name = "guard";
+    if let Some(problem) = &guard.problem {
+        let detail = format!("not available, so code that was not read needs approval: {problem}");
+        return DoctorFinding::warning(name, detail).remedy(
+            "Allow user namespaces, use the sandbox or docker backend, or accept it with \
+             `hermes config set terminal.guard off`.",
+        );
+    }
+    match guard.setting {
+        Guard::Off => DoctorFinding::warning(name, "off: only the gate protects your files")
+            .remedy("hermes config set terminal.guard protect"),
+        Guard::Protect | Guard::Project => {
+            DoctorFinding::ok(name, format!("works ({})", guard.setting.as_str()))
+        }
+    }
+}
+
 fn check_backend(health: &BackendHealth) -> Vec<DoctorFinding> {
     let name = health.backend.as_str();
     match &health.usability {
@@ -224,7 +243,8 @@ fn check_backend(health: &BackendHealth) -> Vec<DoctorFinding> {
         health.confinement.0.iter().partition(|(_, guarantee)| matches!(guarantee, Guarantee::Held(_)));
     if held.is_empty() {
         let detail = "works; it does not isolate commands, so dangerous ones need approval";
-        return vec![DoctorFinding::ok(name, detail)];
+        let findings = [DoctorFinding::ok(name, detail)];
+        return findings.into_iter().chain(health.guard.as_ref().map(check_guard)).collect();
     }
     let names: Vec<&str> = held.iter().map(|(name, _)| *name).collect();
     let mut findings = vec![DoctorFinding::ok(name, format!("works; confines {}", names.join(", ")))];

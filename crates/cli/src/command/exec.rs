@@ -193,6 +193,7 @@ fn report(
             "place": resolved.name(),
             "place_reset": outcome.state_loss == StateLoss::Yes,
             "process": process,
+            "guard_note": outcome.guard_note,
         }))?;
         return Ok(code);
     }
@@ -200,6 +201,9 @@ fn report(
         let note = screen.paint(Tone::Quiet, "note");
         let text = "the environment was restarted: directory, variables and functions are reset";
         screen.print_stderr(&format!("{note}: {text}"));
+    }
+    if let Some(note) = &outcome.guard_note {
+        screen.print_stderr(&format!("{}: {}", screen.paint(Tone::Quiet, "note"), escape(note)));
     }
     if let Some(process) = process {
         screen.line(&process)?;

@@ -183,6 +183,9 @@ fn backend_facts(health: &BackendHealth) -> (String, Value) {
     if let Some(engine) = &health.engine {
         facts["engine"] = json!(engine);
     }
+    if let Some(guard) = &health.guard {
+        facts["guard"] = json!(guard);
+    }
     (health.backend.as_str().to_owned(), facts)
 }
 

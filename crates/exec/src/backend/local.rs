@@ -7,6 +7,7 @@
 //! | cleans up | the guest exits when the place has been idle for its lifetime |
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -75,4 +76,18 @@ impl LocalBackend {
         }
         Err(unavailable(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
+}
+
+/// Tries whether this machine allows the guard. The error is the reason why it does not. Blocks.
+pub(crate) fn check_guard(guest_cache: &Path) -> Result<(), String> {
+    let guest = embed::install_guest(guest_cache).map_err(|error| error.to_string())?;
+    #[expect(clippy::disallowed_methods, reason = "only the guest is started here")]
+    let mut command = std::process::Command::new(guest);
+    let output = command.args(["view", "--check"]).env_clear().stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("cannot start the guest: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(message.trim().trim_start_matches("hermes-guest: ").to_owned())
 }

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use super::{OpenPlace, to_byte_pairs};
 use crate::command::RunningCommand;
-use crate::{Backend, Error, guard};
+use crate::guard::GuardedRun;
+use crate::{Backend, Error};
 
 pub use hermes_guest::client::Tunnel;
 
@@ -62,8 +63,7 @@ impl OpenPlace {
         permit: Permit,
         options: ScriptOptions,
     ) -> Result<(RunningCommand, PythonConnections), Error> {
-        let mut confinement = guard::confinement(permit.allowance());
-        let job = permit.redeem(self.place.id(), &self.place.session)?;
+        let (job, mut confinement) = self.redeem_job(permit)?;
         let Work::Python(text) = job.work else { return Err(Error::NotPython) };
         let mut judged_shell = None;
         let (workdir, interpreter) = match options.directory {
@@ -79,6 +79,7 @@ impl OpenPlace {
         let output = OutputDelivery::Summary;
         let mode = RunMode::Foreground { output, state: StatePolicy::Discard };
         let (client, state_loss) = self.client_for_command(&mut confinement).await?;
+        let guarded = GuardedRun::new(&self.place, &confinement);
         let run = |listener| {
             let program = Program::Python(PythonProgram {
                 script: ByteBuf::from(text),
@@ -102,7 +103,7 @@ impl OpenPlace {
         })?;
         let started = Instant::now();
         let delivery = Some(output);
-        Ok((RunningCommand { running, started, cwd: job.cwd, state_loss, delivery }, calls))
+        Ok((RunningCommand { running, started, cwd: job.cwd, state_loss, delivery, guarded }, calls))
     }
 
     fn python_location(&self) -> String {

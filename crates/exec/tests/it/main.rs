@@ -7,6 +7,7 @@ mod container;
 mod escape;
 mod files;
 mod fixture;
+mod guard;
 mod hostile;
 mod jail;
 mod life;

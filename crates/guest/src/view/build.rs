@@ -52,6 +52,11 @@ pub(crate) fn main() -> io::Result<()> {
     Ok(())
 }
 
+/// Builds a view that hides nothing of interest, and ends.
+pub(crate) fn check() -> io::Result<()> {
+    build(&ViewPlan { cover: PathBuf::from("/tmp"), ..ViewPlan::default() })
+}
+
 fn build(plan: &ViewPlan) -> io::Result<()> {
     enter_namespaces()?;
     rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
@@ -103,7 +108,8 @@ fn hide(plan: &ViewPlan) -> io::Result<()> {
     rustix::fs::openat(&cover, EMPTY_FILE, flags, Mode::from_raw_mode(0o444))?;
     make_mount_points(&cover, &plan.cover, &plan.shown)?;
     attach(&cover, &plan.cover)?;
-    let empty = plan.cover.join(EMPTY_FILE);
+    // Another entry may cover this path.
+    let empty = open_path(&plan.cover.join(EMPTY_FILE))?;
     for (path, kind) in &plan.entries {
         let Some(found) = found(fs::metadata(path))? else { continue };
         if *kind == GuardKind::ReadOnly || *path == plan.cover {
@@ -125,7 +131,7 @@ fn hide(plan: &ViewPlan) -> io::Result<()> {
 }
 
 /// Root could read and change everything through the block devices.
-fn hide_disks(empty: &Path) -> io::Result<()> {
+fn hide_disks(empty: &OwnedFd) -> io::Result<()> {
     let is_memory = |name: &[u8]| [&b"mem"[..], b"kmem", b"port"].contains(&name);
     for entry in fs::read_dir("/dev")? {
         let entry = entry?;
@@ -136,8 +142,10 @@ fn hide_disks(empty: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn hide_file(empty: &Path, path: &Path) -> io::Result<()> {
-    let tree = open_tree(empty)?;
+fn hide_file(empty: &OwnedFd, path: &Path) -> io::Result<()> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = rustix::mount::open_tree(empty, "", flags)?;
     sys::set_read_only(tree.as_fd())?;
     attach(&tree, path)
 }

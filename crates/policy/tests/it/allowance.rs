@@ -154,3 +154,25 @@ fn nothing_is_opened_where_the_guard_does_not_apply() {
         assert_eq!(question.allowance(), &Allowance::default());
     }
 }
+
+#[test]
+fn unread_code_asks_where_the_guard_is_not_available() {
+    let verdict = |gate: &Gate, command: &str| {
+        let job = Job { lacks_guard: true, ..Job::shell(command, CWD) };
+        match gate.judge(job, &origin(Reach::Host), moment()) {
+            Verdict::Allow(_) => "allow",
+            Verdict::Ask(_) => "ask",
+            Verdict::Deny(_) => "deny",
+        }
+    };
+    for command in ["make", "cd sub && ./configure", "python3 x.py", "bash build.sh"] {
+        assert_eq!(verdict(&Gate::default(), command), "ask", "{command}");
+        let off = Gate { guard: Guard::Off, ..Gate::default() };
+        assert_eq!(verdict(&off, command), "allow", "{command}");
+    }
+    for command in ["ls", "git push", "cat a | sort", "docker exec web make"] {
+        assert_eq!(verdict(&Gate::default(), command), "allow", "{command}");
+    }
+    let rules = vec![UserRule { pattern: "make".parse().unwrap(), verdict: UserVerdict::Allow }];
+    assert_eq!(verdict(&Gate { rules, ..Gate::default() }, "make"), "allow");
+}

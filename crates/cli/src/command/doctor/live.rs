@@ -8,15 +8,18 @@
 mod script;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hermes_exec::{Backend, BindMount, OpenPlace, Outcome, OutputMode, ResolvedPlace};
-use hermes_types::{BackendName, MountAccess, Network, Work, parse_start_time, process_start_time};
+use hermes_types::{
+    BackendName, Guard, MountAccess, Network, Work, parse_start_time, process_start_time, shell_quote,
+};
 
 use script::{MANY_PROCESSES, SUCCEEDED};
 
@@ -78,6 +81,25 @@ struct LiveCheck<'a> {
     place: OpenPlace,
 }
 
+/// A script in the temporary directory of this machine, until it is dropped.
+struct TemporaryScript(PathBuf);
+
+impl TemporaryScript {
+    fn create(script: &str) -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("hermes-doctor-{}.sh", random_hex()?));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let created = Self(path);
+        file.write_all(script.as_bytes())?;
+        Ok(created)
+    }
+}
+
+impl Drop for TemporaryScript {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).ok();
+    }
+}
+
 /// The output of an attempt, or the reason why it was not made.
 type Attempt = Result<String>;
 
@@ -100,7 +122,11 @@ impl LiveCheck<'_> {
         let mut findings =
             vec![DoctorFinding::ok(self.name, format!("ran a command in {millis:.1} ms{note}"))];
         match self.resolved.backend() {
-            Backend::Local(_) => {}
+            Backend::Local(local) => {
+                if local.guard != Guard::Off {
+                    findings.extend(self.try_guard().await);
+                }
+            }
             Backend::Sandbox(jail) => {
                 findings.extend(self.break_out(&jail.binds, jail.limits.processes).await?);
             }
@@ -109,6 +135,23 @@ impl LiveCheck<'_> {
             }
         }
         Ok(findings)
+    }
+
+    /// Tries what the guard keeps from commands that nobody approved.
+    async fn try_guard(&self) -> [DoctorFinding; 3] {
+        [self.read_home(&[]).await, self.read_keys(&[]).await, self.change_startup().await]
+    }
+
+    /// Opens a start-up file for writing and changes nothing.
+    async fn change_startup(&self) -> DoctorFinding {
+        let home = Path::new(self.context.variable("HOME").unwrap_or("/"));
+        let files = [".bashrc", ".profile", ".zshrc", ".bash_profile"].map(|name| home.join(name));
+        let is_writable = |path: &&PathBuf| OpenOptions::new().append(true).open(path).is_ok();
+        let Some(file) = files.iter().find(is_writable) else {
+            return unknown(self.name, "change start-up files", "no file to test");
+        };
+        let attempt = self.attempt(&script::open_for_writing(file)).await;
+        judge(self.name, &format!("change {}", file.display()), &attempt, has_succeeded(&attempt))
     }
 
     async fn break_out(&self, binds: &[BindMount], max_processes: Option<u32>) -> Result<Vec<DoctorFinding>> {
@@ -283,7 +326,15 @@ impl LiveCheck<'_> {
     }
 
     async fn attempt(&self, script: &str) -> Attempt {
-        let outcome = self.run(&format!("{script}\necho {TRIED}")).await?;
+        let script = format!("{script}\necho {TRIED}");
+        let outcome = match self.resolved.backend() {
+            // The gate does not read files, so it asks nothing: that is what the guard is for.
+            Backend::Local(_) => {
+                let file = TemporaryScript::create(&script)?;
+                self.run(&format!("bash {}", shell_quote(&file.0.to_string_lossy()))).await?
+            }
+            Backend::Sandbox(_) | Backend::Docker(_) => self.run(&script).await?,
+        };
         Ok(String::from_utf8_lossy(&outcome.output).into_owned())
     }
 

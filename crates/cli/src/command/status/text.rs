@@ -129,6 +129,7 @@ impl StatusPage {
                 (Some(true), _) => self.colored(Tone::Good, &label, "works"),
             }
             self.engine(&backend["engine"]);
+            self.guard(&backend["guard"]);
             let [(_, first), rest @ ..] = &guarantees;
             if is_unknown {
                 // There is nothing to show.
@@ -141,6 +142,24 @@ impl StatusPage {
         if !missing.is_empty() {
             self.row("  others", &format!("not part of this version: {}", missing.join(", ")));
         }
+    }
+
+    /// The guard of this machine, which other backends do not have.
+    fn guard(&mut self, guard: &Value) {
+        let Some(setting) = guard["setting"].as_str() else { return };
+        let (tone, text) = match guard["problem"].as_str() {
+            Some(problem) => (Tone::Warning, format!("{setting}, but not available: {}", escape(problem))),
+            None if setting == "off" => (Tone::Warning, "off: only the gate protects your files".to_owned()),
+            None if setting == "project" => (
+                Tone::Good,
+                "project: commands without approval change only the project and caches".to_owned(),
+            ),
+            None => (
+                Tone::Good,
+                "protect: keeps credentials, sockets and start-up files from unapproved commands".to_owned(),
+            ),
+        };
+        self.colored(tone, "    guard", &text);
     }
 
     fn engine(&mut self, engine: &Value) {

@@ -20,6 +20,11 @@ pub(super) fn write(file: &Path) -> String {
     format!("echo x > {}", shell_quote(&file.to_string_lossy()))
 }
 
+/// Opens a file for writing and writes nothing.
+pub(super) fn open_for_writing(file: &Path) -> String {
+    format!(": >> {} && echo {SUCCEEDED}", shell_quote(&file.to_string_lossy()))
+}
+
 /// Reads the state of a process, then signals it.
 pub(super) fn touch(pid: u32) -> String {
     format!("IFS= read -r x < /proc/{pid}/stat && echo \"$x\"; kill -0 {pid} && echo {SUCCEEDED}")
