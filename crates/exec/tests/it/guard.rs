@@ -20,15 +20,20 @@ fn prepare_home(test_env: &TestEnv) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the tests use the tools of their user")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 async fn open(test_env: &TestEnv, guard: Guard, cwd: &str) -> Session {
     let spec = test_env.spec();
     // The tools of the Rust installation of the tests are part of the everyday tools.
-    let path = std::env::var("PATH").unwrap();
+    let path = variable("PATH").unwrap();
     let base_env = vec![("PATH".to_owned(), path)];
     let backend = Backend::Local(LocalBackend { base_env, guard });
     let env = ["CARGO_HOME", "RUSTUP_HOME"]
         .iter()
-        .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+        .filter_map(|name| Some(((*name).to_owned(), variable(name)?)))
         .collect();
     let cwd = test_env.folder.join("work").join(cwd).display().to_string();
     let spec = Spec { backend, cwd, env, ..spec };
@@ -42,8 +47,7 @@ async fn everyday_tools_work_under_the_guard() {
     prepare_home(&test_env);
     let s = open(&test_env, Guard::Protect, "").await;
     assert!(s.sandbox.take_unenforced_limits().await.is_empty(), "the guard does not work here");
-    let rustup = std::env::var("RUSTUP_HOME")
-        .unwrap_or_else(|_| format!("{}/.rustup", std::env::var("HOME").unwrap()));
+    let rustup = variable("RUSTUP_HOME").unwrap_or_else(|| format!("{}/.rustup", variable("HOME").unwrap()));
     let tools: &[(&str, &str)] = &[
         ("id", "test \"$(id -un)\" = \"$(whoami)\" && test \"$(id -u)\" = \"$(stat -c %u .)\""),
         ("touch", "touch made && test \"$(stat -c %u made)\" = \"$(id -u)\" && chmod 640 made && rm made"),
