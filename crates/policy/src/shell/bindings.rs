@@ -134,7 +134,7 @@ impl Walker<'_> {
             }
             match word.as_assignment() {
                 Some((assigned, value)) if assigned == variable => {
-                    self.env.set(&variable, self.tilde_in_value(&value));
+                    self.env.set(&variable, value);
                 }
                 Some(_) => self.env.forget(&variable),
                 None if is_local && name != "export" => self.env.forget(&variable),
@@ -211,6 +211,13 @@ impl Walker<'_> {
                     self.add_alias(&alias, &text);
                 }
             }
+            "hash" => {
+                for path in values(args, &["-p"]) {
+                    for name in operands(args, &["-p"]) {
+                        self.add_alias(&name.show(), &path);
+                    }
+                }
+            }
             "trap" => self.traps.extend(args.iter().find(|word| word.prefix() != "--").cloned()),
             "export" | "declare" | "local" | "readonly" | "typeset" => self.declare(name, segment),
             "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "wait" => {
@@ -274,6 +281,8 @@ impl Walker<'_> {
             texts.extend(values(args, &["-W"]).iter().map(|words| Word::literal(": ").followed_by(words)));
         }
         for text in texts {
+            // `mapfile` passes the index and the line.
+            let text = text.followed_by(&Word::literal(" $__index__ \"$__line__\""));
             self.in_subshell(|walk| walk.run_text(&text, name));
         }
     }

@@ -246,14 +246,6 @@ impl ShellEnv {
         self.set(name, Word::unknown(Unknown::Variable(name.to_owned())));
     }
 
-    pub(super) fn separators(&self) -> Vec<char> {
-        match self.value("IFS").as_ref().map(Word::pieces) {
-            Some([WordPiece::Text(text)]) => text.chars().collect(),
-            Some([]) => Vec::new(),
-            _ => vec![' ', '\t', '\n'],
-        }
-    }
-
     /// The absolute path of a word, with unknown parts as a placeholder.
     pub(super) fn path(&self, word: &Word) -> String {
         paths::resolve(&word.outline(), self.cwd.as_deref())

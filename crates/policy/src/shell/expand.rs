@@ -4,6 +4,7 @@
 //! patterns, which stay patterns because nothing reads the file system.
 
 use super::budget::MAX_BRACE_WORDS;
+use super::parse::is_name_byte;
 use super::syntax::{Parameter, ParameterForm, WordPart};
 use super::walk::Walker;
 use super::*;
@@ -12,7 +13,7 @@ use hermes_types::ShellKind;
 /// A longer class counts as text.
 const MAX_CLASS: usize = 1024;
 
-const SPECIAL: [char; 11] = ['{', '}', ',', '~', '*', '?', '[', ']', '(', ')', '/'];
+const SPECIAL: [char; 13] = ['{', '}', ',', '~', '*', '?', '[', ']', '(', ')', '/', ':', '='];
 
 /// The unit that brace expansion moves.
 #[derive(Debug, Clone)]
@@ -25,6 +26,17 @@ enum BraceAtom {
     Expansion { pieces: Vec<WordPiece>, quoted: bool },
     /// The end of a field, between positional parameters.
     Break,
+}
+
+/// Where a tilde is expanded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tildes {
+    /// At the start of the word.
+    First,
+    /// At the start and behind colons.
+    Value,
+    /// At the start, and behind the first equals sign and the colons after it.
+    Assignment,
 }
 
 impl Walker<'_> {
@@ -52,27 +64,35 @@ impl Walker<'_> {
         if self.spent {
             return vec![Word::unknown(Unknown::Number)];
         }
+        let separators = self.separators();
         let mut words = Vec::new();
         for alternative in alternatives {
-            self.fields(alternative, &mut words);
+            self.fields(alternative, separators.as_deref(), &mut words);
         }
         words
+    }
+
+    /// The characters that separate words, if they are known.
+    fn separators(&mut self) -> Option<Vec<char>> {
+        let mut values = self.env.values("IFS");
+        let choice = self.choose("IFS", values.len());
+        let value = (choice < values.len()).then(|| values.swap_remove(choice));
+        value.map_or_else(|| Some(vec![' ', '\t', '\n']), |value| Some(value.known()?.chars().collect()))
     }
 
     /// Expands a word without splitting and braces: assignment values, here-strings, redirection
     /// targets.
     pub(super) fn expand_whole(&mut self, word: &[WordPart]) -> Word {
         let atoms = self.atoms(word);
-        let (rest, mut pieces) = self.tilde(&atoms).unwrap_or((&atoms, Vec::new()));
-        for atom in rest {
-            match atom {
-                BraceAtom::Live(char) => push_text(&mut pieces, &char.to_string()),
-                BraceAtom::Text(text) => push_text(&mut pieces, text),
-                BraceAtom::Expansion { pieces: inner, .. } => pieces.extend(inner.iter().cloned()),
-                BraceAtom::Break => push_text(&mut pieces, " "),
-            }
-        }
-        Word::from_pieces(pieces)
+        let atoms = self.tildes(atoms, Tildes::First);
+        whole(&atoms)
+    }
+
+    /// Expands the value of an assignment, or a word that is one.
+    pub(super) fn expand_assignment(&mut self, word: &[WordPart], tildes: Tildes) -> Word {
+        let atoms = self.atoms(word);
+        let atoms = self.tildes(atoms, tildes);
+        whole(&atoms)
     }
 
     /// Expands a redirection target: patterns are active, but the result is one word.
@@ -105,10 +125,7 @@ impl Walker<'_> {
                         atoms.push(BraceAtom::Expansion { pieces, quoted: parameter.quoted });
                     }
                 }
-                WordPart::Parameter(parameter) => {
-                    let pieces = self.parameter(parameter);
-                    atoms.push(BraceAtom::Expansion { pieces, quoted: parameter.quoted });
-                }
+                WordPart::Parameter(parameter) => atoms.extend(self.parameter(parameter)),
                 WordPart::Command { list, quoted } => {
                     let pieces = self.substitution(list);
                     atoms.push(BraceAtom::Expansion { pieces, quoted: *quoted });
@@ -169,10 +186,31 @@ impl Walker<'_> {
         }
     }
 
-    fn parameter(&mut self, parameter: &Parameter) -> Vec<WordPiece> {
+    /// The word behind the sign of `${name:-word}`.
+    fn argument(&mut self, parameter: &Parameter) -> Vec<BraceAtom> {
+        let mut atoms = Vec::new();
+        for (index, part) in parameter.argument.iter().enumerate() {
+            match part {
+                WordPart::Text(text) if index == 0 && text.starts_with('~') => {
+                    let live = text.chars().map(BraceAtom::Live).collect();
+                    let word = whole(&self.tildes(live, Tildes::First));
+                    atoms.push(BraceAtom::Expansion { pieces: word.pieces().to_vec(), quoted: true });
+                }
+                WordPart::Text(text) => {
+                    let pieces = vec![WordPiece::Text(text.clone())];
+                    atoms.push(BraceAtom::Expansion { pieces, quoted: parameter.quoted });
+                }
+                part => atoms.extend(self.atoms(std::slice::from_ref(part))),
+            }
+        }
+        atoms
+    }
+
+    fn parameter(&mut self, parameter: &Parameter) -> Vec<BraceAtom> {
         let name = parameter.name.as_str();
         self.atoms(&parameter.index);
-        let argument = self.expand_whole(&parameter.argument);
+        let argument_atoms = self.argument(parameter);
+        let argument = whole(&argument_atoms);
         let mut values = self.env.values(name);
         self.charge(1 + values.iter().map(|value| value.pieces().len()).sum::<usize>());
         let was_set = !values.is_empty();
@@ -196,11 +234,17 @@ impl Walker<'_> {
                 if !is_set && parameter.form == ParameterForm::Assign {
                     self.env.set(name, argument.clone());
                 }
-                if is_set { value.unwrap_or_else(unknown) } else { argument }
+                match parameter.form {
+                    _ if is_set => value.unwrap_or_else(unknown),
+                    ParameterForm::Assign => argument,
+                    _ => return argument_atoms,
+                }
             }
             ParameterForm::Alternative => {
-                let is_set = is_set.unwrap_or_else(|| self.choose(&question, 2) == 0);
-                if is_set { argument } else { Word::default() }
+                if is_set.unwrap_or_else(|| self.choose(&question, 2) == 0) {
+                    return argument_atoms;
+                }
+                Word::default()
             }
             ParameterForm::WithoutPrefix | ParameterForm::WithoutSuffix => {
                 value.and_then(|value| trimmed(&value, &argument, parameter)).unwrap_or_else(unknown)
@@ -214,11 +258,36 @@ impl Walker<'_> {
                 unknown()
             }
         };
-        word.pieces().to_vec()
+        vec![BraceAtom::Expansion { pieces: word.pieces().to_vec(), quoted: parameter.quoted }]
+    }
+
+    /// Expands the tilde prefixes of a word.
+    fn tildes(&mut self, atoms: Vec<BraceAtom>, tildes: Tildes) -> Vec<BraceAtom> {
+        if !atoms.iter().any(|atom| matches!(atom, BraceAtom::Live('~'))) {
+            return atoms;
+        }
+        let mut expanded = Vec::with_capacity(atoms.len());
+        let mut rest = atoms.as_slice();
+        let mut in_value = tildes == Tildes::Value;
+        let mut may_follow = true;
+        while let Some((atom, tail)) = rest.split_first() {
+            if may_follow && let Some((tail, pieces)) = self.tilde(rest) {
+                expanded.push(BraceAtom::Expansion { pieces, quoted: true });
+                (rest, may_follow) = (tail, false);
+                continue;
+            }
+            let starts_value =
+                tildes == Tildes::Assignment && !in_value && matches!(atom, BraceAtom::Live('='));
+            in_value |= starts_value;
+            may_follow = starts_value || (in_value && matches!(atom, BraceAtom::Live(':')));
+            expanded.push(atom.clone());
+            rest = tail;
+        }
+        expanded
     }
 
     /// Expands a tilde prefix and returns the atoms after it.
-    fn tilde<'a>(&self, atoms: &'a [BraceAtom]) -> Option<(&'a [BraceAtom], Vec<WordPiece>)> {
+    fn tilde<'a>(&mut self, atoms: &'a [BraceAtom]) -> Option<(&'a [BraceAtom], Vec<WordPiece>)> {
         if !matches!(atoms.first(), Some(BraceAtom::Live('~'))) {
             return None;
         }
@@ -241,19 +310,32 @@ impl Walker<'_> {
             "-" => self.env.value("OLDPWD").unwrap_or_else(|| unknown("OLDPWD")),
             "root" => Word::literal("/root"),
             user if user.starts_with(['-', '+']) => unknown("OLDPWD"),
+            // The tilde stays if there is no such user.
+            user if self.choose(&format!("~{user}"), 2) == 1 => Word::literal(format!("~{user}")),
             user => Word::literal(format!("/home/{user}")),
         };
         Some((rest, home.pieces().to_vec()))
     }
 
     /// Splits one alternative into fields.
-    fn fields(&self, atoms: Vec<BraceAtom>, words: &mut Vec<Word>) {
-        let separators = self.env.separators();
-        let tilde = self.tilde(&atoms);
+    fn fields(&mut self, atoms: Vec<BraceAtom>, separators: Option<&[char]>, words: &mut Vec<Word>) {
+        let is_named = |text: String| {
+            let name = text.split('[').next().unwrap_or_default();
+            !name.is_empty() && name.bytes().all(is_name_byte)
+        };
+        let before_equals = atoms.iter().map_while(|atom| match atom {
+            BraceAtom::Live('=') => None,
+            BraceAtom::Live(char) => Some(*char),
+            _ => Some('-'),
+        });
+        let is_assignment = self.dialect == ShellKind::Bash && is_named(before_equals.collect());
+        let atoms = self.tildes(atoms, if is_assignment { Tildes::Assignment } else { Tildes::First });
+        let mut pieces = Vec::new();
         // Whether the current field exists even if it is empty.
-        let mut real = tilde.is_some();
+        let mut real = false;
         let mut splits = false;
-        let (atoms, mut pieces) = tilde.unwrap_or((&atoms, Vec::new()));
+        // Whether a blank ended the last field, so that a separator behind it ends nothing.
+        let mut closed = false;
         let mut index = 0;
         while let Some(atom) = atoms.get(index) {
             index += 1;
@@ -268,7 +350,7 @@ impl Walker<'_> {
                     let end = rest.position(|atom| matches!(atom, BraceAtom::Live(')')));
                     index += end.map_or(0, |end| end + 1);
                 }
-                BraceAtom::Live('[') => match class_at(atoms, index) {
+                BraceAtom::Live('[') => match class_at(&atoms, index) {
                     Some((class, end)) => {
                         pieces.push(WordPiece::Glob(class));
                         index = end;
@@ -278,17 +360,17 @@ impl Walker<'_> {
                 BraceAtom::Live(char) => push_live(&mut pieces, &char.to_string()),
                 BraceAtom::Text(text) => {
                     push_text(&mut pieces, text);
-                    real = true;
+                    (real, closed) = (true, false);
                 }
                 BraceAtom::Break => {
                     if real || !pieces.is_empty() {
                         words.push(Word::from_pieces(std::mem::take(&mut pieces)).splitting(splits));
                     }
-                    (real, splits) = (false, false);
+                    (real, splits, closed) = (false, false, false);
                 }
                 BraceAtom::Expansion { pieces: inner, quoted: true } => {
                     pieces.extend(inner.iter().cloned());
-                    real = true;
+                    (real, closed) = (true, false);
                 }
                 BraceAtom::Expansion { pieces: inner, quoted: false } => {
                     for piece in inner {
@@ -297,17 +379,30 @@ impl Walker<'_> {
                             pieces.push(piece.clone());
                             continue;
                         };
-                        let mut fields = text.split(|char: char| separators.contains(&char));
-                        if let Some(first) = fields.next() {
-                            push_live(&mut pieces, first);
-                        }
-                        for field in fields {
-                            if real || !pieces.is_empty() {
-                                words.push(Word::from_pieces(std::mem::take(&mut pieces)).splitting(splits));
-                                splits = false;
-                                real = false;
+                        let Some(separators) = separators else {
+                            splits = true;
+                            push_live(&mut pieces, text);
+                            pieces.push(WordPiece::Unknown(Unknown::Variable("IFS".to_owned())));
+                            continue;
+                        };
+                        let mut rest = text.as_str();
+                        while let Some(char) = rest.chars().next() {
+                            let is_separator = |char: char| separators.contains(&char);
+                            if !is_separator(char) {
+                                let (field, tail) =
+                                    rest.split_at(rest.find(is_separator).unwrap_or(rest.len()));
+                                push_live(&mut pieces, field);
+                                (rest, closed) = (tail, false);
+                                continue;
                             }
-                            push_live(&mut pieces, field);
+                            rest = rest.get(char.len_utf8()..).unwrap_or_default();
+                            let is_blank = matches!(char, ' ' | '\t' | '\n');
+                            if real || !pieces.is_empty() || !(is_blank || closed) {
+                                words.push(Word::from_pieces(std::mem::take(&mut pieces)).splitting(splits));
+                                (real, splits, closed) = (false, false, is_blank);
+                            } else {
+                                closed &= is_blank;
+                            }
                         }
                     }
                 }
@@ -317,6 +412,20 @@ impl Walker<'_> {
             words.push(Word::from_pieces(pieces).splitting(splits));
         }
     }
+}
+
+/// One word of these atoms.
+fn whole(atoms: &[BraceAtom]) -> Word {
+    let mut pieces = Vec::new();
+    for atom in atoms {
+        match atom {
+            BraceAtom::Live(char) => push_text(&mut pieces, &char.to_string()),
+            BraceAtom::Text(text) => push_text(&mut pieces, text),
+            BraceAtom::Expansion { pieces: inner, .. } => pieces.extend(inner.iter().cloned()),
+            BraceAtom::Break => push_text(&mut pieces, " "),
+        }
+    }
+    Word::from_pieces(pieces)
 }
 
 /// `${x#pattern}` and `${x%pattern}`, if the value and the pattern are plain.
@@ -447,16 +556,23 @@ fn sequence(inside: &[BraceAtom]) -> Option<Vec<Vec<BraceAtom>>> {
         (Ok(from), Ok(to)) => (from, to, false),
         _ => (code(from)?, code(to)?, true),
     };
-    let (low, high) = (from.min(to), from.max(to));
-    let count = high.checked_sub(low)?.unsigned_abs() / step;
+    let count = from.abs_diff(to) / step;
     let limit = u64::try_from(MAX_BRACE_WORDS).unwrap_or(u64::MAX);
+    let is_padded = |text: &str| text.trim_start_matches('-').starts_with('0') && text.len() > 1;
+    let ends = text.split("..").take(2);
+    let width = if ends.clone().any(is_padded) { ends.map(str::len).max().unwrap_or(0) } else { 0 };
     (0..=count.min(limit))
         .map(|index| {
-            let value = low.checked_add_unsigned(index.checked_mul(step)?)?;
+            let offset = index.checked_mul(step)?;
+            let value = if from <= to {
+                from.checked_add_unsigned(offset)
+            } else {
+                from.checked_sub_unsigned(offset)
+            }?;
             let text = if alphabetic {
                 char::from_u32(u32::try_from(value).ok()?)?.to_string()
             } else {
-                value.to_string()
+                format!("{value:0width$}")
             };
             Some(vec![BraceAtom::Text(text)])
         })

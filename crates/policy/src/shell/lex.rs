@@ -13,6 +13,8 @@ pub(super) enum Quoting {
     Bare,
     /// Inside double quotes, a single quote is literal.
     Double,
+    /// In the word of `"${x-word}"`, a double quote is none.
+    Word,
     /// In a here-document, all quotes are literal.
     Document,
 }
@@ -88,7 +90,7 @@ impl Parser<'_> {
                 parts.push(WordPart::Quoted(text.to_owned()));
                 self.at += text.len() + 2;
             }
-            Some(b'"') if bare => {
+            Some(b'"') if bare || quoting == Quoting::Word => {
                 self.at += 1;
                 self.double_quoted(parts)?;
             }
@@ -97,7 +99,11 @@ impl Parser<'_> {
             _ => {
                 let start = self.at;
                 let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-                let special: &[u8] = if bare { b"\\'\"`$" } else { b"\\`$" };
+                let special: &[u8] = match quoting {
+                    Quoting::Bare => b"\\'\"`$",
+                    Quoting::Word => b"\\\"`$",
+                    Quoting::Double | Quoting::Document => b"\\`$",
+                };
                 let length = rest
                     .iter()
                     .skip(1)
@@ -129,7 +135,8 @@ impl Parser<'_> {
         self.at += next.len_utf8();
         let escapes = match quoting {
             Quoting::Bare => true,
-            Quoting::Double => matches!(next, '$' | '`' | '"' | '\\' | '\n'),
+            Quoting::Word if next == '}' => true,
+            Quoting::Double | Quoting::Word => matches!(next, '$' | '`' | '"' | '\\' | '\n'),
             Quoting::Document => matches!(next, '$' | '`' | '\\' | '\n'),
         };
         if escapes && next == '\n' {
@@ -266,7 +273,11 @@ impl Parser<'_> {
         } else {
             self.at += usize::from(self.peek() != Some(b'}'));
         }
-        let quoting = if quoted { Quoting::Double } else { Quoting::Bare };
+        let takes_pattern = matches!(
+            form,
+            ParameterForm::WithoutPrefix | ParameterForm::WithoutSuffix | ParameterForm::Computed
+        );
+        let quoting = if quoted && !takes_pattern { Quoting::Word } else { Quoting::Bare };
         let argument = self.parts_until(b'}', quoting)?;
         let form = if computed || !index.is_empty() { ParameterForm::Computed } else { form };
         Ok(WordPart::Parameter(Rc::new(Parameter { name, form, strong, index, argument, quoted })))

@@ -7,12 +7,13 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use super::*;
 use crate::file_effects::written_words;
 use crate::programs::Invocation;
+use hermes_types::ShellKind;
 
 /// The longest decoded text that is followed.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// The standard output of a segment.
-pub(super) fn standard_output(segment: &Segment) -> PipeData {
+pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData {
     let args = segment.args.as_slice();
     let operands_given = args.iter().any(|word| !word.prefix().starts_with('-'));
     let input = &segment.stdin.text;
@@ -20,7 +21,7 @@ pub(super) fn standard_output(segment: &Segment) -> PipeData {
         input.as_ref().and_then(Word::known).and_then(decode).map(Word::literal)
     };
     let text = match segment.name.as_str() {
-        "echo" => Some(echoed(args)),
+        "echo" => Some(echoed(args, dialect)),
         "printf" => printed(args),
         "tee" => input.clone(),
         "cat" | "sort" | "uniq" | "head" | "tail" if !operands_given => input.clone(),
@@ -72,14 +73,17 @@ fn program_path(args: &[Word]) -> Option<Word> {
     Some(Word::literal(if name.contains('/') { name.to_owned() } else { format!("/usr/bin/{name}") }))
 }
 
-fn echoed(args: &[Word]) -> Word {
+fn echoed(args: &[Word], dialect: ShellKind) -> Word {
+    // The `echo` of dash always decodes escapes, and knows no other option than `-n`.
+    let (options, decodes) = if dialect == ShellKind::Sh { ("n", true) } else { ("neE", false) };
     let is_flag = |word: &&Word| {
         let flags = word.known().and_then(|text| text.strip_prefix('-')).unwrap_or_default();
-        !flags.is_empty() && flags.chars().all(|char| "neE".contains(char))
+        !flags.is_empty() && flags.chars().all(|char| options.contains(char))
     };
     let (flags, words) = args.split_at(args.iter().take_while(is_flag).count());
     let words = Word::joined(words);
-    let words = if has(flags, &["-e"]) { words.map_text(|text| unescape(text, |_| false)) } else { words };
+    let decodes = decodes || has(flags, &["-e"]);
+    let words = if decodes { words.map_text(|text| unescape(text, |_| false)) } else { words };
     words.followed_by(&Word::literal("\n"))
 }
 

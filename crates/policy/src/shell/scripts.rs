@@ -32,7 +32,7 @@ impl Walker<'_> {
             self.doubt(DoubtKind::Lookalike, source);
         }
         self.depth += 1;
-        let mut stream = output::standard_output(&segment);
+        let mut stream = output::standard_output(&segment, self.dialect);
         // Variables set in front of a command are those of the command only.
         let mut saved = Vec::new();
         for (name, value) in segment.assignments.iter().filter(|_| runs) {
@@ -146,12 +146,21 @@ impl Walker<'_> {
             for text in texts {
                 // The words are text again, but no part of them is a sign.
                 let quoted = |word: &Word| word.map_text(hermes_types::shell_quote);
-                let args: Vec<Word> = std::iter::once(text).chain(segment.args.iter().map(quoted)).collect();
-                let before = self.env.clone();
-                self.settle();
-                self.run_text(&Word::joined(&args), &segment.source);
-                self.settle();
-                self.env.join(before);
+                let next = segment.args.first().and_then(Word::known).unwrap_or_default();
+                self.load_from_session(next);
+                // Behind a blank at the end of an alias, the next word may be one too.
+                let is_open = text.outline().ends_with([' ', '\t']);
+                let nexts = self.env.aliases.get(next).filter(|_| is_open).cloned().unwrap_or_default();
+                let firsts = segment.args.first().map(quoted).into_iter().chain(nexts).collect::<Vec<_>>();
+                for first in firsts.into_iter().map(Some).chain(segment.args.is_empty().then_some(None)) {
+                    let rest = segment.args.iter().skip(1).map(quoted);
+                    let args: Vec<Word> = std::iter::once(text.clone()).chain(first).chain(rest).collect();
+                    let before = self.env.clone();
+                    self.settle();
+                    self.run_text(&Word::joined(&args), &segment.source);
+                    self.settle();
+                    self.env.join(before);
+                }
             }
             self.calls.pop();
         }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use super::budget::{Budget, MAX_DEPTH, MAX_READINGS, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS};
 use super::env::ShellEnv;
+use super::expand::Tildes;
 use super::syntax::{
     Assign, CommandNode, Compound, CompoundKind, Joint, List, ListItem, RawWord, RedirectOperator, Simple,
     SyntaxNode, WordPart, literal_text,
@@ -632,7 +633,7 @@ impl<'a> Walker<'a> {
             };
             match word.first() {
                 Some(WordPart::Text(text)) if declares && is_assignment(text) => {
-                    segment.args.push(self.expand_whole(word));
+                    segment.args.push(self.expand_assignment(word, Tildes::Assignment));
                 }
                 _ => segment.args.extend(self.expand(word)),
             }
@@ -651,7 +652,7 @@ impl<'a> Walker<'a> {
         let values: Vec<Word> = if assign.is_array {
             assign.values.iter().flat_map(|word| self.expand(word)).collect()
         } else {
-            assign.values.iter().map(|word| self.expand_whole(word)).collect()
+            assign.values.iter().map(|word| self.expand_assignment(word, Tildes::Value)).collect()
         };
         let name = assign.name.as_str();
         if matches!(name, "BASH_ALIASES" | "BASH_CMDS") {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use hermes_types::ShellKind;
 
-use compare::disagreement;
+use compare::{Outcome, compare};
 use shells::Shells;
 
 /// The scripts of the list: the shell, an earlier command of the session, and the script.
@@ -41,12 +41,17 @@ fn every_program_that_runs_is_found_or_doubted() {
     };
     let scripts = scripts();
     assert!(scripts.len() >= 100);
-    let wrong: Vec<String> = scripts
-        .iter()
-        .filter_map(|(shell, earlier, script)| {
-            let missed = disagreement(&shells, *shell, earlier.as_deref(), script)?;
-            Some(format!("{shell:?}: {earlier:?} {script}\nran {missed}\n"))
-        })
-        .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let mut doubted = 0;
+    let mut wrong = String::new();
+    for (shell, earlier, script) in &scripts {
+        match compare(&shells, *shell, earlier.as_deref(), script) {
+            Outcome::Agrees => {}
+            Outcome::Doubted => doubted += 1,
+            Outcome::Disagrees(missed) => {
+                wrong.push_str(&format!("{shell:?}: {earlier:?} {script}\nran {missed}\n\n"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(doubted * 4 <= scripts.len(), "{doubted} of {} scripts are doubted", scripts.len());
 }

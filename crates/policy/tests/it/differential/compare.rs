@@ -5,51 +5,62 @@ use hermes_types::{ShellContext, ShellKind};
 
 use super::shells::{CWD, Execution, HOME, Run, Shells};
 
-/// The first program that ran although the gate neither found nor doubted it.
-pub(super) fn disagreement(
-    shells: &Shells,
-    shell: ShellKind,
-    earlier: Option<&str>,
-    script: &str,
-) -> Option<String> {
+/// The result of a comparison.
+pub(super) enum Outcome {
+    Agrees,
+    /// The gate asks, so nothing is compared.
+    Doubted,
+    /// The first program that ran although the gate neither found nor doubted it.
+    Disagrees(String),
+}
+
+pub(super) fn compare(shells: &Shells, shell: ShellKind, earlier: Option<&str>, script: &str) -> Outcome {
     let read = |text: &str, cwd: &str, session: &ShellContext| {
         understand(text, &Surroundings { cwd, home: HOME, hermes_home: "/home/ada/.hermes", shell: session })
     };
     // A script that asks need not run; it may be a bomb.
     let new = ShellContext { shell, ..ShellContext::new() };
     if !read(earlier.unwrap_or(script), CWD, &new).doubts.is_empty() {
-        return None;
+        return Outcome::Doubted;
     }
     let Run { executions, session, cwd } = shells.run(shell, earlier, script);
     let found = read(script, &cwd, &session);
     if !found.doubts.is_empty() {
-        return None;
+        return Outcome::Doubted;
     }
-    let unknown = executions.iter().find(|ran| !found.segments.iter().any(|segment| covers(segment, ran)))?;
+    let is_missed = |ran: &&Execution| !found.segments.iter().any(|segment| covers(segment, ran));
+    let Some(missed) = executions.iter().find(is_missed) else { return Outcome::Agrees };
     let shown: Vec<String> = found
         .segments
         .iter()
         .map(|segment| format!("  {} in {:?}", segment.show(), segment.cwd.as_deref().unwrap_or("?")))
         .collect();
-    Some(format!("{} {:?} in {}\nfound:\n{}", unknown.name, unknown.args, unknown.cwd, shown.join("\n")))
+    let Execution { name, args, cwd } = missed;
+    Outcome::Disagrees(format!("{name} {args:?} in {cwd}\nfound:\n{}", shown.join("\n")))
 }
 
 fn covers(segment: &Segment, ran: &Execution) -> bool {
-    let is_program = segment.name == ran.name.to_lowercase() || segment.name.is_empty();
     // An unknown part of a directory stands for anything.
     let in_directory = segment.cwd.as_deref().is_none_or(|cwd| {
         cwd == ran.cwd
             || cwd.split_once(['\0', '*', '?']).is_some_and(|(start, _)| ran.cwd.starts_with(start))
     });
-    is_program && in_directory && words_match(&segment.args, &ran.args)
+    let has_words = match segment.via.last().map(String::as_str) {
+        // It may run its command several times, each with some of the words.
+        Some("xargs") => ran.args.iter().all(|arg| {
+            segment.args.iter().any(|word| words_match(std::slice::from_ref(word), std::slice::from_ref(arg)))
+        }),
+        _ => words_match(&segment.args, &ran.args),
+    };
+    segment.name == ran.name.to_lowercase() && in_directory && has_words
 }
 
 fn words_match(words: &[Word], args: &[String]) -> bool {
     let Some((word, rest)) = words.split_first() else { return args.is_empty() };
-    if word.has_unknown() || word.has_glob() {
+    let text: String = word.pieces().iter().map(piece_text).collect();
+    if word.has_unknown() || word.has_glob() || text.contains('\0') {
         return (0..=args.len()).any(|count| words_match(rest, args.get(count..).unwrap_or_default()));
     }
-    let text: String = word.pieces().iter().map(piece_text).collect();
     args.split_first().is_some_and(|(arg, args)| *arg == text && words_match(rest, args))
 }
 

@@ -16,6 +16,7 @@ pub(super) const HOME: &str = "/home/ada";
 pub(super) const CWD: &str = "/home/ada/work";
 
 /// Programs that exist. `cat` and `seq` also print, because scripts need text to work on.
+/// [`WRAPPERS`] also run what they are given.
 pub(super) const PROGRAMS: &[&str] = &[
     "rm", "ls", "cp", "mv", "cat", "seq", "git", "make", "tee", "touch", "install", "mkdir", "dirname",
     "basename", "env", "sudo", "xargs", "find", "grep", "sed", "curl", "chmod", "dd", "python3", "node",
@@ -23,12 +24,19 @@ pub(super) const PROGRAMS: &[&str] = &[
     "nohup", "timeout", "docker", "ssh", "kill", "x", "y",
 ];
 
+const WRAPPERS: &[&str] = &["env", "xargs", "find", "timeout", "nohup"];
+
 const STUB: &str = r#"#!/usr/bin/dash
 set -f
 printf '%s\0' "${0##*/}" "$(pwd -P)" "$@" '#end' >>/log
 case ${0##*/} in
 cat) while IFS= read -r line || [ -n "$line" ]; do printf '%s\n' "$line"; done ;;
 seq) echo 1; echo 2 ;;
+ls) for word; do case $word in -*) ;; *) printf '%s\n' "$word" ;; esac; done ;;
+env|xargs|find|timeout|nohup) exec "/usr/lib/wrappers/${0##*/}" "$@" ;;
+sudo)
+    while :; do case $1 in -u) shift 2 ;; -*) shift ;; *) break ;; esac; done
+    exec "/usr/lib/wrappers/env" "$@" ;;
 esac
 "#;
 
@@ -81,9 +89,12 @@ impl Shells {
         for (link, target) in [("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib")] {
             symlink(target, self.root.join(link))?;
         }
-        for shell in ["bash", "dash"] {
-            let path = format!("/usr/bin/{shell}");
-            fs::copy(&path, programs.join(shell))?;
+        let wrappers = self.root.join("usr/lib/wrappers");
+        fs::create_dir_all(&wrappers)?;
+        let shells = ["bash", "dash"].map(|name| (name, &programs));
+        for (name, directory) in shells.into_iter().chain(WRAPPERS.iter().map(|name| (*name, &wrappers))) {
+            let path = format!("/usr/bin/{name}");
+            fs::copy(&path, directory.join(name))?;
             let output = Command::new("ldd").arg(&path).output()?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             for library in text.split_whitespace().filter(|word| word.starts_with('/')) {
