@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use hermes_types::{Allowance, Job, ProtectedClass, Work};
 
+use crate::file_effects::named_paths;
 use crate::programs::When::{All, Always, Any, Arg, Flag, Not, Operand, Test, Verb};
 use crate::programs::{Invocation, Runs, When, fits_any, is_plain, is_remote};
 use crate::protected::protected_paths;
@@ -152,6 +153,9 @@ const WITHOUT_GUARD: &[&str] = &[
     "read-disk", "write-system", "capabilities", "service-scripts", "hermes-life", "hermes-home",
 ];
 
+/// The number of paths that are compared with the protected ones.
+const MAX_NAMED: usize = 256;
+
 /// The rule about unread code next to a command that needs protected classes.
 pub(crate) const MIXED_ACCESS: &str = "mixed-access";
 
@@ -176,6 +180,8 @@ const PLAIN_TOOLS: &[&str] = &[
 #[derive(Debug, Default)]
 pub(crate) struct ClassNeeds {
     used: BTreeSet<ProtectedClass>,
+    /// The classes of the protected paths that a word names.
+    named: BTreeSet<ProtectedClass>,
     /// Whether a command fails without its classes.
     is_needed: bool,
     /// Whether code runs that the gate has not read.
@@ -219,6 +225,15 @@ impl ClassNeeds {
         self.is_unguarded && self.has_unread_code
     }
 
+    /// Adds the protected paths that are named, for an approver to see and to open.
+    pub(crate) fn add_named(&mut self, script: &Script, home: &str) {
+        let paths: BTreeSet<String> =
+            script.segments.iter().flat_map(|segment| named_paths(segment, home)).take(MAX_NAMED).collect();
+        let is_named = |protected: &str| paths.iter().any(|path| is_at_or_below(protected, path, home));
+        let named = protected_paths().filter(|protected| is_named(protected.path));
+        self.named.extend(named.map(|protected| protected.class));
+    }
+
     /// The classes of a job that nothing asks about.
     pub(crate) fn unasked(&self) -> Allowance {
         let used = if self.has_unread_code { BTreeSet::new() } else { self.used.clone() };
@@ -234,6 +249,9 @@ impl ClassNeeds {
     /// anything, but without an approver it gets nothing.
     pub(crate) fn approved(&self, matches: &[Match], by_person: bool) -> Allowance {
         let mut classes = self.used.clone();
+        if by_person && !self.is_unguarded {
+            classes.extend(&self.named);
+        }
         for found in matches.iter().filter(|_| !self.is_unguarded) {
             let is_unread = found.at.is_none() && found.id != MIXED_ACCESS;
             if WITHOUT_GUARD.contains(&found.id) || (is_unread && by_person) {
@@ -265,14 +283,8 @@ pub(crate) fn classes_of_paths<'a>(
 
 /// The class of a path that is protected, or that lies below a protected one.
 pub fn protected_class(path: &str, home: &str) -> Option<ProtectedClass> {
-    let depth = |path: &str| path.split('/').filter(|part| !part.is_empty()).count();
-    let is_above = |protected: &str| match protected.strip_prefix("~/") {
-        Some(rest) => depth(home) + depth(rest) <= depth(path),
-        None => depth(protected) <= depth(path),
-    };
     let mut all = protected_paths();
-    all.find(|protected| is_above(protected.path) && overlaps(protected.path, path, home))
-        .map(|protected| protected.class)
+    all.find(|protected| is_at_or_below(protected.path, path, home)).map(|protected| protected.class)
 }
 
 /// Whether one path is the other or lies below it. Both may hold patterns.
@@ -285,6 +297,13 @@ fn overlaps(protected: &str, path: &str, home: &str) -> bool {
             || (wanted.contains('*') && pattern_matches(wanted, part))
             || (part.contains(['*', '?', '[']) && pattern_matches(part, wanted))
     })
+}
+
+/// Whether a path is a protected one or lies below it. No star means a hidden file.
+fn is_at_or_below(protected: &str, path: &str, home: &str) -> bool {
+    let depth = |path: &str| path.split('/').filter(|part| !part.is_empty()).count();
+    let (top, rest) = protected.strip_prefix("~/").map_or(("", protected), |rest| (home, rest));
+    !path.contains("/*") && depth(path) >= depth(top) + depth(rest) && overlaps(protected, path, home)
 }
 
 /// Package managers get tokens when an owner's rule allows them to run.

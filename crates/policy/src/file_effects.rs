@@ -6,7 +6,7 @@
 
 use crate::paths::resolve;
 use crate::programs::{ArgumentUse, DeclaredFiles, Invocation, PathAccess, Which, is_remote};
-use crate::shell::{RedirectOperator, Word};
+use crate::shell::{RedirectOperator, Segment, Word};
 
 /// One effect on one path. Paths are absolute and normal, with a placeholder for unknown parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,15 +37,26 @@ pub(crate) fn file_effects(call: &Invocation<'_>, home: &str) -> Vec<FileEffect>
         return found;
     }
     for files in declared_files(call) {
-        found.extend(
-            words_of(call, files).iter().map(|word| FileEffect {
-                access: files.access,
-                path: home_path(&word.outline(), call, home),
-            }),
-        );
+        found.extend(words_of(call, files).iter().map(|word| FileEffect {
+            access: files.access,
+            path: home_path(&word.outline(), call.segment, home),
+        }));
     }
     argument_effects(call, home, &mut found);
     found
+}
+
+/// The paths that the words of a command name, whatever happens to them.
+pub(crate) fn named_paths(segment: &Segment, home: &str) -> Vec<String> {
+    let targets = segment.redirects.iter().map(|redirect| &redirect.target);
+    let values = segment.assignments.iter().map(|(_, value)| value);
+    let words = segment.args.iter().chain(targets).chain(values).map(Word::outline);
+    words
+        .flat_map(|text| {
+            let parts = path_parts(&text).into_iter().map(|part| home_path(part, segment, home));
+            parts.collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn declared_files<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'static DeclaredFiles> + 'a {
@@ -53,10 +64,10 @@ fn declared_files<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'static
 }
 
 /// The absolute path of a word, with a quoted `~/` read as the home directory.
-fn home_path(text: &str, call: &Invocation<'_>, home: &str) -> String {
+fn home_path(text: &str, segment: &Segment, home: &str) -> String {
     match text.strip_prefix("~/") {
         Some(rest) => resolve(&format!("{home}/{rest}"), None),
-        None => resolve(text, call.segment.cwd.as_deref()),
+        None => resolve(text, segment.cwd.as_deref()),
     }
 }
 
@@ -117,7 +128,7 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
             continue;
         }
         for part in path_parts(&text) {
-            let path = home_path(part, call, home);
+            let path = home_path(part, call.segment, home);
             if arguments == ArgumentUse::ReadOutside && crate::paths::is_below(&path, cwd.unwrap_or_default())
             {
                 continue;

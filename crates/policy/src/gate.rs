@@ -192,7 +192,7 @@ impl Gate {
             }
         }
         let is_allowed = |segment: &Segment| self.is_allowed_by_owner(segment);
-        let needs = if self.guard == Guard::Off || place.reach != Reach::Host {
+        let mut needs = if self.guard == Guard::Off || place.reach != Reach::Host {
             ClassNeeds::unguarded()
         } else if job.lacks_guard {
             ClassNeeds::lacking_guard(job, &script, is_allowed)
@@ -209,6 +209,9 @@ impl Gate {
         if let Some((rule, reason)) = about_code.filter(|_| script.doubts.is_empty()) {
             let text = job.work.text().into_owned();
             matches.push(Match::new(rule, Tier::Ask, reason, text.clone(), &text));
+        }
+        if !matches.is_empty() {
+            needs.add_named(&script, &place.home);
         }
         Findings { script, matches, denied, needs }
     }

@@ -17,7 +17,7 @@ use hermes_types::ProtectedClass;
 use serde::Serialize;
 
 use crate::allowance::classes_of_paths;
-use crate::file_effects::{FileEffect, file_effects};
+use crate::file_effects::{FileEffect, file_effects, named_paths};
 use crate::paths::KnownPaths;
 use crate::programs::{self, Invocation, PathAccess, When};
 use crate::shell::{Script, Segment, Surroundings};
@@ -282,7 +282,8 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
             if let Trigger::Files(_) = rule.trigger {
                 matched.what = format!("{}:{}", rule.id, paths_of(&effects));
             }
-            let paths = effects.iter().map(|effect| effect.path.as_str());
+            let named = named_paths(segment, around.home);
+            let paths = effects.iter().map(|effect| &effect.path).chain(&named).map(String::as_str);
             let classes = classes_of_paths(paths, around.home);
             found.push(Match { at: Some(at), harms: harms(rule, &context), classes, ..matched });
         }

@@ -115,6 +115,25 @@ fn an_approval_opens_the_classes_that_the_question_is_about() {
 }
 
 #[test]
+fn an_approval_opens_the_protected_paths_that_any_word_names() {
+    assert_allowances(
+        &Gate::default(),
+        &[
+            ("chmod 777 ~/.bashrc && echo done", "ask", "startup-files"),
+            ("chown root ~/.config/systemd/user/x.service", "ask", "startup-files"),
+            ("chmod 600 ~/.gitconfig; rm -rf ~/x", "ask", "git-config"),
+            ("rm -rf ~/x && touch --reference=$HOME/.profile ~/y", "ask", "startup-files"),
+            ("rm -rf ~/x; custom-tool --config=/etc/crontab", "ask", "startup-files"),
+            ("chmod -R 777 ~/.config/autostart", "ask", "startup-files"),
+            ("cd ~ && ls /etc/* ~/* && rm -rf ~/x", "ask", ""),
+            ("chmod 600 ~/.bashrc", "allow", ""),
+        ],
+    );
+    let unasked = Gate { mode: ApprovalMode::Off, ..Gate::default() };
+    assert_allowances(&unasked, &[("chmod 600 ~/.bashrc; rm -rf ~/x", "allow", "")]);
+}
+
+#[test]
 fn without_questions_unread_parts_get_nothing_more() {
     let gate = Gate { mode: ApprovalMode::Off, ..Gate::default() };
     assert_allowances(
