@@ -51,7 +51,9 @@ pub(crate) fn named_paths(segment: &Segment, home: &str) -> Vec<String> {
     let targets = segment.redirects.iter().map(|redirect| &redirect.target);
     let values = segment.assignments.iter().map(|(_, value)| value);
     let words = segment.args.iter().chain(targets).chain(values).map(Word::outline);
+    let in_secret_directory = segment.cwd.as_deref().is_none_or(crate::paths::is_secret_tree);
     words
+        .filter(|text| !is_bare_name(text, in_secret_directory))
         .flat_map(|text| {
             let parts = path_parts(&text).into_iter().map(|part| home_path(part, segment, home));
             parts.collect::<Vec<_>>()
@@ -119,12 +121,7 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
             skip_next = true;
             continue;
         }
-        // A bare name in an ordinary directory is no secret; this spares most words the closer
-        // look.
-        if !in_secret_directory
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            && !crate::paths::is_secret_name(&text)
-        {
+        if is_bare_name(&text, in_secret_directory) {
             continue;
         }
         for part in path_parts(&text) {
@@ -142,6 +139,13 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
             }
         }
     }
+}
+
+/// Whether a word is only a name, and no secret. This spares most words the closer look.
+fn is_bare_name(text: &str, in_secret_directory: bool) -> bool {
+    !in_secret_directory
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && !crate::paths::is_secret_name(text)
 }
 
 /// The stretches of a word that may be paths: `f=@path`, `--opt=path`, `if=path`, `name:path`.
