@@ -3,8 +3,9 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    reader(&["find", "bfs"])
+    non_reader(&["find", "bfs"])
         .files(&[
+            files(PathAccess::Read, Computed(looked_for)),
             deletes_tree(Computed(deleted)).when(Arg(&["-delete"])),
             writes(Values(&["-fprint", "-fprint0", "-fprintf", "-fls"])),
         ])
@@ -49,6 +50,22 @@ fn starts(call: &Invocation<'_>) -> Vec<Word> {
 fn wanted_name<'a>(call: &Invocation<'a>) -> Option<&'a Word> {
     let at = call.args.iter().position(|word| matches!(word.known(), Some("-name" | "-iname")))?;
     call.args.get(at + 1)
+}
+
+/// The directories that are searched, and the names that are wanted.
+fn looked_for(call: &Invocation<'_>) -> Vec<Word> {
+    let mut words = starts(call);
+    for (at, pair) in call.args.windows(2).enumerate() {
+        let [test, value] = pair else { continue };
+        let is_test = fits_any(test.prefix(), &["-name", "-iname", "-*path", "-*wholename", "-lname"]);
+        let before = at.checked_sub(1).and_then(|at| call.args.get(at)).and_then(Word::known);
+        let is_left_out = matches!(before, Some("-not" | "!"))
+            || call.args.get(at + 2).and_then(Word::known) == Some("-prune");
+        if is_test && !is_left_out {
+            words.push(value.clone());
+        }
+    }
+    words
 }
 
 fn deleted(call: &Invocation<'_>) -> Vec<Word> {

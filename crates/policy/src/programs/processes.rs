@@ -95,7 +95,8 @@ fn kills_many(call: &Invocation<'_>) -> bool {
     let any_output = |programs: &[&str]| {
         call.args.iter().any(|word| word.output_of().any(|program| programs.contains(&program)))
     };
-    let found = any_output(&["pgrep", "pidof", "ps", "lsof", "awk", "fuser", "cat", "grep"]);
+    let found = any_output(&["pgrep", "pidof", "ps", "lsof", "awk", "fuser", "grep"])
+        || (any_output(&["cat"]) && !reads_process_file(call));
     // Ending the process that listens on one port is an everyday thing.
     let by_port =
         any_output(&["lsof"]) || call.segment.stdin.programs.iter().any(|program| program == "lsof");
@@ -104,6 +105,12 @@ fn kills_many(call: &Invocation<'_>) -> bool {
         || call.args.iter().any(|word| word.prefix() == "-" && word.has_unknown());
     let each = call.segment.repeated && call.args.iter().any(Word::has_unknown);
     each || group || (!by_port && (found || (each_input && !signals_nothing(call))))
+}
+
+/// Whether a number comes from a file that a server wrote its own number to.
+fn reads_process_file(call: &Invocation<'_>) -> bool {
+    let source = &call.segment.source;
+    source.contains(".pid") && !source.contains("-1")
 }
 
 /// `ps e` and the like show the variables of processes.

@@ -3,7 +3,7 @@
 use super::{Rule, RuleContext, ask, floor};
 use crate::paths::{is_regenerable, is_stream};
 use crate::programs::When::Help;
-use crate::shell::UNKNOWN_CHAR;
+use crate::shell::{UNKNOWN_CHAR, Unknown, Word, WordPiece};
 
 pub(super) const RULES: &[Rule] = &[
     floor("delete-root", "deletes everything on this machine").on_files(|context| {
@@ -86,7 +86,7 @@ fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
     if paths.is_temporary(path) && is_known && path.split('/').filter(|part| !part.is_empty()).count() > 1 {
         return path.contains("..");
     }
-    if names_temporary_file(context) {
+    if is_temporary_name(context, path) {
         return false;
     }
     // Below the home directory, only caches are deleted without a question.
@@ -103,16 +103,31 @@ fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
     !is_moved || !is_plain || paths.is_home(path) || paths.is_above_work(path)
 }
 
-/// Whether a word comes from `mktemp`.
-fn names_temporary_file(context: &RuleContext<'_>) -> bool {
-    context.segment().args.iter().any(|word| word.output_of().any(|program| program == "mktemp"))
+/// Whether a path is named by a word that comes from `mktemp`, or lies below `/tmp` whatever the
+/// number in its name is.
+fn is_temporary_name(context: &RuleContext<'_>, path: &str) -> bool {
+    let segment = context.segment();
+    let is_number = |piece: &WordPiece| match piece {
+        WordPiece::Text(_) | WordPiece::Unknown(Unknown::Number) => true,
+        WordPiece::Unknown(Unknown::Variable(name)) => NUMBERS.contains(&name.as_str()),
+        _ => false,
+    };
+    let is_numbered = |word: &Word| {
+        context.paths.is_in_tmp(path) && !path.contains("..") && word.pieces().iter().all(is_number)
+    };
+    segment.args.iter().filter(|word| segment.path(word) == path).any(|word| {
+        word.output_of().any(|program| program == "mktemp") || (word.has_unknown() && is_numbered(word))
+    })
 }
+
+/// Variables of the shell that hold a number.
+const NUMBERS: &[&str] = &["$", "!", "RANDOM", "BASHPID", "PPID", "UID", "EUID", "SECONDS", "SRANDOM"];
 
 fn unknown_delete(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
     if !path.contains(UNKNOWN_CHAR) || context.name() == "mv" {
         return false;
     }
-    if names_temporary_file(context) {
+    if is_temporary_name(context, path) {
         return false;
     }
     let last = path.rsplit('/').next().unwrap_or_default();
