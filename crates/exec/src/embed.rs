@@ -1,38 +1,39 @@
 //! The guest program embedded in this binary.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hermes_types::{LockFile, replace_file};
+use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
 use crate::registry::create_dirs;
 
 const GUEST_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hermes-guest"));
 
+/// The directory is private; inside a container any user may execute the guest.
+const PROGRAM_MODE: u32 = 0o755;
+
 pub(crate) fn guest_path(cache: &Path) -> PathBuf {
     cache.join(concat!("hermes-guest-", env!("HERMES_GUEST_HASH")))
 }
 
-/// Writes the guest to the cache unless it is there, and returns its path.
+/// Writes the guest to the cache unless it is there, and returns its path. Every environment that
+/// is created calls this.
 pub(crate) fn install_guest(cache: &Path) -> Result<PathBuf, Error> {
     let path = guest_path(cache);
-    let ours = |meta: fs::Metadata| -> bool {
-        meta.len() == GUEST_PROGRAM.len() as u64 && meta.uid() == rustix::process::geteuid().as_raw()
-    };
-    if fs::symlink_metadata(&path).is_ok_and(ours) {
+    if is_intact(&path) {
         return Ok(path);
     }
     create_dirs(cache)?;
     // The lock also excludes other threads of this process.
     let _lock = LockFile::acquire(&cache.join(".lock")).map_err(Error::file(cache))?;
-    if fs::symlink_metadata(&path).is_ok_and(ours) {
+    if is_intact(&path) {
         return Ok(path);
     }
-    // The directory is private; inside a container any user may execute the guest.
-    let written = replace_file(&path, 0o755, |new| {
+    let written = replace_file(&path, PROGRAM_MODE, |new| {
         let mut file = File::options().write(true).open(new)?;
         file.write_all(GUEST_PROGRAM)?;
         file.sync_all()
@@ -41,9 +42,55 @@ pub(crate) fn install_guest(cache: &Path) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
+/// Whether the file is exactly the embedded program and only this user can change it. All bytes are
+/// compared: a command with this user's rights could forge size and times of another program, and
+/// the comparison takes less time than a hash (under a millisecond, once per environment).
+fn is_intact(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return false };
+    let mut file = File::from(file);
+    let is_ours = file.metadata().is_ok_and(|meta| {
+        meta.is_file()
+            && meta.uid() == rustix::process::geteuid().as_raw()
+            && meta.mode() & 0o7777 == PROGRAM_MODE
+            && meta.len() == GUEST_PROGRAM.len() as u64
+    });
+    let mut bytes = Vec::with_capacity(GUEST_PROGRAM.len() + 1);
+    is_ours && file.read_to_end(&mut bytes).is_ok() && bytes == GUEST_PROGRAM
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn a_guest_that_was_changed_is_replaced_before_it_runs() {
+        let cache = tempfile::tempdir().unwrap();
+        let path = install_guest(cache.path()).unwrap();
+        let restored = || {
+            install_guest(cache.path()).unwrap();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            assert!(meta.is_file() && meta.mode() & 0o7777 == PROGRAM_MODE, "{meta:?}");
+            assert_eq!(fs::read(&path).unwrap(), GUEST_PROGRAM);
+        };
+        // The same size, owner and times as the real one.
+        let times = fs::metadata(&path).unwrap().modified().unwrap();
+        let mut other = GUEST_PROGRAM.to_vec();
+        *other.last_mut().unwrap() ^= 1;
+        fs::write(&path, &other).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(times).unwrap();
+        restored();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        restored();
+        let elsewhere = cache.path().join("elsewhere");
+        fs::rename(&path, &elsewhere).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        restored();
+    }
 
     #[test]
     fn the_guest_is_written_once_and_is_small() {
