@@ -132,7 +132,7 @@ section! {
         /// here; use `hermes exec --env` to pass one to a single command.
         env_passthrough: Passthrough = Passthrough::default(), "TERMINAL_ENV_PASSTHROUGH";
         /// Files below the hermes home that are mounted read-only into containers, below
-        /// `/root/.hermes`.
+        /// `/root/.hermes`. Skills also get the files they declare in `credentials/`.
         credential_files: Vec<String> = Vec::new(), "TERMINAL_CREDENTIAL_FILES";
         /// Files that a local session sources at its start, instead of the usual ones. Variables
         /// they export stay set, except names that `env_passthrough` refuses.

@@ -22,7 +22,7 @@ use hermes_exec::{
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{Gate, UserRule, UserVerdict};
 use hermes_sandbox::JailLimits;
-use hermes_types::{BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
+use hermes_types::{BackendName, Network, Place, PlaceId, Reach, SessionKey};
 
 use crate::ConfigContext;
 use crate::failure::Failure;
@@ -291,7 +291,7 @@ pub fn sandbox_backend(
         files: terminal.container_persistent.then(|| persistent_files_dir(context, config)),
         owner_home: PathBuf::from(home),
         audience: Audience::default(),
-        binds: binds(&terminal.docker_volumes, home)?,
+        binds: docker::mounts::sandbox_mounts(context, config, home)?,
         network: terminal.network.unwrap_or(Network::Proxy),
         limits: JailLimits {
             memory: megabytes(terminal.container_memory),
@@ -363,19 +363,6 @@ fn run_dir(context: &ConfigContext, install: &str) -> PathBuf {
             PathBuf::from(format!("/tmp/hermes-{uid}-{short}"))
         }
     }
-}
-
-/// The mounts of a sandbox.
-fn binds(volumes: &[Volume], home: &str) -> Result<Vec<BindMount>, Failure> {
-    if volumes.is_empty() {
-        return Ok(Vec::new());
-    }
-    let base = current_dir()?;
-    let bind = |volume: &Volume| {
-        let source = volume.source.resolve(Path::new(home), &base)?;
-        Some(BindMount { source, target: PathBuf::from(&volume.target), access: volume.access })
-    };
-    Ok(volumes.iter().filter_map(bind).collect())
 }
 
 /// The environment and initial directory by which the gate would judge a command on this backend.

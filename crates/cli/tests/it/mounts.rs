@@ -134,7 +134,9 @@ fn files_of_hermes_are_never_mounted_and_missing_paths_are_not_created() {
     let env = ContainerEnv::new(&missing_engine(), "");
     let home = env.home.path().canonicalize().unwrap();
     env.home.write(".env", "");
-    env.home.write("tool.json", "");
+    for name in ["tool.json", "hermes.db", "hermes.db.v1.bak", "approvals.key"] {
+        env.home.write(name, "");
+    }
     for name in ["logs", "cache/guest", "skills"] {
         fs::create_dir_all(home.join(name)).unwrap();
     }
@@ -160,6 +162,10 @@ fn files_of_hermes_are_never_mounted_and_missing_paths_are_not_created() {
         (json!({"credential_files": ["outside-link"]}), "/etc/passwd".to_owned()),
         (json!({"credential_files": ["env-link"]}), in_home(".env")),
         (json!({"credential_files": [".env"]}), in_home(".env")),
+        (json!({"credential_files": ["hermes.db"]}), in_home("hermes.db")),
+        (json!({"credential_files": ["approvals.key"]}), in_home("approvals.key")),
+        (json!({"credential_files": ["hermes.db.v1.bak"]}), in_home("hermes.db.v1.bak")),
+        (volume(&in_home("hermes.db"), "/x"), in_home("hermes.db")),
         (json!({"docker_mount_cwd_to_workspace": true, "cwd": at(&home)}), in_home(".env")),
     ];
     for (terminal, expected_path) in cases {
@@ -169,6 +175,14 @@ fn files_of_hermes_are_never_mounted_and_missing_paths_are_not_created() {
         assert!(refused.err.contains(&expected_path), "{terminal}: {expected_path}: {refused:?}");
     }
     assert!(!work.join("absent").exists());
+    // The sandbox applies the same rules to the same volumes.
+    for volume in [at(&home), at(home.parent().unwrap()), in_home("hermes.db"), in_home("cache")] {
+        let terminal = json!({"backend": "sandbox", "docker_volumes": [format!("{volume}:/x")]});
+        env.home.write("config.yaml", json!({"terminal": terminal}).to_string());
+        let refused = env.run(&["exec", "--backend", "sandbox", "--", "true"]);
+        assert_eq!((refused.code, refused.out.as_str()), (Some(3), ""), "{volume}: {refused:?}");
+        assert!(refused.err.contains("which Hermes itself depends on"), "{volume}: {refused:?}");
+    }
     // Control: other files of the same directories are allowed, so the engine is contacted.
     let allowed = json!({"terminal": {"docker_volumes": ["./inner:/x"], "credential_files": ["tool.json"]}});
     env.home.write("config.yaml", allowed.to_string());
@@ -251,38 +265,55 @@ fn mounts_appear_at_their_targets_without_root() {
 fn skills_are_mounted_with_their_files(env: &ContainerEnv) {
     let (home, work) = (env.home.path(), env.work.path());
     let skill = |entries: &str| format!("---\nname: x\nrequired_credential_files:\n{entries}---\ntext\n");
-    for path in [home.join("skills/cat/one"), home.join("more"), work.join("team/two"), work.join("bad")] {
+    for path in [
+        home.join("skills/cat/one"),
+        home.join("more"),
+        home.join("credentials"),
+        work.join("team/two"),
+        work.join("bad"),
+    ] {
         fs::create_dir_all(path).unwrap();
     }
-    for (name, text) in [("google.json", "google"), ("creds.json", "team"), ("auth.json", "no"), (".env", "")]
-    {
+    for (name, text) in [
+        ("credentials/google.json", "google"),
+        ("creds.json", "team"),
+        ("auth.json", "no"),
+        (".env", ""),
+        ("hermes.db", "no"),
+        ("unlisted.json", "no"),
+    ] {
         env.home.write(name, text);
     }
+    symlink("../unlisted.json", home.join("credentials/link")).unwrap();
     symlink("auth.json", home.join("env-link")).unwrap();
     symlink("/etc/passwd", home.join("outside-link")).unwrap();
     symlink("/etc/passwd", work.join("bad/escaping-link")).unwrap();
-    let entries = "  - google.json\n  - path: missing.json\n  - .env\n  - path: auth.json\n  - env-link\n\
-        \x20 - outside-link\n  - ../x\n  - /etc/hosts\n  - cache/../google.json\n";
+    let entries = "  - credentials/google.json\n  - path: missing.json\n  - .env\n  - path: auth.json\n  - env-link\n\
+        \x20 - outside-link\n  - ../x\n  - /etc/hosts\n  - credentials/../creds.json\n  - hermes.db\n\
+        \x20 - unlisted.json\n  - credentials/link\n";
     env.home.write("skills/cat/one/SKILL.md", skill(entries));
     fs::write(work.join("team/two/SKILL.md"), skill("  - name: creds.json\n")).unwrap();
     fs::write(work.join("bad/SKILL.md"), skill("  - config.yaml\n")).unwrap();
     let team = work.join("team").display().to_string();
     let dirs = json!([team, "skills", "absent", team, work.join("bad"), "more"]);
-    env.home.write("config.yaml", json!({"skills": {"external_dirs": dirs}}).to_string());
-    let script = "cd ~/.hermes; cat google.json creds.json; echo; \
+    let config = json!({"skills": {"external_dirs": dirs}, "terminal": {"credential_files": ["creds.json"]}});
+    env.home.write("config.yaml", config.to_string());
+    let script = "cd ~/.hermes; cat credentials/google.json creds.json; echo; \
         tail -qn 1 external_skills/0/two/SKILL.md skills/cat/one/SKILL.md; ls -A . external_skills; \
-        for at in skills/x external_skills/0/x external_skills/2/x google.json; do \
+        for at in skills/x external_skills/0/x external_skills/2/x credentials/google.json; do \
         ( echo x >>$at ) 2>&1 | grep -c 'Read-only'; done";
     let seen = env.exec(script, &[]);
     // A hidden directory keeps its number, so the numbers of the others do not change.
-    let listing = ".:\ncreds.json\nexternal_skills\ngoogle.json\nskills\n\nexternal_skills:\n0\n2\n";
+    let listing = ".:\ncredentials\ncreds.json\nexternal_skills\nskills\n\nexternal_skills:\n0\n2\n";
     assert_eq!(
         (seen.code, seen.out.as_str()),
         (Some(0), format!("googleteam\ntext\ntext\n{listing}1\n1\n1\n1\n").as_str()),
         "{seen:?}"
     );
-    let refused =
-        [".env", "auth.json", "env-link", "outside-link", "../x", "/etc/hosts", "cache/../google.json"];
+    let refused = [
+        ".env", "auth.json", "env-link", "outside-link", "../x", "/etc/hosts", "credentials/../creds.json",
+        "hermes.db", "unlisted.json", "credentials/link",
+    ];
     for name in refused {
         assert!(seen.err.contains(&format!("wants the file `{name}`")), "{name}: {}", seen.err);
     }

@@ -1,6 +1,6 @@
 //! The docker backend.
 
-mod mounts;
+pub(super) mod mounts;
 
 use hermes_exec::DockerBackend;
 use hermes_exec::backend::docker::engine::EngineAddress;

@@ -1,9 +1,10 @@
-//! The mounts of containers.
+//! The mounts of containers and sandboxes.
 
 mod skills;
 
 use std::path::{Path, PathBuf};
 
+use hermes_exec::backend::BindMount;
 use hermes_exec::backend::docker::WORKSPACE_DIR;
 use hermes_exec::backend::docker::engine::EngineAddress;
 use hermes_exec::backend::docker::mount_policy::{HomeFiles, MountPolicy, MountSettings, ResolvedMounts};
@@ -21,15 +22,6 @@ pub(super) fn mounts(
     engine: &EngineAddress,
 ) -> Result<ResolvedMounts, Failure> {
     let terminal = &config.terminal;
-    let layers = &context.loaded.layers;
-    let install = known_install(context);
-    let run_dir = install.map_or_else(|| install_path(context), |install| run_dir(context, &install));
-    let protected = [
-        persistent_files_dir(context, config),
-        run_dir,
-        layers.file_path.clone(),
-        layers.dotenv_path.clone(),
-    ];
     let is_cwd_mounted = terminal.docker_mount_cwd_to_workspace;
     let workspace = is_cwd_mounted.then(|| start_directory(config, owner_home)).transpose()?;
     let external_skills = config.skills.external_dirs.iter();
@@ -49,12 +41,51 @@ pub(super) fn mounts(
         owner_home: Path::new(owner_home),
         cwd: &current_dir()?,
     };
-    let mounts = MountPolicy::new(context.home.path(), &protected).resolve(&settings).map_err(|error| {
-        let hints = error.hint().into_iter().map(Into::into).collect();
-        Failure { hints, ..Failure::configuration(error.to_string()) }
-    })?;
+    let mounts = apply_policy(context, config, &settings)?;
     mounts.warnings.iter().for_each(|warning| context.warn(warning));
     Ok(mounts)
+}
+
+/// The host directories that the owner shows in a sandbox. It has no named volumes.
+pub(in crate::resolve) fn sandbox_mounts(
+    context: &ConfigContext,
+    config: &Config,
+    owner_home: &str,
+) -> Result<Vec<BindMount>, Failure> {
+    let volumes = &config.terminal.docker_volumes;
+    if volumes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let settings = MountSettings {
+        volumes,
+        workspace: None,
+        home_files: None,
+        owner_home: Path::new(owner_home),
+        cwd: &current_dir()?,
+    };
+    let mounts = apply_policy(context, config, &settings)?;
+    let with_options = mounts.volumes.into_iter().map(|volume| volume.mount);
+    Ok(mounts.binds.into_iter().chain(with_options.filter(|mount| mount.source.is_absolute())).collect())
+}
+
+fn apply_policy(
+    context: &ConfigContext,
+    config: &Config,
+    settings: &MountSettings<'_>,
+) -> Result<ResolvedMounts, Failure> {
+    let layers = &context.loaded.layers;
+    let install = known_install(context);
+    let run_dir = install.map_or_else(|| install_path(context), |install| run_dir(context, &install));
+    let protected = [
+        persistent_files_dir(context, config),
+        run_dir,
+        layers.file_path.clone(),
+        layers.dotenv_path.clone(),
+    ];
+    MountPolicy::new(context.home.path(), &protected).resolve(settings).map_err(|error| {
+        let hints = error.hint().into_iter().map(Into::into).collect();
+        Failure { hints, ..Failure::configuration(error.to_string()) }
+    })
 }
 
 /// The host directory that sessions work in. A configured directory that exists only in the

@@ -2,7 +2,7 @@
 //!
 //! A container sees the volumes that the owner listed, the working directory if that is configured,
 //! and the parts of the Hermes home that commands are meant to use. The files that Hermes itself
-//! depends on are never mounted, by whatever path.
+//! depends on are never mounted, by whatever path. A jail sees the listed volumes, by the same rules.
 
 use std::fs;
 use std::io;
@@ -22,11 +22,16 @@ const SKILLS: [&str; 2] = ["skills", "external_skills"];
 /// The parts of the Hermes home that commands may use.
 const SHOWN_PARTS: [&str; 6] =
     [SKILLS[0], "cache/documents", "cache/images", "cache/audio", "cache/videos", "cache/screenshots"];
-/// Files in the Hermes home that are never mounted, with everything whose name starts like this.
-const PROTECTED_NAMES: [&str; 11] = [
-    ".env", "auth.json", "config.yaml", "state.db", "sessions", ".install-id", "logs", "pairing", "profiles",
-    "cron", "mcp-tokens",
+/// The directory in the Hermes home for files that skills may ask for.
+const CREDENTIALS: &str = "credentials";
+/// Entries of the Hermes home that are never mounted, with everything whose name starts like this.
+const PROTECTED_NAMES: [&str; 24] = [
+    ".env", "auth", "config", "hermes.db", "state.db", "sessions", ".install-id", "logs", "pairing",
+    "profiles", "cron", "mcp-tokens", "approvals", "audit", "backup", "channel_", "gateway", "processes",
+    "hooks", "plugins", "memories", "SOUL", "shared", "quarantine",
 ];
+/// Databases, keys, locks and copies in the Hermes home, including those of other versions.
+const PROTECTED_ENDINGS: [&str; 6] = [".db", "-wal", "-shm", ".key", ".lock", ".bak"];
 /// The longest search of a tree for symbolic links.
 const MAX_ENTRIES: usize = 100_000;
 /// Volume options without a meaning for a directory on Linux.
@@ -113,6 +118,8 @@ pub enum CredentialFileProblem {
     LeadsOut(PathBuf),
     #[error("would expose {}, which Hermes itself depends on", .0.display())]
     Protected(PathBuf),
+    #[error("is neither in `credentials` in the Hermes home nor in `terminal.credential_files`")]
+    NotListed,
 }
 
 /// The files that Hermes depends on.
@@ -218,16 +225,22 @@ impl MountPolicy {
                 Err(problem) => return Err(MountError::CredentialFile { key, problem }),
             }
         }
-        // A skill may come from anyone, so a file that it may not have is left out with a warning.
+        // A skill may come from anyone, so it gets only what the owner listed or put aside for
+        // skills. Another file is left out with a warning.
         let is_skills = |bind: &&BindMount| SKILLS.iter().any(|name| bind.target.starts_with(inside(name)));
         let trees: Vec<PathBuf> = binds.iter().filter(is_skills).map(|bind| bind.source.clone()).collect();
         for DeclaredFile { skill, name } in (files.declared)(&trees) {
-            match self.credential_file(&name) {
-                Ok(real) if !binds.iter().any(|known| known.target == inside(&name)) => {
-                    binds.push(shown(real, &name));
-                }
-                // It is mounted already, or not set up yet.
-                Ok(_) | Err(CredentialFileProblem::Missing(_)) => {}
+            if binds.iter().any(|known| known.target == inside(&name)) {
+                continue;
+            }
+            let offered = self.credential_file(&name).and_then(|real| {
+                let is_offered = real.starts_with(self.home.join(CREDENTIALS));
+                if is_offered { Ok(real) } else { Err(CredentialFileProblem::NotListed) }
+            });
+            match offered {
+                Ok(real) => binds.push(shown(real, &name)),
+                // It is not set up yet.
+                Err(CredentialFileProblem::Missing(_)) => {}
                 Err(problem) => {
                     let skill = skill.display();
                     warnings.push(format!(
@@ -302,10 +315,13 @@ impl MountPolicy {
             let files = PROTECTED_NAMES.iter().map(|name| self.home.join(name));
             return Some(files.into_iter().find(|file| file.exists()).unwrap_or_else(|| self.home.clone()));
         }
-        if let Some(first) = real.strip_prefix(&self.home).ok().and_then(|below| below.iter().next())
-            && PROTECTED_NAMES.iter().any(|name| first.to_string_lossy().starts_with(name))
-        {
-            return Some(self.home.join(first));
+        if let Some(first) = real.strip_prefix(&self.home).ok().and_then(|below| below.iter().next()) {
+            let name = first.to_string_lossy();
+            let is_protected = PROTECTED_NAMES.iter().any(|start| name.starts_with(start))
+                || PROTECTED_ENDINGS.iter().any(|end| name.ends_with(end));
+            if is_protected {
+                return Some(self.home.join(first));
+            }
         }
         self.protected.iter().find(covers).cloned()
     }
