@@ -44,6 +44,8 @@ pub enum Error {
         path: PathBuf,
         detail: String,
     },
+    #[error("cannot use {}: the file holds no approval key", path.display())]
+    InvalidKey { path: PathBuf },
     #[error("I/O error in {}: {detail}", path.display())]
     Io { path: PathBuf, detail: String },
     #[error("cannot get random numbers from the system: {0}")]
@@ -116,6 +118,10 @@ impl Error {
             Self::Backup { .. } => {
                 "Free some disk space or make the directory writable; nothing was changed.".to_owned()
             }
+            Self::InvalidKey { path } => format!(
+                "Remove it (`rm {}`): Hermes creates a new key and asks again about every command that was allowed.",
+                path.display()
+            ),
             Self::NoSession(_) | Self::Ambiguous { .. } => {
                 "Run `hermes sessions ls` to list the sessions.".to_owned()
             }

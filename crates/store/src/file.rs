@@ -29,7 +29,8 @@ pub const FILE_NAME: &str = "hermes.db";
 /// Marks a database as ours: `Hrms`.
 const APPLICATION_ID: u32 = 0x4872_6d73;
 /// The schema versions, oldest first; their count is the newest version.
-const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const STATEMENT_CACHE_SIZE: usize = 64;
 /// The WAL is truncated to this size after a checkpoint, so one large write does not occupy the
@@ -195,7 +196,7 @@ fn back_up(path: &Path, version: u32) -> Result<()> {
 
 /// Creates an empty file with mode 0600 and a temporary name similar to `path`. Root gives it to
 /// the owner of the directory.
-fn create_private(path: &Path) -> io::Result<TempPath> {
+pub(crate) fn create_private(path: &Path) -> io::Result<TempPath> {
     let (folder, name) = (parent_of(path), path.file_name().unwrap_or_default());
     let mut prefix = name.to_owned();
     prefix.push(".new-");
@@ -259,6 +260,28 @@ mod tests {
         let connection = open_reader(path).unwrap();
         let mut statement = connection.prepare("SELECT id FROM sessions ORDER BY n").unwrap();
         statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn approvals_from_before_codes_are_asked_for_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE_NAME);
+        let old = MIGRATIONS.get(..2).unwrap();
+        let connection = open_as(&path, IfMissing::Create, old).unwrap().unwrap();
+        let sql = "INSERT INTO grants (id, json, given_by, given_at) VALUES ('g', '{}', 'cli', 1);
+                   INSERT INTO questions (id, key, stored, shown, approvers, created, expires, state)
+                   VALUES ('q1', '', '', '', '', 1, 2, 'open'), ('q2', '', '', '', '', 1, 2, 'answered')";
+        connection.execute_batch(sql).unwrap();
+        drop(connection);
+        let connection = open(&path, IfMissing::Skip).unwrap().unwrap();
+        let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
+        assert_eq!(count("SELECT count(*) FROM grants WHERE revoked_at IS NULL"), 0);
+        assert_eq!(
+            count(
+                "SELECT count(*) FROM questions WHERE state = 'open' OR used IS NULL AND state = 'answered'"
+            ),
+            0
+        );
     }
 
     fn names(folder: &Path) -> Vec<String> {

@@ -17,9 +17,13 @@
 //! [`Store::take_over_turn`] assigns the turn of a dead worker to this process, and
 //! [`Store::open_calls`] lists the tool calls without a result.
 //!
+//! *Approvals.* A grant, a question or an answer counts only with a code that only Hermes can make
+//! (`approval_key.rs`), because commands of the owner can write the database.
+//!
 //! *Where to start reading.* `schema/` for the tables, `store.rs` for the connections, `file.rs`
 //! for opening and migrating, then one file per noun.
 
+mod approval_key;
 mod changes;
 mod error;
 mod export;
@@ -43,6 +47,7 @@ mod threads_joined;
 mod turn;
 mod worker_lock;
 
+pub use approval_key::{InvalidApprovals, KEY_FILE_NAME};
 pub use changes::ChangeStream;
 pub use error::Error;
 pub use file::FILE_NAME;

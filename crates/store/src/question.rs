@@ -1,11 +1,14 @@
 //! Questions and their answers. Only the first answer to a question counts, whichever process
 //! records it.
 
+use std::path::Path;
+
 use hermes_types::{Answer, CallId, Person, SessionKey, Timestamp};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::approval_key::{ApprovalKey, CodedRow, read_coded, valid_rows};
 use crate::error::{Error, QueryError, QueryResult, Result};
 use crate::message::check_size;
 use crate::session::{self, SessionId};
@@ -82,6 +85,7 @@ pub enum AnswerResult {
 impl Store {
     /// Stores a question. Call this before asking anyone.
     pub async fn save_question(&self, question: NewQuestion) -> Result<()> {
+        let database = self.path().to_owned();
         self.write(move |transaction| {
             let call = question.waiting_call.as_ref();
             let session = call.map(|call| session::row_number(transaction, &call.session)).transpose()?;
@@ -106,14 +110,14 @@ impl Store {
             if sql::execute_counted(transaction, sql, values)? == 0 {
                 return Err(Error::DuplicateQuestion(question.id).into());
             }
-            Ok(())
+            write_code(transaction, &database, &question.id)
         })
         .await
     }
 
     pub async fn question(&self, id: &str) -> Result<Option<QuestionRow>> {
-        let id = id.to_owned();
-        self.read(move |connection| get(connection, &id)).await
+        let (id, database) = (id.to_owned(), self.path().to_owned());
+        self.read(move |connection| get(connection, &database, &id)).await
     }
 
     /// The questions whose ids start with `prefix`, newest first.
@@ -124,7 +128,7 @@ impl Store {
         let sql = format!(
             "{SELECT} WHERE substr(q.id, 1, length(?1)) = ?1 ORDER BY q.created DESC, q.id LIMIT {MAX_ROWS}"
         );
-        self.rows(sql, (prefix.to_owned(),), read_row).await
+        self.valid_questions(sql, (prefix.to_owned(),)).await
     }
 
     /// The open questions, oldest first.
@@ -132,20 +136,34 @@ impl Store {
         let sql = format!(
             "{SELECT} WHERE q.state = 'open' AND q.expires > ?1 ORDER BY q.created, q.id LIMIT {MAX_ROWS}"
         );
-        self.rows(sql, (now.seconds(),), read_row).await
+        self.valid_questions(sql, (now.seconds(),)).await
     }
 
     /// All questions of a session, oldest first. A resumed turn finds its answers here.
     pub async fn session_questions(&self, session: &SessionId) -> Result<Vec<QuestionRow>> {
         let sql = format!("{SELECT} WHERE q.session = ?1 ORDER BY q.created, q.id LIMIT {MAX_ROWS}");
-        self.read_session(session, move |connection, n| sql::rows(connection, &sql, [n], read_row)).await
+        let database = self.path().to_owned();
+        self.read_session(session, move |connection, n| {
+            valid_rows(&database, sql::rows(connection, &sql, [n], read_row)?)
+        })
+        .await
+    }
+
+    async fn valid_questions(
+        &self,
+        sql: String,
+        values: impl Params + Send + 'static,
+    ) -> Result<Vec<QuestionRow>> {
+        let database = self.path().to_owned();
+        self.read(move |connection| valid_rows(&database, sql::rows(connection, &sql, values, read_row)?))
+            .await
     }
 
     /// Records an answer, if the person is an approver and the question is open.
     pub async fn answer_question(&self, id: &str, answer: Answer) -> Result<AnswerResult> {
-        let id = id.to_owned();
+        let (id, database) = (id.to_owned(), self.path().to_owned());
         self.write(move |transaction| {
-            let Some(question) = get(transaction, &id)? else { return Ok(AnswerResult::NoQuestion) };
+            let Some(question) = get(transaction, &database, &id)? else { return Ok(AnswerResult::NoQuestion) };
             if !question.approvers.contains(&answer.by) {
                 return Ok(AnswerResult::NotApprover);
             }
@@ -153,7 +171,7 @@ impl Store {
                 return Ok(AnswerResult::TooLate(question.state));
             }
             if answer.at >= question.expires {
-                set_state(transaction, &id, "expired", answer.at)?;
+                set_state(transaction, &database, &id, "expired", answer.at)?;
                 return Ok(AnswerResult::TooLate(QuestionState::Expired));
             }
             let choice = json!(answer.choice);
@@ -164,6 +182,7 @@ impl Store {
                        WHERE id = ?1 AND state = 'open'";
             let (at, by) = (answer.at.seconds(), answer.by.as_str());
             sql::execute(transaction, sql, params![id, at, by, choice, reason])?;
+            write_code(transaction, &database, &id)?;
             Ok(AnswerResult::Accepted)
         })
         .await
@@ -172,8 +191,12 @@ impl Store {
     /// Marks an answer as used. Only one caller succeeds, even across restarts.
     pub async fn consume_answer(&self, id: &str, at: Timestamp) -> Result<bool> {
         let sql = "UPDATE questions SET used = ?2 WHERE id = ?1 AND state = 'answered' AND used IS NULL";
-        let values = (id.to_owned(), at.seconds());
-        self.write(move |transaction| Ok(sql::execute_counted(transaction, sql, values)? == 1)).await
+        let (id, database) = (id.to_owned(), self.path().to_owned());
+        self.write(move |transaction| {
+            let is_valid = get(transaction, &database, &id)?.is_some();
+            Ok(is_valid && sql::execute_counted(transaction, sql, (id, at.seconds()))? == 1)
+        })
+        .await
     }
 
     /// Withdraws a question. Returns its final state; an earlier answer stands. `None` if it does
@@ -193,10 +216,13 @@ impl Store {
         state: &'static str,
         at: Timestamp,
     ) -> Result<Option<QuestionState>> {
-        let id = id.to_owned();
+        let (id, database) = (id.to_owned(), self.path().to_owned());
         self.write(move |transaction| {
-            set_state(transaction, &id, state, at)?;
-            Ok(get(transaction, &id)?.map(|question| question.state))
+            if get(transaction, &database, &id)?.is_none() {
+                return Ok(None);
+            }
+            set_state(transaction, &database, &id, state, at)?;
+            Ok(get(transaction, &database, &id)?.map(|question| question.state))
         })
         .await
     }
@@ -218,18 +244,40 @@ impl Store {
 
 const SELECT: &str =
     "SELECT q.id, q.key, s.id, q.call, q.stored, q.shown, q.approvers, q.created, q.expires, q.state,
-    q.decided, q.decided_by, q.choice, q.reason, q.used FROM questions q LEFT JOIN sessions s ON s.n = q.session";
+    q.decided, q.decided_by, q.choice, q.reason, q.code, q.used FROM questions q LEFT JOIN sessions s ON s.n = q.session";
 
-fn set_state(connection: &Connection, id: &str, state: &str, at: Timestamp) -> QueryResult {
+fn set_state(connection: &Connection, database: &Path, id: &str, state: &str, at: Timestamp) -> QueryResult {
     let sql = "UPDATE questions SET state = ?2, decided = ?3 WHERE id = ?1 AND state = 'open'";
-    sql::execute(connection, sql, params![id, state, at.seconds()])
+    sql::execute(connection, sql, params![id, state, at.seconds()])?;
+    write_code(connection, database, id)
 }
 
-fn get(connection: &Connection, id: &str) -> QueryResult<Option<QuestionRow>> {
-    sql::first(connection, &format!("{SELECT} WHERE q.id = ?1"), [id], read_row)
+/// Writes the code of a row that this transaction has written or checked.
+fn write_code(connection: &Connection, database: &Path, id: &str) -> QueryResult {
+    let key = ApprovalKey::load_or_create(database)?;
+    let stored = sql::only_row(connection, &format!("{SELECT} WHERE q.id = ?1"), [id], read_row)?;
+    let sql = "UPDATE questions SET code = ?2 WHERE id = ?1";
+    sql::execute(connection, sql, params![id, key.code(&stored.fields)])
 }
 
-fn read_row(row: &Row<'_>) -> QueryResult<QuestionRow> {
+fn get(connection: &Connection, database: &Path, id: &str) -> QueryResult<Option<QuestionRow>> {
+    let found = sql::rows(connection, &format!("{SELECT} WHERE q.id = ?1"), [id], read_row)?;
+    Ok(valid_rows(database, found)?.pop())
+}
+
+/// The questions that are pending, or whose answer was not used, with or without the right code.
+pub(crate) fn effective(connection: &Connection, now: Timestamp) -> QueryResult<Vec<CodedRow<QuestionRow>>> {
+    let sql = format!(
+        "{SELECT} WHERE (q.state = 'open' OR q.state = 'answered' AND q.used IS NULL) AND q.expires > ?1 LIMIT {MAX_ROWS}"
+    );
+    sql::rows(connection, &sql, [now.seconds()], read_row)
+}
+
+fn read_row(row: &Row<'_>) -> QueryResult<CodedRow<QuestionRow>> {
+    read_coded(row, 14, read_question)
+}
+
+fn read_question(row: &Row<'_>) -> QueryResult<QuestionRow> {
     let id: String = row.get(0)?;
     let wrong = || QueryError::Corrupt(format!("question {id} has an unknown format"));
     let json = |at: usize| -> QueryResult<Value> {
@@ -261,7 +309,7 @@ fn read_row(row: &Row<'_>) -> QueryResult<QuestionRow> {
         created: Timestamp::from_seconds(row.get(7)?),
         expires: Timestamp::from_seconds(row.get(8)?),
         state,
-        is_used: row.get::<_, Option<u64>>(14)?.is_some(),
+        is_used: row.get::<_, Option<u64>>(15)?.is_some(),
         id,
     })
 }

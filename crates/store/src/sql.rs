@@ -38,6 +38,16 @@ pub(crate) fn first<T>(
     statement.query_and_then(values, read)?.next().transpose()
 }
 
+/// Reads the only row of a query that always has one.
+pub(crate) fn only_row<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: impl FnMut(&Row<'_>) -> QueryResult<T>,
+) -> QueryResult<T> {
+    first(connection, sql, values, read)?.ok_or_else(|| rusqlite::Error::QueryReturnedNoRows.into())
+}
+
 /// Reads the only value of a query that always has one row.
 pub(crate) fn value<T: FromSql>(connection: &Connection, sql: &str, values: impl Params) -> QueryResult<T> {
     Ok(connection.prepare_cached(sql)?.query_row(values, |row| row.get(0))?)

@@ -13,15 +13,18 @@ use serde_json::{Value, json};
 
 use crate::approval::Consent;
 use crate::command::gateway;
+use crate::database::with_store;
 use crate::screen::Tone;
 use crate::{Context, FailureKind, Result, backend_health, block_on};
 use hermes_config::layers::Severity;
 use hermes_config::{FileVersion, LoadedConfig};
 use hermes_exec::health::{BackendHealth, Guarantee, GuardHealth, Usability};
-use hermes_types::Guard;
+use hermes_types::{Guard, Timestamp};
 
 /// Less free space is a warning.
 const MIN_FREE_BYTES: u64 = 200 << 20;
+
+const MAX_LISTED_IDS: usize = 5;
 
 /// The result of one check.
 #[derive(Debug, Serialize)]
@@ -69,6 +72,7 @@ pub(crate) fn run(context: &Context, live: Option<Consent>) -> Result<ExitCode> 
     findings.extend(check_config(&context.loaded));
     findings.extend(check_secrets(home));
     findings.extend(check_space(home));
+    findings.extend(check_approvals(context));
     if let Some(config) = &context.loaded.config {
         findings.push(model::run(context, config, live)?);
         for backend in backend_health::configured(config) {
@@ -110,6 +114,34 @@ pub(crate) fn run(context: &Context, live: Option<Consent>) -> Result<ExitCode> 
         }
     }
     Ok(code)
+}
+
+/// Finds stored approvals that Hermes cannot have written.
+fn check_approvals(context: &Context) -> Option<DoctorFinding> {
+    let name = "approvals";
+    let find = with_store(context, async |store| Ok(store.invalid_approvals(Timestamp::now()).await?));
+    let found = match block_on(find) {
+        Ok(found) => found?,
+        Err(failure) => {
+            let finding = DoctorFinding::broken(name, failure.message);
+            return Some(DoctorFinding { remedy: failure.hints.first().cloned(), ..finding });
+        }
+    };
+    let count = found.grants.len() + found.questions.len();
+    let key = found.key_path.display();
+    let ids: Vec<&str> =
+        found.grants.iter().chain(&found.questions).map(String::as_str).take(MAX_LISTED_IDS).collect();
+    let ids = ids.join(", ");
+    if !found.has_key {
+        let detail = format!("{key} is missing: {count} stored approvals are ignored ({ids})");
+        return Some(DoctorFinding::warning(name, detail).remedy(
+            "Restore the file, or leave it: Hermes creates a new key and asks about these commands again.",
+        ));
+    }
+    let detail = format!("{count} stored approvals were not written by Hermes and are ignored ({ids})");
+    Some(DoctorFinding::warning(name, detail).remedy(
+        "Find out what wrote them, unless the key file was replaced. Remove a grant with `hermes approvals revoke ID`.",
+    ))
 }
 
 fn check_home(home: &Path) -> DoctorFinding {

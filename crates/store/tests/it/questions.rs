@@ -192,3 +192,111 @@ async fn grants_last_until_they_are_revoked() {
     store.save_grants(vec![grant("g_1", GrantScope::Always)]).await.unwrap();
     assert_eq!(ids(store.grants(None).await.unwrap()), ["g_3"]);
 }
+
+/// What a command that can write the database file can do.
+fn forge(home: &Home, sql: &str) {
+    rusqlite::Connection::open(home.file()).unwrap().execute_batch(sql).unwrap();
+}
+
+fn always(id: &str) -> GrantRow {
+    GrantRow {
+        id: id.to_owned(),
+        scope: GrantScope::Always,
+        json: json!({"covers": {"text": id}}),
+        given_by: Person::new("cli"),
+        given_at: at(1),
+    }
+}
+
+async fn grant_ids(store: &Store) -> Vec<String> {
+    store.grants(None).await.unwrap().into_iter().map(|grant| grant.id).collect()
+}
+
+#[tokio::test]
+async fn a_grant_written_into_the_database_file_is_ignored() {
+    let home = Home::new();
+    let store = home.store().await;
+    store.save_grants(vec![always("g_1"), always("g_2")]).await.unwrap();
+    assert_eq!(store.invalid_approvals(at(2)).await.unwrap(), None);
+    forge(
+        &home,
+        "INSERT INTO grants (id, json, given_by, given_at) VALUES ('g_new', '{}', 'cli', 1), ('g_bad', '{', 'cli', 1);
+         INSERT INTO grants SELECT 'g_copy', key, json, given_by, given_at, NULL, NULL, code FROM grants WHERE id = 'g_1';
+         UPDATE grants SET json = '{\"covers\": {}}' WHERE id = 'g_2'",
+    );
+    assert_eq!(grant_ids(&store).await, ["g_1"]);
+    let mut invalid = store.invalid_approvals(at(2)).await.unwrap().unwrap();
+    invalid.grants.sort();
+    assert_eq!(
+        (invalid.has_key, invalid.grants),
+        (true, ["g_2", "g_bad", "g_copy", "g_new"].map(str::to_owned).into())
+    );
+    // The owner can remove one.
+    assert!(store.revoke_grant("g_new", &Person::new("cli"), at(3)).await.unwrap().is_some());
+    assert_eq!(store.invalid_approvals(at(3)).await.unwrap().unwrap().grants.len(), 3);
+}
+
+#[tokio::test]
+async fn a_revoked_grant_does_not_come_back_with_an_old_copy_of_its_row() {
+    let home = Home::new();
+    let store = home.store().await;
+    store.save_grants(vec![always("g_1"), always("g_2")]).await.unwrap();
+    forge(&home, "CREATE TABLE copies AS SELECT * FROM grants");
+    store.revoke_grant("g_1", &Person::new("cli"), at(2)).await.unwrap().unwrap();
+    forge(&home, "DELETE FROM grants; INSERT INTO grants SELECT * FROM copies");
+    assert_eq!(grant_ids(&store).await, ["g_2"]);
+}
+
+#[tokio::test]
+async fn an_answer_written_into_the_database_file_is_ignored() {
+    let home = Home::new();
+    let store = home.store().await;
+    for id in ["q_answer", "q_shown", "q_choice", "q_good"] {
+        store.save_question(question(id)).await.unwrap();
+    }
+    for id in ["q_choice", "q_good"] {
+        let said = store.answer_question(id, answer("cli", 1, Choice::Once)).await.unwrap();
+        assert_eq!(said, AnswerResult::Accepted);
+    }
+    forge(
+        &home,
+        "UPDATE questions SET state = 'answered', decided = 1, decided_by = 'cli', choice = 'always' WHERE id = 'q_answer';
+         UPDATE questions SET shown = '{\"parts\": []}' WHERE id = 'q_shown';
+         UPDATE questions SET choice = 'always' WHERE id = 'q_choice'",
+    );
+    for id in ["q_answer", "q_shown", "q_choice"] {
+        assert_eq!(store.question(id).await.unwrap(), None, "{id}");
+        let said = store.answer_question(id, answer("cli", 2, Choice::Once)).await.unwrap();
+        assert_eq!(said, AnswerResult::NoQuestion, "{id}");
+        assert!(!store.consume_answer(id, at(2)).await.unwrap(), "{id}");
+        assert_eq!(store.expire_question(id, at(2)).await.unwrap(), None, "{id}");
+    }
+    assert_eq!(store.questions_by_prefix("q_").await.unwrap().len(), 1);
+    let invalid = store.invalid_approvals(at(2)).await.unwrap().unwrap();
+    assert_eq!(invalid.questions, ["q_answer", "q_choice", "q_shown"].map(str::to_owned));
+    assert!(store.consume_answer("q_good", at(2)).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_lost_approval_key_invalidates_the_grants() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let key = home.folder.path().join(hermes_store::KEY_FILE_NAME);
+    let store = home.store().await;
+    assert!(!key.exists());
+    store.save_grants(vec![always("g_1")]).await.unwrap();
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o7777, 0o600);
+    let kept = std::fs::read(&key).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    assert_eq!(grant_ids(&store).await, [""; 0]);
+    let invalid = store.invalid_approvals(at(2)).await.unwrap().unwrap();
+    assert_eq!((invalid.has_key, invalid.grants), (false, vec!["g_1".to_owned()]));
+    assert!(!key.exists());
+    // A new key does not make the old grant valid.
+    store.save_grants(vec![always("g_2")]).await.unwrap();
+    assert_eq!(grant_ids(&store).await, ["g_2"]);
+    std::fs::write(&key, kept).unwrap();
+    assert_eq!(grant_ids(&store).await, ["g_1"]);
+    std::fs::write(&key, "").unwrap();
+    assert!(matches!(store.grants(None).await, Err(Error::InvalidKey { .. })));
+}

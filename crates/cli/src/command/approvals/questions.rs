@@ -99,6 +99,12 @@ pub(super) async fn revoke(context: &Context, id: &str) -> Result<()> {
         let is_exact = grants.iter().any(|grant| grant.id == id);
         let has_prefix = |grant: &GrantRow| !id.is_empty() && grant.id.starts_with(id);
         grants.retain(|grant| if is_exact { grant.id == id } else { has_prefix(grant) });
+        // `hermes doctor` names grants without a valid code, which are not listed.
+        if grants.is_empty()
+            && let Some(invalid) = store.revoke_grant(id, &owner(), Timestamp::now()).await?
+        {
+            return Ok(Some(invalid));
+        }
         let grant = only_item(grants, "grant", id, GRANTS_HINT)?;
         Ok(store.revoke_grant(&grant.id, &owner(), Timestamp::now()).await?)
     });
