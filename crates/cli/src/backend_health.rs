@@ -21,9 +21,7 @@ pub(crate) fn configured(config: &Config) -> Vec<BackendName> {
 pub(crate) fn probe(context: &Context, config: &Config, backend: BackendName) -> BackendHealth {
     let home = context.variable("HOME").unwrap_or("/");
     let health = match backend {
-        BackendName::Local => {
-            Ok(BackendHealth::of_local(config.terminal.guard, &resolve::guest_cache(context)))
-        }
+        BackendName::Local => Ok(BackendHealth::of_local(config.terminal.guard)),
         BackendName::Sandbox => resolve::sandbox_backend(context, config, home)
             .map(|settings| BackendHealth::of_sandbox(&settings))
             .map_err(problem),

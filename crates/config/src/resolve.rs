@@ -58,11 +58,6 @@ pub fn gate(config: &Config) -> Gate {
     gate
 }
 
-/// The directory for the guest program.
-pub fn guest_cache(context: &ConfigContext) -> PathBuf {
-    context.home.path().join("cache").join("guest")
-}
-
 /// The lifetime of a throw-away environment, which ends it if this process is killed before it
 /// removes it.
 const ONE_SHOT_LIFETIME: Duration = Duration::from_secs(60);
@@ -211,7 +206,7 @@ pub fn resolve_place(
     };
     let host = Installation {
         run_dir: run_dir(context, &install_id),
-        cache_dir: guest_cache(context),
+        cache_dir: context.home.path().join("cache").join("guest"),
         home: context.home.path().to_owned(),
         max_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
         install_id,

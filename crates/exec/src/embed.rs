@@ -1,12 +1,13 @@
 //! The guest program embedded in this binary.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hermes_types::{LockFile, replace_file};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 
 use crate::Error;
 use crate::registry::create_dirs;
@@ -40,6 +41,14 @@ pub(crate) fn install_guest(cache: &Path) -> Result<PathBuf, Error> {
     });
     written.map_err(Error::file(&path))?;
     Ok(path)
+}
+
+/// The guest as a memory file, to run it without writing to the cache.
+pub(crate) fn guest_in_memory() -> io::Result<File> {
+    let mut writable = File::from(rustix::fs::memfd_create("hermes-guest", MemfdFlags::CLOEXEC)?);
+    writable.write_all(GUEST_PROGRAM)?;
+    // A file that is open for writing cannot be executed.
+    File::open(format!("/proc/self/fd/{}", writable.as_raw_fd()))
 }
 
 /// Whether the file is exactly the embedded program and only this user can change it. All bytes are

@@ -3,8 +3,6 @@
 mod docker;
 mod sandbox;
 
-use std::path::Path;
-
 use hermes_types::{BackendName, Guard};
 use serde::{Serialize, Serializer};
 
@@ -70,11 +68,11 @@ impl BackendHealth {
     }
 
     /// Tries the guard. Blocks.
-    pub fn of_local(guard: Guard, guest_cache: &Path) -> Self {
+    pub fn of_local(guard: Guard) -> Self {
         let open = Guarantee::NotHeld("commands run as you; the gate asks first".to_owned());
         let problem = match guard {
             Guard::Off => None,
-            Guard::Protect | Guard::Project => local::check_guard(guest_cache).err(),
+            Guard::Protect | Guard::Project => local::check_guard().err(),
         };
         let health = Self::new(BackendName::Local, Usability::Usable, Confinement::all(&open));
         Self { guard: Some(GuardHealth { setting: guard, problem }), ..health }

@@ -7,7 +7,7 @@
 //! | cleans up | the guest exits when the place has been idle for its lifetime |
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -79,12 +79,14 @@ impl LocalBackend {
 }
 
 /// Tries whether this machine allows the guard. The error is the reason why it does not. Blocks.
-pub(crate) fn check_guard(guest_cache: &Path) -> Result<(), String> {
-    let guest = embed::install_guest(guest_cache).map_err(|error| error.to_string())?;
+pub(crate) fn check_guard() -> Result<(), String> {
+    let start_error = |error| format!("cannot start the guest: {error}");
+    let guest = embed::guest_in_memory().map_err(start_error)?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), guest.as_raw_fd());
     #[expect(clippy::disallowed_methods, reason = "only the guest is started here")]
-    let mut command = std::process::Command::new(guest);
+    let mut command = std::process::Command::new(path);
     let output = command.args(["view", "--check"]).env_clear().stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("cannot start the guest: {error}"))?;
+    let output = output.map_err(start_error)?;
     if output.status.success() {
         return Ok(());
     }
