@@ -13,7 +13,7 @@ use hermes_exec::{
 use hermes_policy::{Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
 use hermes_types::{
-    Answer, Attendance, Choice, EntryPoint, Job, Origin, Person, SessionKey, Timestamp, Work,
+    Answer, Attendance, Choice, EntryPoint, Guard, Job, Origin, Person, SessionKey, Timestamp, Work,
 };
 use serde_json::Value;
 
@@ -104,11 +104,11 @@ impl Layout {
         let base_env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
         let workspace = self.home.join("workspace").display().to_string();
         let (backend, cwd, home) = match session.as_str().split(' ').next() {
-            Some("local") => (
-                Backend::Local(LocalBackend { base_env, guard: hermes_types::Guard::Protect }),
-                workspace.as_str(),
-                workspace.as_str(),
-            ),
+            Some(local @ ("local" | "unguarded")) => {
+                let guard = if local == "local" { Guard::Protect } else { Guard::Off };
+                let backend = Backend::Local(LocalBackend { base_env, guard });
+                (backend, workspace.as_str(), workspace.as_str())
+            }
             Some("docker") => {
                 (Backend::Docker(self.docker(session)), docker::WORKSPACE_DIR, docker::HOME_DIR)
             }

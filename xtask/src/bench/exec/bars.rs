@@ -25,18 +25,20 @@ pub(super) fn no_op(bench: &mut Bench) -> Result<Vec<Row>> {
         &[
             BASH,
             (Subject::Ours, &["no-op", "local"]),
+            (Subject::Ours, &["no-op", "unguarded"]),
             (Subject::Ours, &["no-op", "sandbox"]),
             (Subject::Ours, &["no-op", "local with state"]),
             (Subject::Ours, &["no-op", "sandbox with state"]),
             (Subject::Theirs, &["no-op"]),
         ],
     )?;
-    let [bash, local, sandbox, local_state, sandbox_state, theirs] = asked.as_slice() else {
+    let [bash, local, unguarded, sandbox, local_state, sandbox_state, theirs] = asked.as_slice() else {
         return Ok(Vec::new());
     };
     let (bash, theirs) = (("bash", bash.as_slice()), ("hermes 0.19", theirs.as_slice()));
     Ok(vec![
         Row::at_most_slower("no-op, local", local, bash, 2.0),
+        Row::at_most_slower("no-op, local", local, ("no guard", unguarded.as_slice()), 1.1),
         Row::at_most_slower("no-op, sandbox", sandbox, bash, 2.0),
         Row::at_most_slower("no-op with state, local", local_state, bash, 4.0),
         Row::at_most_slower("no-op with state, sandbox", sandbox_state, bash, 4.0),

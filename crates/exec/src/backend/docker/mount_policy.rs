@@ -25,10 +25,10 @@ const SHOWN_PARTS: [&str; 6] =
 /// The directory in the Hermes home for files that skills may ask for.
 const CREDENTIALS: &str = "credentials";
 /// Entries of the Hermes home that are never mounted, with everything whose name starts like this.
-const PROTECTED_NAMES: [&str; 24] = [
+const PROTECTED_NAMES: [&str; 23] = [
     ".env", "auth", "config", "hermes.db", "state.db", "sessions", ".install-id", "logs", "pairing",
     "profiles", "cron", "mcp-tokens", "approvals", "audit", "backup", "channel_", "gateway", "processes",
-    "hooks", "plugins", "memories", "SOUL", "shared", "quarantine",
+    "hooks", "plugins", "memories", "SOUL", "quarantine",
 ];
 /// Databases, keys, locks and copies in the Hermes home, including those of other versions.
 const PROTECTED_ENDINGS: [&str; 6] = [".db", "-wal", "-shm", ".key", ".lock", ".bak"];
