@@ -353,7 +353,8 @@ pub(crate) async fn a_failed_creation_is_an_error_with_the_reason(fixture: &Fixt
     // Writes the guest program to the cache.
     fixture.open("s").await.sandbox.remove().await.unwrap();
     let mut broken = fixture.clone();
-    broken.cache = fixture.folder.join("work");
+    broken.cache = fixture.folder.join("cache");
+    fs::create_dir(&broken.cache).unwrap();
     for entry in fs::read_dir(&fixture.cache).unwrap().flatten() {
         // A file with the same size that is not a program.
         let wrong = broken.cache.join(entry.file_name());
@@ -361,9 +362,9 @@ pub(crate) async fn a_failed_creation_is_an_error_with_the_reason(fixture: &Fixt
         fs::write(&wrong, vec![0; length]).unwrap();
         fs::set_permissions(&wrong, readable()).unwrap();
     }
-    let error = broken.try_open("s").await.unwrap_err();
-    let prefix = format!("cannot use the {} backend: ", fixture.backend);
-    assert!(matches!(error, Error::Unavailable { .. } | Error::Engine(_)), "{error}");
-    assert!(error.to_string().starts_with(&prefix), "{error}");
+    // Another program in the place of the guest is replaced before it runs.
+    let opened = broken.try_open("s").await.unwrap();
+    assert_eq!(opened.out("echo hi").await, "hi\n");
+    opened.sandbox.remove().await.unwrap();
     assert!(fixture.places().list().await.unwrap().iter().all(|found| found.state == PlaceState::Stopped));
 }
