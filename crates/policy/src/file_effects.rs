@@ -15,15 +15,18 @@ pub(crate) struct FileEffect {
     pub(crate) path: String,
 }
 
+/// Options by which most programs take the file that they write.
+const OUTPUT_OPTIONS: &[&str] =
+    &["-o", "-out", "--out", "--outfile", "--output", "--output-file", "--outdir"];
+
 /// Everything a command does to files.
 pub(crate) fn file_effects(call: &Invocation<'_>, home: &str) -> Vec<FileEffect> {
     let mut found = Vec::new();
     for redirect in &call.segment.redirects {
         let accesses: &[PathAccess] = match redirect.operator {
-            RedirectOperator::Write | RedirectOperator::Append | RedirectOperator::Both => {
-                &[PathAccess::Write]
-            }
-            RedirectOperator::ReadWrite => &[PathAccess::Read, PathAccess::Write],
+            RedirectOperator::Write | RedirectOperator::Both => &[PathAccess::Write],
+            RedirectOperator::Append => &[PathAccess::Add],
+            RedirectOperator::ReadWrite => &[PathAccess::Read, PathAccess::Add],
             RedirectOperator::Read => &[PathAccess::Read],
             RedirectOperator::Mention => &[PathAccess::Read, PathAccess::Unknown],
             RedirectOperator::Duplicate | RedirectOperator::HereString | RedirectOperator::HereDocument => {
@@ -41,6 +44,11 @@ pub(crate) fn file_effects(call: &Invocation<'_>, home: &str) -> Vec<FileEffect>
             access: files.access,
             path: home_path(&word.outline(), call.segment, home),
         }));
+    }
+    if call.program.arguments == ArgumentUse::Unknown && call.program.files.is_empty() {
+        let outputs = call.values(OUTPUT_OPTIONS);
+        let paths = outputs.iter().filter(|word| !word.starts_unknown()).map(|word| call.segment.path(word));
+        found.extend(paths.map(|path| FileEffect { access: PathAccess::Write, path }));
     }
     argument_effects(call, home, &mut found);
     found
@@ -75,7 +83,7 @@ fn home_path(text: &str, segment: &Segment, home: &str) -> String {
 
 /// The words that name files the command writes.
 pub(crate) fn written_words(call: &Invocation<'_>) -> Vec<Word> {
-    let written = declared_files(call).filter(|files| files.access == PathAccess::Write);
+    let written = declared_files(call).filter(|files| files.access.changes());
     written.flat_map(|files| words_of(call, files)).collect()
 }
 
@@ -134,7 +142,7 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
                 found.push(FileEffect { access: PathAccess::Unknown, path: path.clone() });
             }
             // A file that is written is not read.
-            if !found.contains(&FileEffect { access: PathAccess::Write, path: path.clone() }) {
+            if !found.iter().any(|effect| effect.access.changes() && effect.path == path) {
                 found.push(FileEffect { access: PathAccess::Read, path });
             }
         }

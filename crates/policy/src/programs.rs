@@ -174,11 +174,19 @@ pub(crate) enum PathAccess {
     Read,
     /// The file is made, changed or replaced.
     Write,
+    /// The file is made or added to, and nothing in it is lost.
+    Add,
     Delete,
     /// The directory and everything below it is deleted.
     DeleteTree,
     /// A program gets the path and may do anything with it.
     Unknown,
+}
+
+impl PathAccess {
+    pub(crate) fn changes(self) -> bool {
+        matches!(self, Self::Write | Self::Add)
+    }
 }
 
 /// The words of a command that name files.
@@ -207,6 +215,10 @@ const fn files(access: PathAccess, which: Which) -> DeclaredFiles {
 
 const fn writes(which: Which) -> DeclaredFiles {
     files(PathAccess::Write, which)
+}
+
+const fn adds(which: Which) -> DeclaredFiles {
+    files(PathAccess::Add, which)
 }
 
 const fn deletes(which: Which) -> DeclaredFiles {

@@ -197,6 +197,11 @@ impl RuleContext<'_> {
     }
 
     pub(crate) fn any_write(&self, test: impl Fn(&str) -> bool) -> bool {
+        self.any(|effect| effect.access.changes() && test(&effect.path))
+    }
+
+    /// Whether a path whose content may be lost passes the test.
+    fn any_overwrite(&self, test: impl Fn(&str) -> bool) -> bool {
         self.any(|effect| effect.access == PathAccess::Write && test(&effect.path))
     }
 

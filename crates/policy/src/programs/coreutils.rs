@@ -37,24 +37,30 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["uniq"]).valued(&["-f", "-s", "-w"]).inert().files(&[writes(OperandsFrom(1))]),
     reader(&["yq"]).inert().files(&[EDITS_IN_PLACE]),
     program(&["crudini", "dasel", "toml", "augtool", "xmlstarlet"]).files(&[EDITS_IN_PLACE]),
-    non_reader(&["tee", "sponge"]).inert().files(&[writes(Operands)]),
+    non_reader(&["tee", "sponge"]).inert().files(&[
+        adds(Operands).when(Flag(&["-a", "--append"])),
+        writes(Operands).when(Not(&Flag(&["-a", "--append"]))),
+    ]),
     non_reader(&["truncate", "fallocate"])
         .valued(&["-s", "--size", "-r", "-l", "-o", "--length"])
         .files(&[writes(Operands)])
         .asks(&[FILLS_DISK]),
-    non_reader(&["touch"]).valued(CREATION_VALUED).inert().files(&[writes(Operands)]),
+    non_reader(&["touch"]).valued(CREATION_VALUED).inert().files(&[adds(Operands)]),
     non_reader(&["mkdir", "mkfifo"])
         .valued(CREATION_VALUED)
         .inert()
-        .files(&[writes(Operands)])
+        .files(&[adds(Operands)])
         .asks(&[Test(creates_open_file).triggers("modes")]),
     program(&["mknod"])
         .valued(CREATION_VALUED)
-        .files(&[writes(Operands)])
+        .files(&[adds(Operands)])
         .asks(&[Operand(&["b", "c", "u"]).triggers("modes")]),
     reader(&["cp", "gcp", "ditto"])
         .valued(COPY_VALUED)
-        .files(&[writes(Computed(copy_targets))])
+        .files(&[
+            adds(Computed(copy_targets)).when(KEEPS_FILES),
+            writes(Computed(copy_targets)).when(Not(&KEEPS_FILES)),
+        ])
         .asks(&[FILLS_DISK]),
     reader(&["install", "ginstall"])
         .valued(&[
@@ -64,7 +70,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .asks(&[Test(creates_open_file).triggers("modes")]),
     program(&["ln", "gln", "link"])
         .valued(COPY_VALUED)
-        .files(&[writes(Computed(copy_targets))])
+        .files(&[
+            adds(Computed(copy_targets)).when(Not(&Flag(&["-f", "--force"]))),
+            writes(Computed(copy_targets)).when(Flag(&["-f", "--force"])),
+        ])
         .asks(&[judged("link-around", links_around)]),
     non_reader(&["mv", "gmv"]).valued(COPY_VALUED).files(MOVES),
     reader(&["dd"]).files(&[writes(AfterPrefix("of="))]).asks(&[FILLS_DISK]),
@@ -89,7 +98,30 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             found.extend(actions.iter().filter_map(|action| action.strip_prefix("exec=")).map(Nested::text));
         }),
     ]),
-    reader(&["zip"]).runs(&[Text(&["-TT", "--unzip-command"])]),
+    reader(&["zip"])
+        .valued(&["-x", "-i", "-b", "-P", "-t", "-tt", "-n"])
+        .files(&[
+            adds(FirstOperand),
+            deletes_tree(OperandsFrom(1)).when(Any(&[Flag(&["-m"]), Arg(&["--move"])])),
+        ])
+        .runs(&[Text(&["-TT", "--unzip-command"])]),
+    reader(&[
+        "gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz", "lzma", "unlzma", "compress", "uncompress",
+        "pigz", "pbzip2", "lzip", "lzop", "zstd", "unzstd", "lz4", "brotli",
+    ])
+    .files(COMPRESSED),
+    reader(&["split", "csplit"])
+        .valued(&["-a", "-b", "-l", "-n", "-C", "-t", "-f"])
+        .files(&[writes(OperandsFrom(1)), writes(Values(&["-f", "--prefix"]))])
+        .runs(&[Text(&["--filter"])]),
+    reader(&["iconv", "nm", "readelf", "objdump"]).files(&[writes(Values(&["-o", "--output"]))]),
+    program(&["strip", "objcopy"]).files(&[writes(Operands)]),
+    program(&["rename", "prename", "file-rename", "perl-rename", "mmv", "vidir", "detox"])
+        .files(&[deletes(Operands)]),
+    reader(&["convert", "magick", "mogrify", "ffmpeg", "sox", "gs", "pdftk", "qpdf", "pdfunite", "img2pdf"])
+        .files(&[writes(LastOperand)]),
+    program(&["dos2unix", "unix2dos", "mac2dos", "fromdos", "todos", "exiftool", "jpegoptim", "optipng"])
+        .files(&[writes(Operands)]),
     program(&["unzip", "7z", "unrar", "bsdcpio"]).files(&[writes(Values(&["-d", "-o"]))]),
     program(&["cpio"]).files(&[writes(Values(&["-D", "--directory"]))]),
     program(&["patch"]).valued(&["-i", "-p", "-d", "-o", "-r"]).files(&[
@@ -107,7 +139,13 @@ const FILLS_DISK: Ask = judged("fill-disk", fills_disk);
 const EDITS_IN_PLACE: DeclaredFiles =
     writes(PathLike).when(Flag(&["-i", "--inplace", "--in-place", "--set", "-L"]));
 
-const MOVES: &[DeclaredFiles] = &[deletes_tree(Computed(copy_sources)), writes(Computed(copy_targets))];
+const KEEPS_FILES: When = Flag(&["-n", "--no-clobber"]);
+
+const MOVES: &[DeclaredFiles] = &[
+    deletes_tree(Computed(copy_sources)),
+    adds(Computed(copy_targets)).when(KEEPS_FILES),
+    writes(Computed(copy_targets)).when(Not(&KEEPS_FILES)),
+];
 
 const REMOVES: &[DeclaredFiles] = &[
     deletes_tree(Operands).when(All(&[Test(removes_trees), Not(&Flag(&["--help", "--version"]))])),
@@ -116,10 +154,19 @@ const REMOVES: &[DeclaredFiles] = &[
 ];
 
 const ARCHIVES: &[DeclaredFiles] = &[
-    writes(Values(&["-C", "--directory", "--one-top-level"])).when(Test(extracts)),
+    writes(Values(&["-C", "--directory", "--one-top-level"]))
+        .when(All(&[Test(extracts), Not(&KEEPS_OLD_FILES)])),
+    adds(Values(&["-C", "--directory", "--one-top-level"])).when(All(&[Test(extracts), KEEPS_OLD_FILES])),
     writes(Computed(|_| vec![Word::literal("/")])).when(All(&[Test(extracts), Test(keeps_absolute_names)])),
     writes(Values(&["-f", "--file"])).when(Not(&Test(extracts))),
+    deletes_tree(Operands).when(Arg(&["--remove-files"])),
 ];
+
+const KEEPS_OLD_FILES: When = Flag(&["-k", "--keep-old-files", "--skip-old-files"]);
+
+/// What compressors replace by a compressed file.
+const COMPRESSED: &[DeclaredFiles] = &[writes(Operands)
+    .when(Not(&Flag(&["-c", "--stdout", "--to-stdout", "-k", "--keep", "-l", "--list", "-t", "--test"])))];
 
 fn removes_trees(call: &Invocation<'_>) -> bool {
     call.name() == "rimraf"
@@ -211,6 +258,7 @@ fn changes_modes(context: &RuleContext<'_>) -> bool {
         || text.starts_with("go-")
         || text.starts_with("og-");
     opens_to_all(&text)
+        || (locks_out(&text) && files.iter().any(|word| !paths.is_project(&call.segment.path(word))))
         || words.iter().any(|word| {
             let path = call.segment.path(word);
             is_guarded(&path) || (paths.is_credential(&path) && !keeps_secret)
@@ -230,6 +278,18 @@ fn opens_to_all(text: &str) -> bool {
         (who.contains(['o', 'a']) && what.contains('w'))
             || (what.contains('s') && !who.contains('o'))
             || (who.is_empty() && what.contains('w') && what.starts_with('='))
+    })
+}
+
+/// Whether a mode takes the rights of the owner away.
+fn locks_out(text: &str) -> bool {
+    if text.chars().all(|char| char.is_digit(8)) {
+        return text.trim_start_matches('0').len() < 3;
+    }
+    text.split(',').any(|part| {
+        let (who, what) = part.split_at(part.find(['+', '-', '=']).unwrap_or(part.len()));
+        let is_owner = who.is_empty() || who.contains(['u', 'a']);
+        is_owner && ((what.starts_with('-') && what.contains(['r', 'w'])) || what == "=")
     })
 }
 

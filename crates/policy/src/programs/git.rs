@@ -14,7 +14,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             files(PathAccess::Read, Operands).when(Flag(&["--no-index"])),
             deletes_tree(Computed(absolute_operands)).when(All(&[Verb(&["rm"]), Flag(&["-r"])])),
             deletes(Computed(absolute_operands)).when(Verb(&["rm"])),
-            writes(Computed(clone_target)).when(Verb(&["clone * *"])),
+            adds(Computed(clone_target)).when(Verb(&["clone * *"])),
         ])
         .runs(&[Custom(nested), After("bisect", &[], 1)])
         .asks(&[

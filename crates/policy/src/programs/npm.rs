@@ -70,7 +70,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ]),
     program(&["bundle"]).runs(&[After("exec", &[], 0)]).asks(&[SETTINGS]),
     program(&["composer"]).asks(&[SETTINGS, OPEN_CONNECTION]),
-    non_reader(&["go"]).runs(&[Compiles]).asks(&[
+    non_reader(&["go"]).files(&[writes(Values(&["-o"]))]).runs(&[Compiles]).asks(&[
         All(&[
             Flag(&["-w"]),
             Operand(&["CC=*", "CXX=*", "GOFLAGS=*", "GOPROXY=*", "GONOSUMDB=*", "GOTOOLCHAIN=*"]),

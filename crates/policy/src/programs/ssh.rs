@@ -43,7 +43,13 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .files(&[
             deletes_tree(Computed(|call| call.operands().last().copied().cloned().into_iter().collect()))
                 .when(All(&[Arg(&["--del*"]), Not(&Flag(&["-n", "--dry-run"]))])),
-            writes(LastOperand),
+            deletes_tree(Computed(|call| {
+                let operands = call.operands();
+                operands.iter().rev().skip(1).map(|word| (*word).clone()).collect()
+            }))
+            .when(Arg(&["--remove-s*"])),
+            adds(LastOperand).when(KEEPS_FILES),
+            writes(LastOperand).when(Not(&KEEPS_FILES)),
         ])
         .runs(&[Text(&["-e", "--rsh", "--rsync-path"])])
         .asks(&[Test(copies_away).triggers("copy-out").unless(Flag(&["-n", "--dry-run"]))]),
@@ -56,6 +62,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ])
     .asks(&[always("many-machines")]),
 ];
+
+/// Options with which `rsync` replaces nothing.
+const KEEPS_FILES: When = Flag(&["-n", "--dry-run", "--ignore-existing", "--list-only"]);
 
 const SSH_VALUED: &[&str] = &[
     "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R",

@@ -116,7 +116,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             Custom(|call, found| found.extend(call.operands().into_iter().cloned().map(Nested::text))),
             Text(&["-p", "--prepare", "-c", "--cleanup", "--setup"]),
         ]),
-    program(&["script"]).runs(&[Text(&["-c", "--command"])]),
+    program(&["script"])
+        .valued(&["-c", "-E", "-I", "-O", "-B", "-T", "-m", "-o", "--command"])
+        .files(&[writes(FirstOperand).when(Not(&Flag(&["-a", "--append"])))])
+        .runs(&[Text(&["-c", "--command"])]),
     program(&["xterm", "konsole"]).runs(&[Text(&["-e"])]),
     program(&["gnome-terminal", "alacritty", "kitty", "foot"]).runs(&[AfterMark(&["-e"])]),
     program(&["direnv"]).runs(&[After("exec", &[], 1)]),

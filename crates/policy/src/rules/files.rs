@@ -22,8 +22,12 @@ pub(super) const RULES: &[Rule] = &[
     floor("format", "formats or wipes a disk"),
     ask("disk-tools", "changes partitions, volumes or disks").unless(Help),
     ask("delete-outside", "deletes files outside the working directory")
-        .on_files(|context| context.any_delete(|path, tree| outside(context, path, tree)))
+        .on_files(|context| {
+            context.any_delete(|path, tree| outside(context, path, tree) && !is_moved_here(context, path))
+        })
         .inside(),
+    ask("overwrite-outside", "overwrites files outside the working directory")
+        .on_files(|context| context.any_overwrite(|path| overwrites(context, path))),
     ask("delete-work", "deletes the whole working directory or its history").on_files(|context| {
         context.any_delete(|path, tree| {
             let history = path.split('/').any(|part| matches!(part, ".git" | ".hg" | ".svn" | ".jj"));
@@ -71,7 +75,7 @@ pub(super) const RULES: &[Rule] = &[
         ];
         context.any_read(|path| context.paths.is_disk(path)) && !shows_facts.contains(&context.name())
     }),
-    ask("modes", "lets every user write to files, or changes the owner of files outside the project")
+    ask("modes", "lets every user write to files, or takes files outside the project from their owner")
         .unless(Help),
     ask("capabilities", "changes protections of files").unless(Help),
     ask("fill-disk", "writes without an end until the disk is full"),
@@ -99,8 +103,24 @@ fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
     if inside_home && !tree && paths.cwd == paths.home && !paths.is_startup(path) {
         return false;
     }
-    let is_moved = context.name() == "mv" && inside_home && !path.contains(['*', '?']);
-    !is_moved || !is_plain || paths.is_home(path) || paths.is_above_work(path)
+    true
+}
+
+/// Whether a file is lost that another one replaces.
+fn overwrites(context: &RuleContext<'_>, path: &str) -> bool {
+    !context.paths.is_system(path) && !context.paths.is_cwd(path) && outside(context, path, false)
+}
+
+/// Whether a path of the owner is moved into the project.
+fn is_moved_here(context: &RuleContext<'_>, path: &str) -> bool {
+    let paths = &context.paths;
+    let is_plain = !paths.is_startup(path) && !paths.is_credential(path) && !paths.is_home(path);
+    context.name() == "mv"
+        && crate::paths::is_below(path, paths.home)
+        && !path.contains(['*', '?'])
+        && is_plain
+        && !paths.is_above_work(path)
+        && !context.any_write(|target| !paths.is_project(target))
 }
 
 /// Whether a path is named by a word that comes from `mktemp`, or lies below `/tmp` whatever the
@@ -115,7 +135,12 @@ fn is_temporary_name(context: &RuleContext<'_>, path: &str) -> bool {
     let is_numbered = |word: &Word| {
         context.paths.is_in_tmp(path) && !path.contains("..") && word.pieces().iter().all(is_number)
     };
-    segment.args.iter().filter(|word| segment.path(word) == path).any(|word| {
+    let targets = segment.redirects.iter().map(|redirect| &redirect.target);
+    let names_it = |word: &&Word| {
+        let named = segment.path(word);
+        named == path || crate::paths::is_below(path, &named)
+    };
+    segment.args.iter().chain(targets).filter(names_it).any(|word| {
         word.output_of().any(|program| program == "mktemp") || (word.has_unknown() && is_numbered(word))
     })
 }
