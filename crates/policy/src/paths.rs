@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::protected::{ProtectedKind, protected_files};
+use crate::protected::{ProtectedKind, protected_files, protected_paths};
 use crate::shell::{UNKNOWN_CHAR, pattern_matches};
 
 mod tables;
@@ -234,6 +234,22 @@ impl<'a> KnownPaths<'a> {
             || (parts.first() == Some(&"proc") && matches!(*name, "environ" | "mem"))
     }
 
+    /// A directory in whose tree the owner keeps keys, or a pattern that fits files with keys.
+    pub(crate) fn is_above_credentials(&self, path: &str, tree: bool) -> bool {
+        let (top, tree) = path.split_once("/**").map_or((path, tree), |(top, _)| (top, true));
+        if tree && (self.is_root(top) || self.is_home(top) || top == "/home") {
+            return true;
+        }
+        let parts: Vec<&str> = top.split('/').filter(|part| !part.is_empty()).collect();
+        protected_paths().filter(|known| known.kind == ProtectedKind::Hidden).any(|known| {
+            let Some(rest) = known.path.strip_prefix("~/") else { return false };
+            let wanted: Vec<&str> =
+                self.home.split('/').chain(rest.split('/')).filter(|part| !part.is_empty()).collect();
+            (tree || parts.len() >= wanted.len())
+                && parts.iter().zip(&wanted).all(|(part, wanted)| may_be(part, wanted))
+        })
+    }
+
     /// A project file that holds settings and secrets.
     pub(crate) fn is_project_secret(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -325,6 +341,15 @@ fn may_name(part: &str, wanted: &str) -> bool {
     part == wanted
         || (is_specific(part) && pattern_matches(part, wanted.trim_end_matches('*')))
         || (wanted.contains('*') && pattern_matches(wanted, part))
+}
+
+/// Whether a part of a path, which may be a pattern, fits a known name. A star fits no hidden name.
+fn may_be(part: &str, wanted: &str) -> bool {
+    part == wanted
+        || (wanted.contains('*') && pattern_matches(wanted, part))
+        || (part.contains(['*', '?', '['])
+            && (!wanted.starts_with('.') || part.starts_with(['.', '[']))
+            && pattern_matches(part, wanted))
 }
 
 /// Whether a pattern says enough to be meant for one name: `id_*` does, `*.json` does not.

@@ -172,6 +172,8 @@ pub(crate) struct DeclaredFiles {
 pub(crate) enum PathAccess {
     /// The content is read.
     Read,
+    /// Everything below the directory is read.
+    ReadTree,
     /// The file is made, changed or replaced.
     Write,
     /// The file is made or added to, and nothing in it is lost.
@@ -211,6 +213,14 @@ pub(crate) enum Which {
 
 const fn files(access: PathAccess, which: Which) -> DeclaredFiles {
     DeclaredFiles { access, which, when: When::Always }
+}
+
+const fn reads(which: Which) -> DeclaredFiles {
+    files(PathAccess::Read, which)
+}
+
+const fn reads_tree(which: Which) -> DeclaredFiles {
+    files(PathAccess::ReadTree, which)
 }
 
 const fn writes(which: Which) -> DeclaredFiles {
@@ -482,7 +492,9 @@ impl<'a> Invocation<'a> {
             _ => self.args.len(),
         };
         let own = self.args.get(..own).unwrap_or(self.args);
-        own.iter().any(|word| matches!(word.known(), Some("--help" | "--version")))
+        own.iter()
+            .take_while(|word| word.prefix() != "--")
+            .any(|word| matches!(word.known(), Some("--help" | "--version")))
             || matches!(self.args, [only] if matches!(only.known(), Some("-h" | "-V")))
     }
 }

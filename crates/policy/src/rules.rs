@@ -210,7 +210,20 @@ impl RuleContext<'_> {
     }
 
     pub(crate) fn any_read(&self, test: impl Fn(&str) -> bool) -> bool {
-        self.any(|effect| effect.access == PathAccess::Read && test(&effect.path))
+        self.any(|effect| {
+            matches!(effect.access, PathAccess::Read | PathAccess::ReadTree) && test(&effect.path)
+        })
+    }
+
+    /// Whether files that are read, by a pattern or as a tree, may hold keys.
+    fn reads_credentials_below(&self) -> bool {
+        self.any(|effect| match effect.access {
+            PathAccess::ReadTree => self.paths.is_above_credentials(&effect.path, true),
+            PathAccess::Read => {
+                effect.path.contains(['*', '?', '[']) && self.paths.is_above_credentials(&effect.path, false)
+            }
+            _ => false,
+        })
     }
 }
 

@@ -4,9 +4,12 @@ use super::databases::RESETS_SCHEMA;
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    non_reader(&["pytest"]).inert(),
-    non_reader(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"]),
-    non_reader(&["make"]).runs(&[Custom(make)]).asks(&[RESETS_SCHEMA]),
+    reader(&["pytest"]).inert(),
+    reader(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"]),
+    non_reader(&["make"])
+        .files(&[reads(Values(&["-f", "--file", "--makefile"]))])
+        .runs(&[Custom(make)])
+        .asks(&[RESETS_SCHEMA]),
     program(&["gmake"]).runs(&[Custom(make)]),
     program(&["just"]).asks(&[RESETS_SCHEMA]),
     program(&["gcc", "cc", "clang"]).files(&[writes(Values(&["-o", "--output"]))]).runs(&[Compiles]),

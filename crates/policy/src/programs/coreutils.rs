@@ -6,19 +6,23 @@ use crate::paths::is_stream;
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     // Programs that name files and neither read nor run them.
     non_reader(&[
-        "basename", "cmp", "df", "dirname", "du", "echo", "exa", "eza", "false", "file", "findmnt",
-        "getfacl", "locate", "ls", "lsattr", "lsblk", "lsd", "md5sum", "mktemp", "namei", "printf",
-        "readlink", "realpath", "seq", "sha1sum", "sha256sum", "sleep", "stat", "tree", "true", "wc",
-        "which",
+        "basename", "df", "dirname", "du", "echo", "exa", "eza", "false", "file", "findmnt", "getfacl",
+        "locate", "ls", "lsattr", "lsblk", "lsd", "md5sum", "mktemp", "namei", "printf", "readlink",
+        "realpath", "seq", "sha1sum", "sha256sum", "sleep", "stat", "tree", "true", "wc", "which",
     ])
-    .inert(),
+    .inert()
+    .files(&[reads(Values(&["-f", "--files-from", "--files0-from"])).when(Not(&Test(is_printer)))]),
     // Programs that read files and nothing else.
-    reader(&["base64", "cksum", "comm", "cut", "diff", "fold", "jq", "rev", "tail"]).inert(),
+    reader(&["base64", "cksum", "cmp", "comm", "cut", "fold", "jq", "rev", "tail"]).inert(),
+    reader(&["diff"]).inert().files(&[reads_tree(Operands).when(Flag(&["-r", "--recursive"]))]),
     reader(&[
         "b2sum", "bat", "batcat", "colordiff", "column", "delta", "hexdump", "nl", "od", "open", "paste",
         "sha512sum", "shellcheck", "strings", "tac", "xdg-open",
     ]),
-    reader(&["ack", "ag", "egrep", "fgrep", "ggrep", "grep", "rg", "ugrep", "zgrep"]).searches().inert(),
+    reader(&["ack", "ag", "egrep", "fgrep", "ggrep", "grep", "rg", "ugrep", "zgrep"])
+        .searches()
+        .inert()
+        .files(&[reads_tree(Computed(searched)).when(Test(searches_hidden))]),
     reader(&["less", "more"]).inert().runs(&[Escapes(&["+!"])]),
     // Programs that print, store or send their words.
     program(&[
@@ -58,6 +62,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     reader(&["cp", "gcp", "ditto"])
         .valued(COPY_VALUED)
         .files(&[
+            reads_tree(Computed(copy_sources)).when(Flag(&["-r", "-R", "-a", "--recursive", "--archive"])),
             adds(Computed(copy_targets)).when(KEEPS_FILES),
             writes(Computed(copy_targets)).when(Not(&KEEPS_FILES)),
         ])
@@ -102,6 +107,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .valued(&["-x", "-i", "-b", "-P", "-t", "-tt", "-n"])
         .files(&[
             adds(FirstOperand),
+            reads_tree(OperandsFrom(1)).when(Flag(&["-r", "--recurse-paths"])),
             deletes_tree(OperandsFrom(1)).when(Any(&[Flag(&["-m"]), Arg(&["--move"])])),
         ])
         .runs(&[Text(&["-TT", "--unzip-command"])]),
@@ -122,7 +128,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .files(&[writes(LastOperand)]),
     program(&["dos2unix", "unix2dos", "mac2dos", "fromdos", "todos", "exiftool", "jpegoptim", "optipng"])
         .files(&[writes(Operands)]),
-    program(&["unzip", "7z", "unrar", "bsdcpio"]).files(&[writes(Values(&["-d", "-o"]))]),
+    program(&["unzip", "7z", "unrar", "bsdcpio"])
+        .files(&[writes(Values(&["-d", "-o"])), reads_tree(OperandsFrom(2)).when(Verb(&["a", "u"]))]),
     program(&["cpio"]).files(&[writes(Values(&["-D", "--directory"]))]),
     program(&["patch"]).valued(&["-i", "-p", "-d", "-o", "-r"]).files(&[
         writes(Values(&["-d", "--directory"])),
@@ -160,6 +167,8 @@ const ARCHIVES: &[DeclaredFiles] = &[
     writes(Computed(|_| vec![Word::literal("/")])).when(All(&[Test(extracts), Test(keeps_absolute_names)])),
     writes(Values(&["-f", "--file"])).when(Not(&Test(extracts))),
     deletes_tree(Operands).when(Arg(&["--remove-files"])),
+    reads_tree(Operands).when(Test(archives)),
+    reads_tree(Values(&["-C", "--directory"])).when(Test(archives)),
 ];
 
 const KEEPS_OLD_FILES: When = Flag(&["-k", "--keep-old-files", "--skip-old-files"]);
@@ -233,6 +242,37 @@ fn bundled_options<'a>(call: &Invocation<'a>) -> &'a str {
 fn extracts(call: &Invocation<'_>) -> bool {
     call.has(&["-x", "--extract", "--get"]) || bundled_options(call).contains('x')
 }
+
+/// Whether `tar` puts files into an archive.
+fn archives(call: &Invocation<'_>) -> bool {
+    call.has(&["-c", "--create", "-r", "--append", "-u", "--update"])
+        || bundled_options(call).contains(['c', 'r', 'u'])
+}
+
+fn is_printer(call: &Invocation<'_>) -> bool {
+    matches!(call.name(), "echo" | "printf")
+}
+
+/// Whether a search goes through directories, hidden ones among them.
+fn searches_hidden(call: &Invocation<'_>) -> bool {
+    match call.name() {
+        "ack" => true,
+        "rg" | "ag" => call.has(&["--hidden", "-.", "-u"]) && !call.has(&["--files"]),
+        _ => call.has(&["-r", "-R", "--recursive", "--dereference-recursive"]),
+    }
+}
+
+/// The directories that are searched.
+fn searched(call: &Invocation<'_>) -> Vec<Word> {
+    let skip = usize::from(!call.has(&["-e", "--regexp", "-f", "--file"]));
+    let named: Vec<Word> = operands(call.args, SEARCH_VALUED).into_iter().skip(skip).cloned().collect();
+    if named.is_empty() { vec![Word::literal(".")] } else { named }
+}
+
+const SEARCH_VALUED: &[&str] = &[
+    "-A", "-B", "-C", "-m", "-e", "-f", "-d", "-D", "-g", "-t", "-T", "-j", "--include", "--exclude",
+    "--exclude-dir", "--glob", "--type", "--max-count", "--context", "--regexp", "--file",
+];
 
 fn keeps_absolute_names(call: &Invocation<'_>) -> bool {
     call.has(&["-P", "--absolute-names"]) || bundled_options(call).contains('P')

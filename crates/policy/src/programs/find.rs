@@ -5,7 +5,7 @@ use super::*;
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     non_reader(&["find", "bfs"])
         .files(&[
-            files(PathAccess::Read, Computed(looked_for)),
+            reads(Computed(looked_for)),
             deletes_tree(Computed(deleted)).when(Arg(&["-delete"])),
             writes(Values(&["-fprint", "-fprint0", "-fprintf", "-fls"])),
         ])

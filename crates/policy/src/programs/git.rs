@@ -11,7 +11,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .reads_outside()
         .inert()
         .files(&[
-            files(PathAccess::Read, Operands).when(Flag(&["--no-index"])),
+            reads_tree(Operands).when(Flag(&["--no-index"])),
             deletes_tree(Computed(absolute_operands)).when(All(&[Verb(&["rm"]), Flag(&["-r"])])),
             deletes(Computed(absolute_operands)).when(Verb(&["rm"])),
             adds(Computed(clone_target)).when(Verb(&["clone * *"])),

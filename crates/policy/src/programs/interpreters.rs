@@ -54,7 +54,13 @@ pub(super) const OTHER: Interpreter = Interpreter {
 };
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    non_reader(&["bash", "sh", "zsh", "dash"]).valued(SHELL_VALUED).runs(&[Shell]),
+    non_reader(&["bash", "sh", "zsh", "dash"])
+        .valued(SHELL_VALUED)
+        .files(&[
+            // A shell shows the lines that it cannot run.
+            reads(FirstOperand).when(Not(&Flag(&["-c"]))),
+        ])
+        .runs(&[Shell]),
     program(&[
         "ksh", "ksh93", "mksh", "pdksh", "ash", "fish", "rbash", "csh", "tcsh", "yash", "hush", "nu",
         "xonsh", "elvish", "osh",
@@ -63,6 +69,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     .runs(&[Shell]),
     reader(&["python", "python3", "pypy", "pypy3", "ipython", "bpython", "jython", "micropython"])
         .valued(&["-W", "-X", "--check-hash-based-pycs"])
+        .files(&[reads_tree(Operands).when(Value(&["-m"], &["zipfile", "tarfile"]))])
         .runs(&[Interprets(&PYTHON)])
         .asks(&[judged("inbound-access", serves_owner_files), RESETS_SCHEMA]),
     reader(&["perl"]).files(IN_PLACE).runs(&[Interprets(&PERL)]),

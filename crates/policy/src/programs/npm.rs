@@ -46,7 +46,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             OPEN_CONNECTION,
         ]),
     program(&["rustup"]).runs(&[After("run", &[], 1)]),
-    non_reader(&["pip", "pip3"]).asks(&[SETTINGS, OPEN_CONNECTION]),
+    non_reader(&["pip", "pip3"])
+        .files(&[reads(Values(&["-r", "-c", "--requirement", "--constraint"]))])
+        .asks(&[SETTINGS, OPEN_CONNECTION]),
     non_reader(&["uv"])
         .runs(&[After(
             "run",

@@ -21,7 +21,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .fetches()
         .valued(COPY_VALUED)
         .key_options(&["-i", "-F"])
-        .files(&[writes(LastOperand)])
+        .files(&[writes(LastOperand), reads_tree(Computed(all_but_last)).when(Flag(&["-r"]))])
         .runs(&[Text(&["-S"])])
         .asks(&[COPIES_AWAY]),
     program(&["rcp"]).valued(COPY_VALUED).asks(&[COPIES_AWAY]),
@@ -43,11 +43,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .files(&[
             deletes_tree(Computed(|call| call.operands().last().copied().cloned().into_iter().collect()))
                 .when(All(&[Arg(&["--del*"]), Not(&Flag(&["-n", "--dry-run"]))])),
-            deletes_tree(Computed(|call| {
-                let operands = call.operands();
-                operands.iter().rev().skip(1).map(|word| (*word).clone()).collect()
-            }))
-            .when(Arg(&["--remove-s*"])),
+            deletes_tree(Computed(all_but_last)).when(Arg(&["--remove-s*"])),
+            reads_tree(Computed(all_but_last)).when(Flag(&["-r", "-a", "--recursive", "--archive"])),
             adds(LastOperand).when(KEEPS_FILES),
             writes(LastOperand).when(Not(&KEEPS_FILES)),
         ])
@@ -87,6 +84,10 @@ pub(crate) fn is_remote(text: &str) -> bool {
 
 fn copies_away(call: &Invocation<'_>) -> bool {
     call.operands().last().is_some_and(|word| is_remote(word.prefix()))
+}
+
+fn all_but_last(call: &Invocation<'_>) -> Vec<Word> {
+    call.operands().iter().rev().skip(1).map(|word| (*word).clone()).collect()
 }
 
 fn copies_to_unknown(call: &Invocation<'_>) -> bool {

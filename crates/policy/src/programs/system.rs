@@ -95,7 +95,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .asks(&[Verb(&["set*", "hostname *"]).triggers("firewall")]),
     program(&["hwclock"])
         .asks(&[Flag(&["-w", "-s", "--set", "--systohc", "--hctosys"]).triggers("firewall")]),
-    non_reader(&["date"]).asks(&[Flag(&["-s", "--set"]).triggers("firewall")]),
+    non_reader(&["date"])
+        .files(&[reads(Values(&["-f", "--file"]))])
+        .asks(&[Flag(&["-s", "--set"]).triggers("firewall")]),
     program(&["ntpdate"]).asks(&[always("firewall")]),
     // Logs.
     program(&["journalctl"]).asks(&[Arg(&["--vacuum*", "--rotate*", "--flush*"]).triggers("audit-trail")]),

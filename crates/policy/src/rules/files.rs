@@ -66,7 +66,8 @@ pub(super) const RULES: &[Rule] = &[
         .on_files(|context| context.any_write(wholly_unknown)),
     ask("link-around", "links to a protected file or directory under another name"),
     ask("read-credentials", "reads files that hold keys, tokens or passwords").on_files(|context| {
-        context.any_read(|path| context.paths.is_credential(path)) && !context.invocation.asks_for_help()
+        (context.any_read(|path| context.paths.is_credential(path)) || context.reads_credentials_below())
+            && !context.invocation.asks_for_help()
     }),
     ask("read-disk", "reads a disk or memory directly, bypassing the file system").on_files(|context| {
         let shows_facts = [
