@@ -11,10 +11,12 @@ mod generate;
 #[path = "../../crates/policy/tests/it/differential/shells.rs"]
 mod shells;
 
-use std::process::ExitCode;
+use std::collections::BTreeMap;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use hermes_policy::shell::{Doubt, DoubtKind};
 use hermes_types::ShellKind;
 
 use compare::{Outcome, compare};
@@ -41,14 +43,17 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     let directory = tempfile::tempdir()?;
     let shells = Shells::new(directory.path()).map_err(anyhow::Error::msg)?;
     let corpora = corpora()?;
+    let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
     let end = Instant::now() + Duration::from_secs(seconds);
-    let (mut runs, mut doubted, mut found) = (0_u64, 0_u64, 0_u64);
+    let (mut runs, mut invalid, mut doubted, mut found) = (0_u64, 0_u64, 0_u64, 0_u64);
     while Instant::now() < end {
         runs += 1;
         let mut generator = Generator::new(seed.wrapping_mul(1_000_003).wrapping_add(runs));
         let shell = only.unwrap_or(if generator.one_in(4) { ShellKind::Sh } else { ShellKind::Bash });
+        generator.write_for(shell);
         let (earlier, script) = if shell == ShellKind::Bash && generator.one_in(5) {
-            (Some(generator.script()), generator.script())
+            // The gate knows no file of an earlier command.
+            (Some(generator.script().replace("f.sh", "g.sh")), generator.script())
         } else if generator.one_in(8) {
             (None, generator.mutation(&corpora))
         } else {
@@ -56,8 +61,21 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
         };
         match compare(&shells, shell, earlier.as_deref(), &script) {
             Outcome::Agrees => continue,
-            Outcome::Doubted => {
+            Outcome::Doubted(doubt) if doubt.kind == DoubtKind::Syntax && !is_valid(shell, &script) => {
+                invalid += 1;
+                continue;
+            }
+            Outcome::Doubted(Doubt { kind, source }) => {
                 doubted += 1;
+                if std::env::var_os("FUZZ_DUMP").is_some() {
+                    println!(
+                        "@@@{kind:?} {shell:?} {source:?}\n{}\n{script}",
+                        earlier.clone().unwrap_or_default()
+                    );
+                }
+                *reasons
+                    .entry(format!("{kind:?}").chars().take_while(|char| char.is_alphabetic()).collect())
+                    .or_default() += 1;
                 continue;
             }
             Outcome::Disagrees(_) => {}
@@ -75,9 +93,19 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
         let earlier = earlier.map(|earlier| format!("{earlier}\n#: then\n")).unwrap_or_default();
         println!("{label}\n{earlier}{script}\n%%\n# ran {missed}\n");
     }
-    let compared = runs - doubted;
-    println!("{runs} scripts: {compared} compared, {doubted} doubted, {found} disagreements");
+    println!("doubts: {reasons:?}");
+    let compared = runs - invalid - doubted;
+    println!(
+        "{runs} scripts: {compared} compared, {doubted} doubted, {invalid} invalid, {found} disagreements"
+    );
     Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether a shell accepts the script, which does not run.
+fn is_valid(shell: ShellKind, script: &str) -> bool {
+    let name = if shell == ShellKind::Bash { "bash" } else { "dash" };
+    let status = Command::new(name).args(["-n", "-c", script]).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// The commands of the policy corpora.

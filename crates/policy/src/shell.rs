@@ -6,6 +6,7 @@
 //! become a [`Doubt`]. All of it is bounded ([`budget`]).
 
 mod args;
+mod assign;
 mod bindings;
 mod budget;
 mod catch_all;
@@ -239,6 +240,7 @@ fn read(text: &str, around: &Surroundings<'_>, run: impl FnOnce(&mut walk::Walke
         run(&mut walk);
         walk.settle();
         walk.run_traps();
+        walk.walk_uncalled();
     }
     walk.script
 }

@@ -1,19 +1,27 @@
 //! Random shell scripts from a grammar, and mutations of known commands.
 
+use hermes_types::ShellKind;
+
 use super::shells::PROGRAMS;
 
 pub(super) struct Generator {
     state: u64,
     depth: usize,
+    /// Whether the script is one for bash.
+    bash: bool,
 }
 
 impl Generator {
     pub(super) fn new(seed: u64) -> Self {
-        let mut generator = Self { state: seed ^ 0x9e37_79b9_7f4a_7c15, depth: 0 };
+        let mut generator = Self { state: seed ^ 0x9e37_79b9_7f4a_7c15, depth: 0, bash: true };
         for _ in 0..8 {
             generator.next();
         }
         generator
+    }
+
+    pub(super) fn write_for(&mut self, shell: ShellKind) {
+        self.bash = shell == ShellKind::Bash;
     }
 
     fn next(&mut self) -> u64 {
@@ -58,12 +66,21 @@ impl Generator {
         format!("'{}'", text.replace('\'', "'\\''"))
     }
 
+    /// A script for another shell.
+    fn script_for(&mut self, bash: bool) -> String {
+        let outer = std::mem::replace(&mut self.bash, bash);
+        let script = self.script();
+        self.bash = outer;
+        script
+    }
+
     fn statement(&mut self) -> String {
         if self.depth >= 3 {
             return self.simple();
         }
         self.depth += 1;
-        let text = match self.below(34) {
+        let bash = self.bash;
+        let text = match self.below(44) {
             0 => format!("if {}; then {}fi", self.condition(), self.body()),
             1 => format!("if {}; then {}else {}fi", self.condition(), self.body(), self.body()),
             2 => format!(
@@ -74,70 +91,132 @@ impl Generator {
                 self.body()
             ),
             3 => {
-                let (end, next) =
-                    (self.pick(&[";;", ";;", ";;", ";&", ";;&"]), self.pick(&["*", "b", "[a-c]"]));
-                format!(
-                    "case {} in {}) {}{end} {next}) {};; esac",
-                    self.word(),
-                    self.pick(&["a", "x|a", "(ls"]).trim_start_matches('('),
-                    self.body(),
-                    self.body()
-                )
+                let ends: &[&str] = if bash { &[";;", ";;", ";&", ";;&"] } else { &[";;"] };
+                let (end, next) = (self.pick(ends), self.pick(&["*", "b", "[a-c]", "$v"]));
+                let subject = self.word();
+                let pattern = self.pick(&["a", "x|a", "(a"]).trim_start_matches('(');
+                format!("case {subject} in {pattern}) {}{end} {next}) {};; esac", self.body(), self.body())
             }
             4 => format!("for v in {} {}; do {}done", self.word(), self.word(), self.body()),
             5 => format!("for v in a b; do {}{}done", self.body(), self.pick(&["", "break\n", "continue\n"])),
-            6 => format!("while read -r v; do {}done <<< $'ls\\nrm'", self.body()),
+            6 if bash => format!("while read -r v; do {}done <<< $'ls\\nrm'", self.body()),
+            6 => format!("while read -r v; do {}done <<L\nls\nrm\nL", self.body()),
             7 => format!("while {}; do {}break; done", self.condition(), self.body()),
             8 => format!("until {}; do {}break; done", self.condition(), self.body()),
-            9 => format!("for ((i=0; i<2; i++)); do {}done", self.body()),
-            10 | 11 => {
+            9 if bash => format!("for ((i=0; i<2; i++)); do {}done", self.body()),
+            10..=12 => {
                 let (name, define) = (self.pick(&["f", "g", "F", "ls"]), self.pick(&["()", " ()", "()"]));
                 format!("{name}{define} {{ {}}}\n{name} {} {}", self.body(), self.word(), self.word())
             }
-            12 => format!("function h {{ {}}}; h {}", self.body(), self.word()),
-            13 => format!("({})", self.script()),
-            14 => format!("{{ {}}}", self.body()),
-            15 => format!("{} | {}", self.simple(), self.statement()),
-            16 => format!("{} && {}", self.statement(), self.statement()),
-            17 => format!("{} || {}", self.statement(), self.statement()),
-            18 => format!("! {}", self.simple()),
-            19 => {
+            13 if bash => format!("function h {{ {}}}; h {}", self.body(), self.word()),
+            14 | 15 => format!("({})", self.script()),
+            16 => format!("{{ {}}}", self.body()),
+            17 => format!("{} | {}", self.simple(), self.statement()),
+            18 => format!("{} && {}", self.statement(), self.statement()),
+            19 => format!("{} || {}", self.statement(), self.statement()),
+            20 => format!("! {}", self.simple()),
+            21 => {
                 let inner = self.script();
                 format!("eval {}", self.quoted(&inner))
             }
-            20 => {
-                let inner = self.script();
+            22 | 23 => {
                 let shell =
                     self.pick(&["bash -c", "sh -c", "bash -euo pipefail -c", "dash -c", "bash +o posix -c"]);
+                let inner = self.script_for(shell.starts_with("bash"));
                 format!("{shell} {} {} {}", self.quoted(&inner), self.word(), self.word())
             }
-            21 => {
+            24 | 25 => {
                 let (end, shell) = (
-                    self.pick(&["E", "'E'", "\"E\"", "E\\\nF"]),
-                    self.pick(&["bash", "sh", "cat", "bash -s a b"]),
+                    self.pick(&["E", "'E'", "\"E\"", "E", "\\E", "E''"]),
+                    self.pick(&["bash", "sh", "cat", "bash -s a b", "cat | sh"]),
                 );
-                let name: String = end.chars().filter(char::is_ascii_alphabetic).collect();
-                format!("{shell} <<{end}\n{}\n{name}", self.script())
+                let name = format!("E{}", self.below(1000));
+                let inner = self.script_for(shell.starts_with("bash"));
+                format!("{shell} <<{}\n{inner}\n{name}", end.replace('E', &name))
             }
-            22 => {
+            26 => {
                 let inner = self.script();
-                format!("trap {} EXIT", self.quoted(&inner))
+                let signal = self.pick(&["EXIT", "EXIT", "0", if bash { "ERR" } else { "EXIT" }]);
+                format!("trap {} {signal}", self.quoted(&inner))
             }
-            23 => format!(
+            27 | 28 => format!(
                 "alias {}={}\n{} {}",
                 self.pick(&["k", "ls", "X"]),
-                self.pick(&["rm", "'rm -f'", "'rm a; ls'", "'cd sub;'", "'v=rm '"]),
+                self.pick(&["rm", "'rm -f'", "'rm a; ls'", "'cd sub;'", "'v=rm '", "'rm '"]),
                 self.pick(&["k", "ls", "X"]),
                 self.word()
             ),
-            24 => format!("{} &\nwait", self.simple()),
-            25 => format!("x \"$({})\"", self.script()),
-            26 => format!("[[ {} == {} && -n $({}) ]]", self.word(), self.word(), self.script()),
-            27 => format!("{} <<< {}", self.pick(&["cat", "bash", "read v", "read -r v w"]), self.word()),
+            29 => format!("{} &\nwait", self.simple()),
+            30 => format!("x \"$({})\"", self.script()),
+            31 if bash => {
+                let (left, right) = (self.plain(), self.plain());
+                format!(
+                    "[[ {left} {} {right} && -n $({}) ]]",
+                    self.pick(&["==", "!=", "<", "-nt"]),
+                    self.script()
+                )
+            }
+            32 if bash => {
+                format!("{} <<< {}", self.pick(&["cat", "bash", "read v", "read -r v w"]), self.word())
+            }
+            33 | 34 => self.wrapped(),
+            35 if bash => {
+                format!("{} {}; do {}done", self.pick(&["select v in", "for v in"]), self.word(), self.body())
+            }
+            36 => format!("for v; do {}done", self.body()),
+            37 if bash => format!("coproc {{ {}}}; wait", self.body()),
+            38 => format!("while [ $# -gt 0 ]; do {}shift || break; done", self.body()),
+            39 => format!("{{ {}}} {}", self.body(), self.redirect()),
             _ => self.simple(),
         };
         self.depth -= 1;
         text
+    }
+
+    /// A command behind a program that runs it.
+    fn wrapped(&mut self) -> String {
+        let mut inner = format!("{} {} {}", self.name(), self.word(), self.plain());
+        if self.one_in(3) {
+            let script = self.script_for(false);
+            inner = format!("sh -c {} {}", self.quoted(&script), self.plain());
+        }
+        match self.below(12) {
+            0 => format!("env {inner}"),
+            1 => format!("env {}={} {inner}", self.variable(), self.plain()),
+            2 => format!("env -i {inner}"),
+            3 => format!("env -C sub {inner}"),
+            4 => format!("timeout {} {inner}", self.pick(&["5", "-k 1 5", "-s KILL 5", "--foreground 5"])),
+            5 => format!("nohup {inner}"),
+            6 => format!("sudo {} {inner}", self.pick(&["", "-n", "-u x", "-E", "v=1"])),
+            7 => format!(
+                "echo {} | xargs {} {inner}",
+                self.plain(),
+                self.pick(&["", "-n 1", "-0", "-r", "-t"])
+            ),
+            8 => format!("echo {} | xargs -I{{}} {inner} {{}}", self.plain()),
+            9 => format!("find {} -exec {inner} {{}} \\;", self.pick(&[".", "sub", ". -name file"])),
+            10 => format!("find sub -maxdepth 0 -exec {inner} {{}} +"),
+            _ => format!("find . -type d -name 's*' {} {inner} {{}} ';'", self.pick(&["-execdir", "-exec"])),
+        }
+    }
+
+    fn redirect(&mut self) -> String {
+        let bash: &[&str] = if self.bash { &["&> out", ">& out", "{fd}> out", "&>> out"] } else { &[] };
+        let all = [
+            ">out", "> /dev/null", "2>&1", ">> out", "< file", "2> out", ">| out", "3< file", "<&-",
+            "< nofile",
+        ];
+        let all = [&all, bash].concat();
+        self.pick(&all).to_owned()
+    }
+
+    /// A word without expansions and signs.
+    fn plain(&mut self) -> &'static str {
+        self.pick(&["a", "b", "file", "sub", "rm", "'a b'", "x.y", "\"\"", "-f", "--", "/tmp"])
+    }
+
+    fn name(&mut self) -> &'static str {
+        self.pick(PROGRAMS.get(..12).unwrap_or(PROGRAMS))
     }
 
     fn condition(&mut self) -> String {
@@ -145,7 +224,7 @@ impl Generator {
             0 => "true".to_owned(),
             1 => "false".to_owned(),
             2 => format!("[ -d {} ]", self.pick(&["sub", "nodir", "/tmp"])),
-            3 => format!("[[ {} == {} ]]", self.word(), self.word()),
+            3 if self.bash => format!("[[ {} == {} ]]", self.plain(), self.plain()),
             4 => format!("cd {}", self.pick(&["sub", "nodir", "..", "/tmp"])),
             5 => format!("test -n {}", self.word()),
             6 => format!("! {}", self.simple()),
@@ -166,11 +245,12 @@ impl Generator {
 
     fn simple(&mut self) -> String {
         let name = self.variable();
-        match self.below(44) {
+        let bash = self.bash;
+        match self.below(56) {
             0..=3 => format!("{name}={}", self.value()),
-            4 => format!("{name}+={}", self.value()),
+            4 if bash => format!("{name}+={}", self.value()),
             5 => format!("export {name}={}", self.value()),
-            6 => format!(
+            6 if bash => format!(
                 "{} {name}={}",
                 self.pick(&[
                     "local", "declare", "typeset", "declare -x", "declare -l", "local -u", "declare -g",
@@ -178,59 +258,69 @@ impl Generator {
                 ]),
                 self.value()
             ),
+            6 => format!("{} {name}={}", self.pick(&["local", "readonly", "export"]), self.value()),
             7 => format!("unset {name}"),
-            8 => format!("printf {} {}", self.pick(&["-v v", "-vv", "-v w", "%s"]), self.value()),
-            9 => format!("read {name} <<< {}", self.value()),
-            10 => format!("set {} {} {}", self.pick(&["--", "", "-e --", "-"]), self.word(), self.word()),
-            11 => self
-                .pick(&[
-                    "shift", "shift 2", "set -e", "set +e", "set -a", "shopt -s lastpipe",
-                    "set -euo pipefail", "set -f", "set --",
-                ])
-                .to_owned(),
+            8 if bash => format!("printf {} {}", self.pick(&["-v v", "-vv", "-v w", "%s"]), self.value()),
+            9 if bash => format!("read {name} <<< {}", self.value()),
+            10 => format!("set {} {} {}", self.pick(&["--", "--", "-e --", "-"]), self.word(), self.word()),
+            11 => {
+                let all = ["shift", "shift 2", "set -e", "set +e", "set -a", "set -f", "set --", "set -u"];
+                let only_bash =
+                    ["shopt -s lastpipe", "set -euo pipefail", "shopt -s extglob", "set +o posix"];
+                if bash && self.one_in(3) { self.pick(&only_bash) } else { self.pick(&all) }.to_owned()
+            }
             12..=15 => format!(
                 "cd {}",
                 self.pick(&[
                     "sub", "nodir", "..", "/tmp", "-", "~", "", "\"$HOME\"", "\"$OLDPWD\"", "$v", "deep",
-                    "/", "-P sub", "-- sub", "sub/deep", "\"$PWD/sub\"", "./sub", "''"
+                    "/", "-P sub", "-- sub", "sub/deep", "\"$PWD/sub\"", "./sub", "''", "sub/..", "build"
                 ])
             ),
-            16 => format!("pushd {} >/dev/null", self.pick(&["sub", "nodir", "/tmp", "..", ""])),
-            17 => self.pick(&["popd >/dev/null", "popd"]).to_owned(),
+            16 if bash => format!("pushd {} >/dev/null", self.pick(&["sub", "nodir", "/tmp", "..", ""])),
+            17 if bash => self.pick(&["popd >/dev/null", "popd"]).to_owned(),
             18 => format!(
                 "{}={}",
-                self.pick(&["IFS", "CDPATH", "HOME", "IFS"]),
-                self.pick(&[",", "/home/ada", "/tmp", "''", ":", "/home/ada/work/sub"])
+                self.pick(&["IFS", "CDPATH", "HOME", "IFS", "OLDPWD", "PWD"]),
+                self.pick(&[",", "/home/ada", "/tmp", "''", ":", "/home/ada/work/sub", "' ,'"])
             ),
             19 => self.pick(&["exit", "return", "exit 1", "return 1", "break", "continue"]).to_owned(),
             20 => format!("mkdir -p {}", self.pick(&["sub", "new"])),
-            21 => format!("{name}=({} {})", self.value(), self.value()),
-            22 => format!("{name}[{}]={}", self.below(2), self.value()),
-            23 => format!("(({name}={}))", self.below(9)),
-            24 => format!("declare -n r={name}; r={}", self.value()),
+            21 if bash => format!("{name}=({} {})", self.value(), self.value()),
+            22 if bash => format!("{name}[{}]={}", self.below(2), self.value()),
+            23 if bash => format!("(({name}={}))", self.below(9)),
+            24 if bash => format!("declare -n r={name}; r={}", self.value()),
             25 => format!(
                 "{} {} {} {}",
-                self.pick(&["command", "builtin", "exec", "command cd", "builtin cd"]),
-                self.program(),
+                self.pick(&["command", "exec", "command cd", if bash { "builtin" } else { "command" }]),
+                self.name(),
                 self.word(),
                 self.word()
             ),
-            26 => format!("{name}={} {} {}", self.value(), self.program(), self.word()),
-            27 => format!("echo {} > {}", self.word(), self.pick(&["out", "/dev/null", "sub/out", "a b"])),
+            26 => format!("{name}={} {} {}", self.value(), self.name(), self.word()),
+            27 => format!("echo {} > {}", self.word(), self.pick(&["out", "/dev/null", "sub/out", "'a b'"])),
             28 => format!(
                 "echo {} | {}",
                 self.value(),
                 self.pick(&["read v", "bash", "sh", "cat", "read -r v w"])
             ),
-            29 => format!("BASH_ALIASES[{}]={}", self.pick(&["ls", "k"]), self.value()),
-            30 => format!("mapfile -t {name} <<< {}", self.value()),
+            29 if bash => format!("BASH_ALIASES[{}]={}", self.pick(&["ls", "k"]), self.value()),
+            30 if bash => format!("mapfile -t {name} <<< {}", self.value()),
             31 => format!("unset -f {}", self.pick(&["f", "ls"])),
             32 => format!(
                 "echo {} > f.sh; {} f.sh",
                 self.value(),
-                self.pick(&["bash", "sh", ".", "source", "bash ./"])
+                self.pick(&["bash", "sh", ".", ".", "bash ./"])
             ),
             33 => format!("getopts a: {name} -a {}", self.word()),
+            34 | 35 => format!("{name}={}; ${name} {}", self.name(), self.word()),
+            36 => format!("{name}='{} {}'; ${name}", self.name(), self.pick(&["a", "a b", "*", "-f"])),
+            37 if bash => {
+                format!("{name}=({} {}); \"${{{name}[@]}}\" {}", self.name(), self.word(), self.word())
+            }
+            38 => format!("unalias {}", self.pick(&["k", "ls", "-a"])),
+            39 => format!("set -- {} {}; \"$@\" {}", self.name(), self.word(), self.word()),
+            40 => format!("{} {} {}", self.name(), self.word(), self.redirect()),
+            41 => self.pick(&[":", "true", "false", "wait", "umask 022", "times", "pwd"]).to_owned(),
             _ => {
                 let mut text = self.program();
                 for _ in 0..self.below(4) {
@@ -243,15 +333,15 @@ impl Generator {
     }
 
     fn program(&mut self) -> String {
-        let name = self.pick(PROGRAMS.get(..12).unwrap_or(PROGRAMS));
-        match self.below(12) {
+        let name = self.name();
+        match self.below(40) {
             0 => format!("${}", self.variable()),
             1 => format!("\"${}\"", self.variable()),
             2 => self.word(),
-            3 => format!("/usr/bin/{name}"),
-            4 => self.spelled(name),
-            5 => "\"$@\"".to_owned(),
-            6 => self.pick(&["f", "g", "F", "h", "k", "X"]).to_owned(),
+            3 => "\"$@\"".to_owned(),
+            4..=6 => format!("/usr/bin/{name}"),
+            7..=9 => self.spelled(name),
+            10..=14 => self.pick(&["f", "g", "F", "h", "k", "X"]).to_owned(),
             _ => name.to_owned(),
         }
     }
@@ -260,7 +350,7 @@ impl Generator {
     fn spelled(&mut self, text: &str) -> String {
         let at = self.below(text.len()).max(1);
         let (head, tail) = text.split_at_checked(at).unwrap_or((text, ""));
-        match self.below(7) {
+        match self.below(if self.bash { 7 } else { 4 }) {
             0 => format!("{head}''{tail}"),
             1 => format!("{head}\\\n{tail}"),
             2 => format!("{head}\"{tail}\""),
@@ -285,12 +375,10 @@ impl Generator {
             0 => format!("${name}"),
             1 => format!("\"${name}\""),
             2 => {
-                let form = self.pick(&[
-                    "-", ":-", "=", ":=", "+", ":+", "#", "##", "%", "%%", "/", "//", "^", ",", "@Q", ":1",
-                    ":0:1", ":?",
-                ]);
-                let inner =
-                    if form.len() == 2 && form.contains(['Q', '1']) { String::new() } else { self.word() };
+                let all = ["-", ":-", "=", ":=", "+", ":+", "#", "##", "%", "%%", ":?"];
+                let only_bash = ["/", "//", "^", ",", "@Q", ":1", ":0:1", "^^", ",,", "/#", "/%"];
+                let form = if self.bash && self.one_in(3) { self.pick(&only_bash) } else { self.pick(&all) };
+                let inner = if form.contains(['Q', '1']) { String::new() } else { self.word() };
                 if self.one_in(2) {
                     format!("${{{name}{form}{inner}}}")
                 } else {
@@ -299,19 +387,22 @@ impl Generator {
             }
             3 => format!("$({})", self.simple()),
             4 => "`echo a b`".to_owned(),
-            5 => {
+            5 if self.bash => {
                 format!("{{{},{}}}", self.pick(&["a", "rm", "", "-f"]), self.pick(&["b", "ls", "{c,d}", ""]))
             }
-            6 => self.pick(&["{1..3}", "{a..c}", "a{b,c}d", "{a}", "{,a}", "{a,b}{c,d}"]).to_owned(),
+            6 if self.bash => {
+                self.pick(&["{1..3}", "{a..c}", "a{b,c}d", "{a}", "{,a}", "{a,b}{c,d}"]).to_owned()
+            }
             7 => self.pick(&["~", "~/f", "~+", "~-/x", "\"~\"", "~nobody", "a=~/b"]).to_owned(),
             8 => self
                 .pick(&[
-                    "\"$@\"", "$@", "\"$*\"", "$*", "$1", "\"$2\"", "$#", "\"a$@b\"", "${@:1}", "\"${1-z}\"",
+                    "\"$@\"", "$@", "\"$*\"", "$*", "$1", "\"$2\"", "$#", "\"a$@b\"", "${2-y}", "\"${1-z}\"",
                 ])
                 .to_owned(),
-            9 => self
-                .pick(&["$((1+1))", "$((v))", "$[2]", "${#v}", "$?", "${a[@]}", "\"${a[0]}\"", "${!v}"])
+            9 if self.bash => self
+                .pick(&["$[2]", "${a[@]}", "\"${a[0]}\"", "${!v}", "${@:1}", "\"${v[@]}\"", "${a[*]}"])
                 .to_owned(),
+            9 => self.pick(&["$((1+1))", "$((v))", "${#v}", "$?", "$((v=3))", "$((w+=1))"]).to_owned(),
             10 => self.pick(&["*", "fil?", "[f]ile", "s*/", "no*", "\"*\"", "\\*", "sub/*"]).to_owned(),
             11 => {
                 let text = self.pick(&["rm", "file", "a"]);
@@ -325,13 +416,11 @@ impl Generator {
                 .to_owned(),
             13 => format!("\"a$({})b\"", self.simple()),
             14 => format!("{}{}", self.word(), self.word()),
-            15 => self
-                .pick(&["#a", "a#b", "!", "--", "-", "a=b", "2>&1", ">out", "<file", "2>/dev/null", "&>out"])
-                .to_owned(),
+            15 => self.pick(&["a#b", "!", "--", "-", "a=b", "=", "a:b", "%", "@"]).to_owned(),
             16 => self
                 .pick(&["$HOME", "\"$HOME/x\"", "${HOME%/}/f", "${PWD##*/}", "$PWD", "$OLDPWD", "${PWD%/*}"])
                 .to_owned(),
-            17 => self
+            17 if self.bash => self
                 .pick(&["$\"a\"", "$'a\\tb'", "$'\\''", "$'\\u0041'", "$'\\101'", "$", "a$", "\"$\""])
                 .to_owned(),
             _ => self

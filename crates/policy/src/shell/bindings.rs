@@ -48,7 +48,12 @@ impl Walker<'_> {
         let options = segment.args.iter().take_while(|word| {
             word.prefix().starts_with(['-', '+']) && !matches!(word.known(), Some("-" | "--"))
         });
-        let skipped = options.count();
+        let skipped = options.clone().count();
+        let has_known_options = options.clone().all(|word| {
+            word.known().is_some_and(|text| {
+                text.trim_start_matches('-').chars().all(|char| matches!(char, 'L' | 'P' | 'e' | '@'))
+            })
+        });
         let mut operands = segment.args.iter().skip(skipped).filter(|word| word.known() != Some("--"));
         let home = Word::literal("~");
         let target = operands.next().unwrap_or(&home);
@@ -61,7 +66,9 @@ impl Walker<'_> {
         let target = target.unwrap_or_else(|| Word::unknown(Unknown::Variable("OLDPWD".to_owned())));
         let search_path = self.env.value("CDPATH").filter(|path| path.known() != Some(""));
         let search_path = search_path.filter(|_| !target.prefix().starts_with(['/', '.']));
-        let is_certain = search_path.is_none()
+        let is_certain = has_known_options
+            && search_path.is_none()
+            && operands.next().is_none()
             && !target.has_unknown()
             && !target.has_glob()
             && self.env.other_cwds.is_empty()
@@ -221,13 +228,21 @@ impl Walker<'_> {
             "trap" => self.traps.extend(args.iter().find(|word| word.prefix() != "--").cloned()),
             "export" | "declare" | "local" | "readonly" | "typeset" => self.declare(name, segment),
             "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "wait" => {
+                let is_plain = args.iter().all(|word| {
+                    let is_name = |text: &str| text.bytes().all(super::parse::is_name_byte);
+                    word.known().is_some_and(|text| is_name(text) || text == "-v")
+                });
                 for word in args {
                     // `read -aname` and `a[1]` name variables too.
                     let text = word.prefix();
                     let text = text.strip_prefix('-').map_or(text, |rest| rest.get(1..).unwrap_or_default());
                     let variable = text.split(|char: char| !char.is_alphanumeric() && char != '_').next();
                     if let Some(variable) = variable.filter(|name| !name.is_empty()) {
-                        self.env.forget(variable);
+                        match variable {
+                            "IFS" if name == "unset" => self.env.set("IFS", Word::literal(" \t\n")),
+                            variable if name == "unset" && is_plain => self.env.unset(variable),
+                            variable => self.env.forget(variable),
+                        }
                     }
                     self.env.volatile |= word.has_unknown() && name != "wait";
                 }
@@ -241,12 +256,15 @@ impl Walker<'_> {
             "set" => self.set_options(args),
             "shift" => {
                 let count = args.first().map_or(Some(1), |word| word.known()?.parse::<usize>().ok());
-                self.env.positional = match (&self.env.positional, count) {
-                    (Some(words), Some(count)) if count <= words.len() => {
-                        Some(Rc::new(words.iter().skip(count).cloned().collect()))
+                let words = self.env.positional.take();
+                self.env.positional = words.zip(count).and_then(|(words, count)| {
+                    if words.iter().take(count).any(|word| word.splits) {
+                        return None;
                     }
-                    _ => None,
-                };
+                    // Too large a number shifts nothing.
+                    let skipped = if count > words.len() { 0 } else { count };
+                    Some(Rc::new(words.iter().skip(skipped).cloned().collect()))
+                });
             }
             "shopt" if args.iter().any(|word| word.known().is_none_or(|name| name == "lastpipe")) => {
                 self.env.last_in_shell = true;
@@ -322,8 +340,25 @@ impl Walker<'_> {
         }
     }
 
+    /// Writes the output of a command to where its redirections lead. Returns what is left.
+    pub(super) fn write_output(&mut self, segment: &Segment, stream: PipeData) -> PipeData {
+        self.record_written_files(segment, &stream);
+        let is_output = |redirect: &&Redirect| {
+            let of_stdout = redirect.descriptor.as_deref().is_none_or(|descriptor| descriptor == "1");
+            let writes = redirect.operator.is_output() || redirect.operator == RedirectOperator::Duplicate;
+            of_stdout && writes
+        };
+        let Some(last) = segment.redirects.iter().rev().find(is_output) else { return stream };
+        let path = self.env.path(&last.target);
+        let is_lost = path == "/dev/null" || !crate::paths::is_stream(&path);
+        if last.operator == RedirectOperator::Duplicate || !is_lost {
+            return PipeData { text: None, ..stream };
+        }
+        PipeData { text: Some(Word::default()), programs: Vec::new() }
+    }
+
     /// Remembers the files a command's output went to.
-    pub(super) fn record_written_files(&mut self, segment: &Segment, stream: &PipeData) {
+    fn record_written_files(&mut self, segment: &Segment, stream: &PipeData) {
         let mut targets: Vec<(Word, bool)> = segment
             .redirects
             .iter()

@@ -21,7 +21,10 @@ const MAX_DIRECTORIES: usize = 4;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct ShellEnv {
+    /// The possible values; none for one that is surely unset.
     variables: Rc<HashMap<String, Vec<Word>>>,
+    /// The elements of arrays that have no gaps. Of a variable, the first one is in `variables`.
+    arrays: Rc<HashMap<String, Vec<Word>>>,
     /// Names that child processes see.
     pub(super) exported: Rc<HashSet<String>>,
     /// Names whose values the shell changes when it assigns them.
@@ -91,7 +94,7 @@ impl ShellEnv {
         let exported = Rc::clone(&self.exported);
         Rc::make_mut(&mut self.variables).retain(|name, _| name == "PWD" || exported.contains(name));
         self.set("IFS", Word::literal(" \t\n"));
-        self.opaque = Rc::default();
+        (self.opaque, self.arrays) = Default::default();
         (self.exits_on_failure, self.exports_all, self.last_in_shell, self.volatile) =
             (false, false, false, false);
     }
@@ -108,16 +111,27 @@ impl ShellEnv {
         if !Rc::ptr_eq(&self.variables, &other.variables) {
             let names: HashSet<&String> = self.variables.keys().chain(other.variables.keys()).collect();
             let joined = names.into_iter().map(|name| {
-                let unset = || vec![Word::unknown(Unknown::Variable(name.clone()))];
-                let mut values = self.variables.get(name).cloned().unwrap_or_else(unset);
-                for value in other.variables.get(name).cloned().unwrap_or_else(unset) {
-                    if !values.contains(&value) {
-                        values.push(value);
+                let unknown = || vec![Word::unknown(Unknown::Variable(name.clone()))];
+                let (mine, theirs) = (self.variables.get(name), other.variables.get(name));
+                if mine == theirs {
+                    return (name.clone(), mine.cloned().unwrap_or_default());
+                }
+                let values = |values: Option<&Vec<Word>>| {
+                    values.filter(|values| !values.is_empty()).cloned().unwrap_or_else(unknown)
+                };
+                let mut joined = values(mine);
+                for value in values(theirs) {
+                    if !joined.contains(&value) {
+                        joined.push(value);
                     }
                 }
-                (name.clone(), if values.len() > MAX_VALUES { unset() } else { values })
+                (name.clone(), if joined.len() > MAX_VALUES { unknown() } else { joined })
             });
             self.variables = Rc::new(joined.collect());
+        }
+        if !Rc::ptr_eq(&self.arrays, &other.arrays) {
+            let arrays = Rc::make_mut(&mut self.arrays);
+            arrays.retain(|name, elements| other.arrays.get(name) == Some(elements));
         }
         join_maps(&mut self.functions, other.functions, Rc::ptr_eq);
         join_maps(&mut self.aliases, other.aliases, |a, b| a == b);
@@ -164,6 +178,7 @@ impl ShellEnv {
     /// Whether a variable has different values in another state.
     pub(super) fn same_variables(&self, other: &Self) -> bool {
         (Rc::ptr_eq(&self.variables, &other.variables) || self.variables == other.variables)
+            && self.arrays == other.arrays
             && self.cwd == other.cwd
             && self.other_cwds == other.other_cwds
             && self.positional == other.positional
@@ -179,8 +194,10 @@ impl ShellEnv {
             .filter(|(name, values)| other.variables.get(*name) != Some(values))
             .map(|(name, _)| name.clone())
             .collect();
-        for name in changed {
-            self.forget(&name);
+        let arrays = self.arrays.iter().filter(|(name, elements)| other.arrays.get(*name) != Some(elements));
+        let arrays: Vec<String> = arrays.map(|(name, _)| name.clone()).collect();
+        for name in changed.iter().chain(&arrays) {
+            self.forget(name);
         }
         if (&self.cwd, &self.other_cwds) != (&other.cwd, &other.other_cwds) {
             self.add_cwd(None);
@@ -194,9 +211,15 @@ impl ShellEnv {
             if let Ok(index) = name.parse::<usize>()
                 && index > 0
             {
-                return vec![positional.get(index - 1).cloned().unwrap_or_default()];
+                let splits = positional.iter().take(index).any(|word| word.splits);
+                return if splits {
+                    unknown()
+                } else {
+                    positional.get(index - 1).cloned().into_iter().collect()
+                };
             }
             match name {
+                "#" if positional.iter().any(|word| word.splits) => return unknown(),
                 "#" => return vec![Word::literal(positional.len().to_string())],
                 "@" | "*" => return vec![Word::joined(positional)],
                 _ => {}
@@ -207,6 +230,20 @@ impl ShellEnv {
             Some(values) => values.clone(),
             None => Vec::new(),
         }
+    }
+
+    /// Whether a variable is surely not set.
+    pub(super) fn is_unset(&self, name: &str) -> bool {
+        match (&self.positional, name.parse::<usize>()) {
+            (Some(positional), Ok(index)) if index > positional.len() => {
+                !positional.iter().any(|word| word.splits)
+            }
+            _ => self.variables.get(name).is_some_and(Vec::is_empty) && !self.volatile,
+        }
+    }
+
+    pub(super) fn unset(&mut self, name: &str) {
+        self.restore(name, Some(Vec::new()));
     }
 
     /// The value of a variable, if it is certain.
@@ -231,8 +268,28 @@ impl ShellEnv {
         self.variables.get(name).cloned()
     }
 
+    /// The elements of an array, if they are known.
+    pub(super) fn array(&self, name: &str) -> Option<Vec<Word>> {
+        if self.volatile || self.opaque.contains(name) {
+            return None;
+        }
+        self.arrays.get(name).cloned()
+    }
+
+    pub(super) fn set_array(&mut self, name: &str, elements: Vec<Word>) {
+        match elements.first() {
+            Some(first) if !first.splits => self.set(name, first.clone()),
+            Some(_) => self.forget(name),
+            None => self.unset(name),
+        }
+        Rc::make_mut(&mut self.arrays).insert(name.to_owned(), elements);
+    }
+
     /// Gives a variable the values it had before.
     pub(super) fn restore(&mut self, name: &str, values: Option<Vec<Word>>) {
+        if self.arrays.contains_key(name) {
+            Rc::make_mut(&mut self.arrays).remove(name);
+        }
         if self.variables.get(name) != values.as_ref() {
             let variables = Rc::make_mut(&mut self.variables);
             match values {

@@ -49,10 +49,11 @@ impl Walker<'_> {
         }
         if let [WordPart::Quoted(text), WordPart::Parameter(parameter)] = word
             && text.is_empty()
-            && parameter.is_plain("@")
-            && self.env.positional.as_ref().is_some_and(|words| words.is_empty())
+            && parameter.quoted
+            && parameter.several() == Some("@")
         {
-            return Vec::new();
+            // `"$@"` may be no word at all.
+            return self.expand(word.get(1..).unwrap_or_default());
         }
         let atoms = self.atoms(word);
         let mut moved = 0;
@@ -113,19 +114,10 @@ impl Walker<'_> {
                 }
                 WordPart::Text(text) => atoms.push(BraceAtom::Text(text.clone())),
                 WordPart::Quoted(text) => atoms.push(BraceAtom::Text(text.clone())),
-                WordPart::Parameter(parameter)
-                    if (parameter.is_plain("@") || (parameter.is_plain("*") && !parameter.quoted))
-                        && self.env.positional.is_some() =>
-                {
-                    let words = self.env.positional.clone().unwrap_or_default();
-                    self.charge(words.len());
-                    for (index, word) in words.iter().enumerate() {
-                        atoms.extend((index > 0).then_some(BraceAtom::Break));
-                        let pieces = word.pieces().to_vec();
-                        atoms.push(BraceAtom::Expansion { pieces, quoted: parameter.quoted });
-                    }
-                }
-                WordPart::Parameter(parameter) => atoms.extend(self.parameter(parameter)),
+                WordPart::Parameter(parameter) => match self.several(parameter) {
+                    Some(words) => atoms.extend(words),
+                    None => atoms.extend(self.parameter(parameter)),
+                },
                 WordPart::Command { list, quoted } => {
                     let pieces = self.substitution(list);
                     atoms.push(BraceAtom::Expansion { pieces, quoted: *quoted });
@@ -147,6 +139,32 @@ impl Walker<'_> {
             }
         }
         atoms
+    }
+
+    /// The words of `$@`, `$*` or an array, if they are known.
+    fn several(&mut self, parameter: &Parameter) -> Option<Vec<BraceAtom>> {
+        let sign = parameter.several().filter(|_| parameter.form == ParameterForm::Plain)?;
+        let words = if parameter.index.is_empty() {
+            self.env.positional.as_ref()?.to_vec()
+        } else {
+            self.env.array(&parameter.name)?
+        };
+        self.charge(words.len());
+        let is_joined = parameter.quoted && sign == "*";
+        let separators = if is_joined { self.separators()? } else { Vec::new() };
+        let mut atoms = Vec::new();
+        for (index, word) in words.iter().enumerate() {
+            if index > 0 {
+                let separator = separators.first().map(ToString::to_string).unwrap_or_default();
+                atoms.push(if is_joined { BraceAtom::Text(separator) } else { BraceAtom::Break });
+            }
+            let quoted = parameter.quoted && !word.splits;
+            atoms.push(BraceAtom::Expansion { pieces: word.pieces().to_vec(), quoted });
+        }
+        if is_joined {
+            atoms.push(BraceAtom::Text(String::new()));
+        }
+        Some(atoms)
     }
 
     /// Applies the assignments in an arithmetic expression, and looks at values it evaluates.
@@ -208,17 +226,21 @@ impl Walker<'_> {
 
     fn parameter(&mut self, parameter: &Parameter) -> Vec<BraceAtom> {
         let name = parameter.name.as_str();
-        self.atoms(&parameter.index);
+        let index = self.atoms(&parameter.index);
         let argument_atoms = self.argument(parameter);
         let argument = whole(&argument_atoms);
         let mut values = self.env.values(name);
         self.charge(1 + values.iter().map(|value| value.pieces().len()).sum::<usize>());
+        if self.env.is_unset(name) {
+            values = vec![Word::default()];
+        }
         let was_set = !values.is_empty();
         let choice = self.choose(name, values.len());
         let value = (choice < values.len()).then(|| values.swap_remove(choice));
         let is_unset = |pieces: &[WordPiece]| matches!(pieces, [WordPiece::Unknown(Unknown::Variable(_))]);
         let is_set = match value.as_ref().map(|value| (value.known(), value.pieces())) {
             None => None,
+            _ if self.env.is_unset(name) => Some(false),
             Some((Some(""), _)) => Some(!parameter.strong),
             Some((None, pieces)) if is_unset(pieces) => None,
             Some((None, [WordPiece::Unknown(_)])) if parameter.strong => None,
@@ -227,6 +249,14 @@ impl Walker<'_> {
         let unknown = || Word::unknown(Unknown::Variable(name.to_owned()));
         let question = format!("{name}?");
         let word = match parameter.form {
+            ParameterForm::Plain if !index.is_empty() => {
+                let index = whole(&index).known().and_then(|index| index.parse::<usize>().ok());
+                let elements = self.env.array(name).zip(index).map(|(elements, index)| {
+                    let is_open = elements.iter().take(index + 1).any(|word| word.splits);
+                    if is_open { unknown() } else { elements.get(index).cloned().unwrap_or_default() }
+                });
+                elements.unwrap_or_else(unknown)
+            }
             ParameterForm::Plain => value.unwrap_or_else(unknown),
             // A variable that was never set here has the owner's value, which is harmless.
             ParameterForm::Default | ParameterForm::Assign => {
@@ -258,7 +288,8 @@ impl Walker<'_> {
                 unknown()
             }
         };
-        vec![BraceAtom::Expansion { pieces: word.pieces().to_vec(), quoted: parameter.quoted }]
+        let quoted = parameter.quoted && parameter.several().is_none();
+        vec![BraceAtom::Expansion { pieces: word.pieces().to_vec(), quoted }]
     }
 
     /// Expands the tilde prefixes of a word.
@@ -306,6 +337,7 @@ impl Walker<'_> {
         let unknown = |name: &str| Word::unknown(Unknown::Variable(name.to_owned()));
         let home = match name.as_str() {
             "" => self.env.value("HOME")?,
+            "+" | "-" if self.dialect == ShellKind::Sh => Word::literal(format!("~{name}")),
             "+" => self.env.value("PWD").unwrap_or_else(|| unknown("PWD")),
             "-" => self.env.value("OLDPWD").unwrap_or_else(|| unknown("OLDPWD")),
             "root" => Word::literal("/root"),

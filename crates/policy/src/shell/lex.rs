@@ -279,7 +279,8 @@ impl Parser<'_> {
         );
         let quoting = if quoted && !takes_pattern { Quoting::Word } else { Quoting::Bare };
         let argument = self.parts_until(b'}', quoting)?;
-        let form = if computed || !index.is_empty() { ParameterForm::Computed } else { form };
+        let is_element = !index.is_empty() && form != ParameterForm::Plain;
+        let form = if computed || is_element { ParameterForm::Computed } else { form };
         Ok(WordPart::Parameter(Rc::new(Parameter { name, form, strong, index, argument, quoted })))
     }
 

@@ -213,7 +213,9 @@ fn shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     }
     match rest.first() {
         Some(text) if takes_text => {
-            found.push(Nested::Script(text.clone(), rest.iter().skip(2).cloned().collect()));
+            // A word that may be several or none leaves the rest of them open.
+            let skipped = if rest.iter().take(2).any(|word| word.splits) { 1 } else { 2 };
+            found.push(Nested::Script(text.clone(), rest.iter().skip(skipped).cloned().collect()));
         }
         Some(file) if !reads_input => found.push(Nested::File(Language::Shell, file.clone())),
         _ if call.segment.stdin.is_piped() || reads_input => found.push(Nested::Stdin(Language::Shell)),

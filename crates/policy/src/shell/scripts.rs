@@ -66,8 +66,7 @@ impl Walker<'_> {
                 self.env.join(changed);
             }
         }
-        self.record_written_files(&segment, &stream);
-        stream
+        self.write_output(&segment, stream)
     }
 
     /// Takes over a function or an alias of the session, when its name is first used.
@@ -125,6 +124,7 @@ impl Walker<'_> {
             let before = self.env.clone();
             let mut after = ShellEnv::ended();
             for body in &bodies {
+                self.uncalled.retain(|(_, uncalled, _)| !Rc::ptr_eq(uncalled, body));
                 self.settle();
                 after.join(std::mem::replace(&mut self.env, before.clone()));
                 self.locals.push(Vec::new());

@@ -194,9 +194,10 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    /// Whether it is `$name`.
-    pub(super) fn is_plain(&self, name: &str) -> bool {
-        self.name == name && self.form == ParameterForm::Plain && self.index.is_empty()
+    /// The sign of a form that expands to several words: `$@`, `$*`, `${x[@]}` and `${x[*]}`.
+    pub(super) fn several(&self) -> Option<&str> {
+        let sign = if self.index.is_empty() { Some(self.name.as_str()) } else { literal_text(&self.index) };
+        sign.filter(|sign| matches!(*sign, "@" | "*"))
     }
 }
 

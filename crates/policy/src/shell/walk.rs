@@ -11,7 +11,7 @@ use super::budget::{Budget, MAX_DEPTH, MAX_READINGS, MAX_REDIRECTS, MAX_SEGMENTS
 use super::env::ShellEnv;
 use super::expand::Tildes;
 use super::syntax::{
-    Assign, CommandNode, Compound, CompoundKind, Joint, List, ListItem, RawWord, RedirectOperator, Simple,
+    CommandNode, Compound, CompoundKind, Joint, List, ListItem, RawWord, RedirectOperator, Simple,
     SyntaxNode, WordPart, literal_text,
 };
 use super::*;
@@ -51,6 +51,8 @@ pub(super) struct Walker<'a> {
     pub(super) traps: Vec<Word>,
     stdin: PipeData,
     pub(super) via: Vec<String>,
+    /// The functions that were defined and not called so far, with the state at that point.
+    pub(super) uncalled: Vec<(String, Rc<SyntaxNode>, ShellEnv)>,
     /// The functions being followed; none is followed recursively.
     pub(super) calls: Vec<String>,
 }
@@ -76,6 +78,7 @@ impl<'a> Walker<'a> {
             traps: Vec::new(),
             stdin: PipeData::default(),
             via: Vec::new(),
+            uncalled: Vec::new(),
             calls: Vec::new(),
         }
     }
@@ -327,6 +330,18 @@ impl<'a> Walker<'a> {
         result
     }
 
+    /// Walks the functions that the script defines and does not call: a later command may.
+    pub(super) fn walk_uncalled(&mut self) {
+        while let Some((name, body, env)) = self.uncalled.pop() {
+            self.env = env;
+            self.env.positional = None;
+            self.calls.push(name);
+            self.catch_jumps(|walk| walk.node(&body, PipeData::default()));
+            self.calls.pop();
+            self.failed = None;
+        }
+    }
+
     /// Runs the texts that the shell runs when it exits.
     pub(super) fn run_traps(&mut self) {
         for text in self.traps.clone() {
@@ -384,14 +399,18 @@ impl<'a> Walker<'a> {
                 self.simple(simple, Segment { redirects, stdin, ..Segment::default() }, source)
             }
             CommandNode::Compound(compound) => {
+                let mut opened = None;
                 if !redirects.is_empty() {
                     let stdin = stdin.clone();
-                    self.emit(Segment { redirects, stdin, ..Segment::default() }, source);
+                    opened = Some(self.emit(Segment { redirects, stdin, ..Segment::default() }, source));
                 }
                 let outer = std::mem::replace(&mut self.stdin, stdin);
                 let stream = self.compound(compound, source);
                 self.stdin = outer;
-                stream
+                match opened {
+                    Some(segment) => self.write_output(&segment, stream),
+                    None => stream,
+                }
             }
             CommandNode::Function { name, body } => {
                 if calls_itself_in_parallel(name, body, false) {
@@ -399,14 +418,7 @@ impl<'a> Walker<'a> {
                 }
                 let functions = Rc::make_mut(&mut self.env.functions);
                 functions.insert(name.clone(), vec![Rc::clone(body)]);
-                // It may be called from anywhere, or not at all.
-                let saved = self.env.clone();
-                self.env.positional = None;
-                self.calls.push(name.clone());
-                self.catch_jumps(|walk| walk.node(body, PipeData::default()));
-                self.calls.pop();
-                self.env = saved;
-                self.failed = None;
+                self.uncalled.push((name.clone(), Rc::clone(body), self.env.clone()));
                 PipeData::default()
             }
         }
@@ -644,41 +656,6 @@ impl<'a> Walker<'a> {
             }
         }
         self.run(segment, source)
-    }
-
-    /// Expands an assignment, and applies it if no command follows.
-    fn assign(&mut self, assign: &Assign, applies: bool, segment: &mut Segment) {
-        let index = self.expand_whole(&assign.index);
-        let values: Vec<Word> = if assign.is_array {
-            assign.values.iter().flat_map(|word| self.expand(word)).collect()
-        } else {
-            assign.values.iter().map(|word| self.expand_assignment(word, Tildes::Value)).collect()
-        };
-        let name = assign.name.as_str();
-        if matches!(name, "BASH_ALIASES" | "BASH_CMDS") {
-            match index.known().filter(|_| !assign.is_array) {
-                Some(alias) => self.add_alias(alias, &Word::joined(&values)),
-                None => self.doubt(DoubtKind::Code, name),
-            }
-        }
-        if applies {
-            // Of an array, only the first element is followed.
-            let is_element =
-                !assign.index.is_empty() || values.iter().any(|word| word.prefix().starts_with('['));
-            let before = if assign.append { self.env.value(name) } else { None };
-            match (values.first(), assign.is_array) {
-                _ if is_element || (assign.append && (before.is_none() || assign.is_array)) => {
-                    self.env.forget(name)
-                }
-                (None, true) => self.env.forget(name),
-                (Some(first), true) if first.splits => self.env.forget(name),
-                (first, _) => {
-                    let value = before.unwrap_or_default().followed_by(&first.cloned().unwrap_or_default());
-                    self.env.set(name, value);
-                }
-            }
-        }
-        segment.assignments.push((assign.name.clone(), Word::joined(&values)));
     }
 
     /// Records a command whose program is the first of its words.

@@ -1,6 +1,6 @@
 //! Compares what ran with what the gate found in the script.
 
-use hermes_policy::shell::{Segment, Surroundings, Word, WordPiece, understand};
+use hermes_policy::shell::{Doubt, Segment, Surroundings, Word, WordPiece, understand};
 use hermes_types::{ShellContext, ShellKind};
 
 use super::shells::{CWD, Execution, HOME, Run, Shells};
@@ -8,8 +8,8 @@ use super::shells::{CWD, Execution, HOME, Run, Shells};
 /// The result of a comparison.
 pub(super) enum Outcome {
     Agrees,
-    /// The gate asks, so nothing is compared.
-    Doubted,
+    /// The gate asks for this reason, so nothing is compared.
+    Doubted(Doubt),
     /// The first program that ran although the gate neither found nor doubted it.
     Disagrees(String),
 }
@@ -20,13 +20,13 @@ pub(super) fn compare(shells: &Shells, shell: ShellKind, earlier: Option<&str>, 
     };
     // A script that asks need not run; it may be a bomb.
     let new = ShellContext { shell, ..ShellContext::new() };
-    if !read(earlier.unwrap_or(script), CWD, &new).doubts.is_empty() {
-        return Outcome::Doubted;
+    if let Some(doubt) = read(earlier.unwrap_or(script), CWD, &new).doubts.into_iter().next() {
+        return Outcome::Doubted(doubt);
     }
     let Run { executions, session, cwd } = shells.run(shell, earlier, script);
     let found = read(script, &cwd, &session);
-    if !found.doubts.is_empty() {
-        return Outcome::Doubted;
+    if let Some(doubt) = found.doubts.into_iter().next() {
+        return Outcome::Doubted(doubt);
     }
     let is_missed = |ran: &&Execution| !found.segments.iter().any(|segment| covers(segment, ran));
     let Some(missed) = executions.iter().find(is_missed) else { return Outcome::Agrees };
@@ -48,7 +48,7 @@ fn covers(segment: &Segment, ran: &Execution) -> bool {
     let has_words = match segment.via.last().map(String::as_str) {
         // It may run its command several times, each with some of the words.
         Some("xargs") => ran.args.iter().all(|arg| {
-            segment.args.iter().any(|word| words_match(std::slice::from_ref(word), std::slice::from_ref(arg)))
+            segment.args.iter().any(|word| words_match(std::slice::from_ref(word), &[arg.trim().to_owned()]))
         }),
         _ => words_match(&segment.args, &ran.args),
     };

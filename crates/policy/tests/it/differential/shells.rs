@@ -42,13 +42,18 @@ esac
 
 /// The variables and names of one session that a later command sees.
 const DUMP: &str = r#"
+_i=${IFS-$' \t\n'}
+IFS=$' \t\n'
 for _n in $(compgen -A function); do printf 'F\0%s\0%s\0' "$_n" "$(declare -f "$_n")"; done >/state
 for _n in "${!BASH_ALIASES[@]}"; do printf 'A\0%s\0%s\0' "$_n" "${BASH_ALIASES[$_n]}"; done >>/state
+IFS=$_i
 for _n in HOME CDPATH IFS OLDPWD a b v w; do
     [[ ! -v $_n ]] || printf 'V\0%s\0%s\0' "$_n" "${!_n}"
 done >>/state
 printf 'C\0cwd\0%s\0' "$(pwd -P)" >>/state
-unset _n
+unset _n _i
+trap - EXIT DEBUG ERR RETURN
+wait || :
 : >/log
 "#;
 
@@ -160,10 +165,10 @@ impl Shells {
         command.env_clear().envs([("HOME", HOME), ("PATH", "/usr/bin:/bin")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().unwrap_or_else(|error| panic!("cannot start unshare: {error}"));
-        self.read(shell)
+        self.read(shell, earlier.is_some())
     }
 
-    fn read(&self, shell: ShellKind) -> Run {
+    fn read(&self, shell: ShellKind, has_earlier: bool) -> Run {
         let fields = |name: &str| -> Vec<String> {
             let bytes = fs::read(self.root.join(name)).unwrap_or_default();
             bytes.split(|byte| *byte == 0).map(|field| String::from_utf8_lossy(field).into_owned()).collect()
@@ -188,6 +193,10 @@ impl Shells {
                 }
             };
             map.insert(name.clone(), text.clone());
+        }
+        // An earlier command that ends the session leaves nothing to compare.
+        if has_earlier && fields("state").len() < 3 {
+            executions.clear();
         }
         Run { executions, session, cwd }
     }
