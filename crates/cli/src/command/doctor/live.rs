@@ -81,12 +81,12 @@ struct LiveCheck<'a> {
     place: OpenPlace,
 }
 
-/// A script in the temporary directory of this machine, until it is dropped.
+/// A script in a directory of the owner, until it is dropped.
 struct TemporaryScript(PathBuf);
 
 impl TemporaryScript {
-    fn create(script: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("hermes-doctor-{}.sh", random_hex()?));
+    fn create(directory: &Path, script: &str) -> Result<Self> {
+        let path = directory.join(format!(".hermes-doctor-{}.sh", random_hex()?));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let created = Self(path);
         file.write_all(script.as_bytes())?;
@@ -142,10 +142,13 @@ impl LiveCheck<'_> {
         [self.read_home(&[]).await, self.read_keys(&[]).await, self.change_startup().await]
     }
 
+    fn home(&self) -> &Path {
+        Path::new(self.context.variable("HOME").unwrap_or("/"))
+    }
+
     /// Opens a start-up file for writing and changes nothing.
     async fn change_startup(&self) -> DoctorFinding {
-        let home = Path::new(self.context.variable("HOME").unwrap_or("/"));
-        let files = [".bashrc", ".profile", ".zshrc", ".bash_profile"].map(|name| home.join(name));
+        let files = [".bashrc", ".profile", ".zshrc", ".bash_profile"].map(|name| self.home().join(name));
         let is_writable = |path: &&PathBuf| OpenOptions::new().append(true).open(path).is_ok();
         let Some(file) = files.iter().find(is_writable) else {
             return unknown(self.name, "change start-up files", "no file to test");
@@ -187,8 +190,7 @@ impl LiveCheck<'_> {
     }
 
     async fn read_keys(&self, binds: &[BindMount]) -> DoctorFinding {
-        let home = self.context.variable("HOME").unwrap_or("/");
-        let entries = fs::read_dir(Path::new(home).join(".ssh")).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.home().join(".ssh")).into_iter().flatten().flatten();
         let is_key = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("id_"))
                 && path.extension().is_none()
@@ -330,7 +332,7 @@ impl LiveCheck<'_> {
         let outcome = match self.resolved.backend() {
             // The gate does not read files, so it asks nothing: that is what the guard is for.
             Backend::Local(_) => {
-                let file = TemporaryScript::create(&script)?;
+                let file = TemporaryScript::create(self.home(), &script)?;
                 self.run(&format!("bash {}", shell_quote(&file.0.to_string_lossy()))).await?
             }
             Backend::Sandbox(_) | Backend::Docker(_) => self.run(&script).await?,
