@@ -6,9 +6,9 @@ mod sandbox;
 use hermes_types::{BackendName, Guard};
 use serde::{Serialize, Serializer};
 
+use crate::Error;
 use crate::backend::docker::engine_error::EngineError;
 use crate::backend::local;
-use crate::{BindMount, Error};
 
 pub use docker::EngineSummary;
 
@@ -133,16 +133,5 @@ impl Confinement {
 impl Serialize for Confinement {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(area, guarantee)| (area, guarantee)))
-    }
-}
-
-/// A missing mount source prevents every place.
-fn check_mounts(binds: &[BindMount]) -> Result<(), BackendProblem> {
-    match binds.iter().find(|bind| !bind.source.exists()) {
-        None => Ok(()),
-        Some(bind) => Err(BackendProblem {
-            what: format!("cannot mount {}: no such file or directory", bind.source.display()),
-            remedy: "Create it, or remove it from terminal.docker_volumes.".to_owned(),
-        }),
     }
 }

@@ -165,7 +165,12 @@ impl<'a> KnownPaths<'a> {
     /// Anything in a directory of the owner, the directory itself, or one above it.
     pub(crate) fn touches_owned(&self, path: &str) -> bool {
         let unknown = path.strip_prefix('/').unwrap_or(path).starts_with(UNKNOWN_CHAR);
-        unknown || self.is_owned_root(path) || self.owned.iter().any(|owned| matches_below(path, owned))
+        unknown || self.is_owned_root(path) || self.is_in_owned(path)
+    }
+
+    /// Anything in a directory of the owner that was mounted.
+    pub(crate) fn is_in_owned(&self, path: &str) -> bool {
+        self.owned.iter().any(|owned| matches_below(path, owned))
     }
 
     /// A directory that holds the home, the working directory or the root of the tree.

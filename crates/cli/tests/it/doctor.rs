@@ -78,26 +78,29 @@ fn nothing_escapes_the_sandbox_of_an_unprivileged_user() {
 
 #[test]
 fn the_guard_of_the_local_backend_is_tried() {
-    let env = with_key("");
-    fs::write(env.user.path().join(".bashrc"), "alias ll='ls -l'\n").unwrap();
-    let user = env.user.path().display();
+    let env = TestEnv::new("");
+    // A program below `/tmp` would not run without a question.
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let user = home.path().display();
+    fs::create_dir(home.path().join(".ssh")).unwrap();
+    fs::write(home.path().join(".ssh/id_test"), "hunter2\n").unwrap();
+    fs::write(home.path().join(".bashrc"), "alias ll='ls -l'\n").unwrap();
+    let mut command = env.command(&["doctor", "--live", "--json"]);
+    let run = Run::of(command.env("HOME", home.path()).output().unwrap());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(!run.out.contains("hunter2"));
+    assert_eq!(findings_of(&run, "guard"), [("ok".to_owned(), "works (protect)".to_owned())]);
     let attempts = [
-        format!("cannot read {}/config.yaml", env.home.path().display()),
+        format!("cannot read {}/.install-id", env.home.path().display()),
         format!("cannot read {user}/.ssh/id_test"),
         format!("cannot change {user}/.bashrc"),
     ]
     .map(|detail| ("ok".to_owned(), detail));
-    for unprivileged in [false, true] {
-        let args = ["doctor", "--live", "--json"];
-        let run = if unprivileged { env.run_unprivileged(&args) } else { env.run(&args) };
-        assert_eq!(run.code, Some(0), "{run:?}");
-        assert!(!run.out.contains("hunter2"));
-        assert_eq!(findings_of(&run, "guard"), [("ok".to_owned(), "works (protect)".to_owned())]);
-        let findings = findings_of(&run, "local");
-        assert_eq!(findings[findings.len() - 3..], attempts, "{findings:#?}");
-        assert_eq!(env.remaining_paths(), [] as [PathBuf; 0]);
-    }
-    assert_eq!(fs::read_to_string(env.user.path().join(".bashrc")).unwrap(), "alias ll='ls -l'\n");
+    let findings = findings_of(&run, "local");
+    assert_eq!(findings[findings.len() - 3..], attempts, "{findings:#?}");
+    assert_eq!(env.remaining_paths(), [] as [PathBuf; 0]);
+    assert_eq!(fs::read_to_string(home.path().join(".bashrc")).unwrap(), "alias ll='ls -l'\n");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2);
 }
 
 #[test]

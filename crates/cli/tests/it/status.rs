@@ -134,7 +134,10 @@ fn an_unusable_configured_backend_is_reported_with_exit_code_5() {
         (
             "terminal: {backend: sandbox, docker_volumes: [\"/nowhere/at/all:/data\"]}\n",
             "sandbox",
-            Some("cannot mount /nowhere/at/all: no such file or directory"),
+            Some(
+                "terminal.docker_volumes: `/nowhere/at/all:/data`: cannot mount /nowhere/at/all: \
+                 No such file or directory (os error 2)",
+            ),
         ),
         // The exit code does not depend on backends that are not configured.
         ("terminal: {docker_volumes: [\"/nowhere/at/all:/data\"]}\n", "local", None),

@@ -5,10 +5,10 @@ use std::fmt;
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 
-use super::{BackendHealth, BackendProblem, Confinement, Guarantee, Usability, check_mounts};
+use super::{BackendHealth, BackendProblem, Confinement, Guarantee, Usability};
 use crate::backend::docker::ContainerLimits;
 use crate::backend::docker::discover::EngineSource;
-use crate::backend::docker::engine::{Engine, EngineAddress, EngineDescription, EngineFacts, Seccomp};
+use crate::backend::docker::engine::{Engine, EngineDescription, EngineFacts, Seccomp};
 use crate::backend::docker::pull;
 use crate::{DockerBackend, Error};
 
@@ -52,9 +52,6 @@ async fn ask_engine(
     settings: &DockerBackend,
     source: &EngineSource,
 ) -> Result<(Confinement, EngineSummary), BackendProblem> {
-    if let EngineAddress::Unix(_) = settings.engine {
-        check_mounts(&settings.binds)?;
-    }
     let ask = async {
         let (engine, description) = Engine::describe(&settings.engine).await?;
         let image = pull::find_image(&engine, &settings.image).await?;

@@ -4,18 +4,15 @@ use hermes_sandbox::probe::{ProbeReport, ProbeVerdict};
 use hermes_sandbox::{JailLimits, Launcher};
 use hermes_types::{BackendName, Network};
 
-use super::{BackendHealth, BackendProblem, Confinement, Guarantee, Usability, check_mounts};
+use super::{BackendHealth, BackendProblem, Confinement, Guarantee, Usability};
 use crate::SandboxBackend;
 
 impl BackendHealth {
     /// Probes the jail. Nothing is left behind. Blocks.
     pub fn of_sandbox(settings: &SandboxBackend) -> Self {
         let backend = BackendName::Sandbox;
-        let probed = check_mounts(&settings.binds).and_then(|()| {
-            let probe = Launcher::new(&settings.helper).probe();
-            probe.map_err(|error| BackendProblem::split(&error.to_string()))
-        });
-        match probed {
+        let probed = Launcher::new(&settings.helper).probe();
+        match probed.map_err(|error| BackendProblem::split(&error.to_string())) {
             Err(problem) => Self::unusable(backend, problem),
             Ok(probe) => {
                 let usability = leak(&probe).map_or(Usability::Usable, Usability::Unusable);

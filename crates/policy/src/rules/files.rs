@@ -107,9 +107,10 @@ fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
     true
 }
 
-/// Whether a file is lost that another one replaces.
+/// Whether a file is lost that another one replaces. Directories are mounted to be written.
 fn overwrites(context: &RuleContext<'_>, path: &str) -> bool {
-    !context.paths.is_system(path) && !context.paths.is_cwd(path) && outside(context, path, false)
+    let paths = &context.paths;
+    !paths.is_system(path) && !paths.is_cwd(path) && !paths.is_in_owned(path) && outside(context, path, false)
 }
 
 /// Whether a path of the owner is moved into the project.
