@@ -104,6 +104,24 @@ fn the_guard_of_the_local_backend_is_tried() {
 }
 
 #[test]
+fn a_missing_guard_is_reported_and_unread_code_asks() {
+    let env = TestEnv::new("");
+    fs::write(env.work.path().join("Makefile"), "all:\n\techo built\n").unwrap();
+    let run = |args: &[&str]| env.run_without_namespaces(args);
+    let status = run(&["status", "--json"]).json();
+    assert!(status["backends"]["local"]["guard"]["problem"].is_string(), "{status}");
+    let finding = &findings_of(&run(&["doctor", "--json"]), "guard")[0];
+    assert!(finding.0 == "warning" && finding.1.starts_with("not available"), "{finding:?}");
+    let listed = run(&["exec", "--", "echo fine"]);
+    assert_eq!((listed.code, listed.out.as_str()), (Some(0), "fine\n"), "{listed:?}");
+    assert!(listed.err.contains("the guard is not available"), "{listed:?}");
+    let made = run(&["exec", "--", "make"]);
+    assert_eq!(made.code, Some(4), "{made:?}");
+    assert!(made.err.contains("runs code that was not read"), "{made:?}");
+    assert_eq!(run(&["exec", "--yes", "--", "make"]).code, Some(0));
+}
+
+#[test]
 fn the_local_backend_runs_a_command_without_confinement() {
     let env = TestEnv::new("terminal: {guard: 'off'}\n");
     let run = env.run(&["doctor", "--live", "--json"]);

@@ -82,11 +82,12 @@ impl TestEnv {
         Run::of(self.command(args).output().unwrap())
     }
 
-    /// Runs the command where user namespaces are disabled.
+    /// Runs the command where user and mount namespaces are disabled.
     #[expect(clippy::disallowed_methods, reason = "the program under test")]
     pub(crate) fn run_without_namespaces(&self, args: &[&str]) -> Run {
         let mut command = Command::new("unshare");
-        let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+        let script = "cd /proc/sys/user && echo 0 > max_user_namespaces && echo 0 > max_mnt_namespaces && \
+                      cd - >/dev/null && exec \"$@\"";
         command
             .args(["--user", "--map-root-user", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_hermes")])
             .args(args)
