@@ -65,14 +65,8 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
                 invalid += 1;
                 continue;
             }
-            Outcome::Doubted(Doubt { kind, source }) => {
+            Outcome::Doubted(Doubt { kind, .. }) => {
                 doubted += 1;
-                if std::env::var_os("FUZZ_DUMP").is_some() {
-                    println!(
-                        "@@@{kind:?} {shell:?} {source:?}\n{}\n{script}",
-                        earlier.clone().unwrap_or_default()
-                    );
-                }
                 *reasons
                     .entry(format!("{kind:?}").chars().take_while(|char| char.is_alphabetic()).collect())
                     .or_default() += 1;
@@ -122,13 +116,17 @@ fn corpora() -> Result<Vec<String>> {
     Ok(commands)
 }
 
+/// The time for making a script smaller.
+const MAX_MINIMIZING: Duration = Duration::from_secs(10);
+
 /// Removes as much of a script as possible while it still disagrees.
 fn minimized(script: &str, still_disagrees: impl Fn(&str) -> bool) -> String {
     let mut best = script.to_owned();
+    let end = Instant::now() + MAX_MINIMIZING;
     let mut size = best.chars().count() / 2;
     while size > 0 {
         let mut start = 0;
-        while start < best.chars().count() {
+        while start < best.chars().count() && Instant::now() < end {
             let rest = best.chars().skip(start + size);
             let shorter: String = best.chars().take(start).chain(rest).collect();
             if still_disagrees(&shorter) {

@@ -75,7 +75,7 @@ impl Generator {
     }
 
     fn statement(&mut self) -> String {
-        if self.depth >= 3 {
+        if self.depth >= 2 {
             return self.simple();
         }
         self.depth += 1;
@@ -100,7 +100,7 @@ impl Generator {
             4 => format!("for v in {} {}; do {}done", self.word(), self.word(), self.body()),
             5 => format!("for v in a b; do {}{}done", self.body(), self.pick(&["", "break\n", "continue\n"])),
             6 if bash => format!("while read -r v; do {}done <<< $'ls\\nrm'", self.body()),
-            6 => format!("while read -r v; do {}done <<L\nls\nrm\nL", self.body()),
+            6 => format!("while read -r v; do {}done <<L\nls\nrm\nL\n:", self.body()),
             7 => format!("while {}; do {}break; done", self.condition(), self.body()),
             8 => format!("until {}; do {}break; done", self.condition(), self.body()),
             9 if bash => format!("for ((i=0; i<2; i++)); do {}done", self.body()),
@@ -132,7 +132,7 @@ impl Generator {
                 );
                 let name = format!("E{}", self.below(1000));
                 let inner = self.script_for(shell.starts_with("bash"));
-                format!("{shell} <<{}\n{inner}\n{name}", end.replace('E', &name))
+                format!("{shell} <<{}\n{inner}\n{name}\n:", end.replace('E', &name))
             }
             26 => {
                 let inner = self.script();
@@ -334,14 +334,14 @@ impl Generator {
 
     fn program(&mut self) -> String {
         let name = self.name();
-        match self.below(40) {
+        match self.below(120) {
             0 => format!("${}", self.variable()),
             1 => format!("\"${}\"", self.variable()),
             2 => self.word(),
             3 => "\"$@\"".to_owned(),
-            4..=6 => format!("/usr/bin/{name}"),
-            7..=9 => self.spelled(name),
-            10..=14 => self.pick(&["f", "g", "F", "h", "k", "X"]).to_owned(),
+            4..=13 => format!("/usr/bin/{name}"),
+            14..=25 => self.spelled(name),
+            26..=38 => self.pick(&["f", "g", "F", "h", "k", "X"]).to_owned(),
             _ => name.to_owned(),
         }
     }

@@ -91,6 +91,7 @@ fn echoed(args: &[Word], dialect: ShellKind) -> Word {
 pub(super) fn printed(args: &[Word]) -> Option<Word> {
     let args = match args.first()?.known() {
         Some("--") => args.get(1..)?,
+        Some(option) if option.starts_with('-') => return None,
         _ => args,
     };
     let format = unescape(args.first()?.known()?, |_| false);

@@ -403,6 +403,10 @@ impl<'b> Parser<'b> {
             // Without `in`, the items are `"$@"`.
             words.push(vec![plain_parameter("@", true)]);
         }
+        if word == "select" {
+            // At the end of the input, no item is chosen.
+            words.push(vec![plain_parameter("REPLY", false)]);
+        }
         let body = self.do_group()?;
         Ok(compound(CompoundKind::For(name), words, vec![body]))
     }

@@ -41,8 +41,10 @@ pub(super) fn compare(shells: &Shells, shell: ShellKind, earlier: Option<&str>, 
 
 fn covers(segment: &Segment, ran: &Execution) -> bool {
     // An unknown part of a directory stands for anything.
+    let runs_below = segment.via.last().is_some_and(|via| via == "find");
     let in_directory = segment.cwd.as_deref().is_none_or(|cwd| {
         cwd == ran.cwd
+            || (runs_below && ran.cwd.starts_with(cwd))
             || cwd.split_once(['\0', '*', '?']).is_some_and(|(start, _)| ran.cwd.starts_with(start))
     });
     let has_words = match segment.via.last().map(String::as_str) {

@@ -40,18 +40,19 @@ sudo)
 esac
 "#;
 
-/// The variables and names of one session that a later command sees.
+/// Prints what a later command of the session sees. Options, parameters and `IFS` do not stay.
 const DUMP: &str = r#"
-_i=${IFS-$' \t\n'}
+set +eauf
+set --
+shopt -u lastpipe extglob nullglob dotglob
 IFS=$' \t\n'
 for _n in $(compgen -A function); do printf 'F\0%s\0%s\0' "$_n" "$(declare -f "$_n")"; done >/state
 for _n in "${!BASH_ALIASES[@]}"; do printf 'A\0%s\0%s\0' "$_n" "${BASH_ALIASES[$_n]}"; done >>/state
-IFS=$_i
-for _n in HOME CDPATH IFS OLDPWD a b v w; do
+for _n in HOME CDPATH OLDPWD; do
     [[ ! -v $_n ]] || printf 'V\0%s\0%s\0' "$_n" "${!_n}"
 done >>/state
 printf 'C\0cwd\0%s\0' "$(pwd -P)" >>/state
-unset _n _i
+unset _n
 trap - EXIT DEBUG ERR RETURN
 wait || :
 : >/log
