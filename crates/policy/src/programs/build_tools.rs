@@ -5,7 +5,15 @@ use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     reader(&["pytest"]).inert(),
-    reader(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"]),
+    reader(&["jest", "mypy", "tox", "vitest"]),
+    reader(&["biome", "eslint", "prettier", "stylelint"])
+        .files(&[writes(Computed(named_files)).when(Flag(&["--fix", "--write", "-w"]))]),
+    reader(&[
+        "autoflake", "autopep8", "black", "clang-format", "gofmt", "goimports", "isort", "ruff", "rustfmt",
+        "shfmt", "yapf",
+    ])
+    .files(&[writes(Computed(named_files))
+        .when(Not(&Any(&[Arg(&["--check*", "--diff", "--dry-run", "-l", "-d"]), Verb(&["check"])])))]),
     non_reader(&["make"])
         .files(&[reads(Values(&["-f", "--file", "--makefile"]))])
         .runs(&[Custom(make)])
@@ -33,4 +41,9 @@ fn make(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     }
     let files = call.values(&["-f", "--file", "--makefile"]);
     found.extend(files.into_iter().map(|file| Nested::File(Language::Other, file)));
+}
+
+/// The files that the command names; formatters often get a list that git or `find` made.
+fn named_files(call: &Invocation<'_>) -> Vec<Word> {
+    call.operands().into_iter().filter(|word| !word.starts_unknown()).cloned().collect()
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["aws"]).asks(&[
+    program(&["aws"]).files(&[writes(LastOperand).when(Verb(&["s3 cp", "s3 sync", "s3 mv"]))]).asks(&[
         CHANGES,
         FORCES,
         All(&[Verb(&["s3 cp", "s3 sync", "s3 mv"]), LastOperandIs(&["s3://*"])]).triggers("copy-out"),
@@ -31,7 +31,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         Operand(&["get-access-token", "list-keys"]).triggers("secret-stores"),
         All(&[Operand(&["secret"]), Operand(&["show"])]).triggers("secret-stores").on(&["keyvault"]),
     ]),
-    program(&["gsutil", "s3cmd", "b2"]).asks(&[
+    program(&["gsutil", "s3cmd", "b2"]).files(&[writes(LastOperand).when(COPIES)]).asks(&[
         CHANGES,
         FORCES,
         All(&[COPIES, LastOperandIs(&["*://*"])]).triggers("copy-out"),

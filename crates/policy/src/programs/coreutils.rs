@@ -128,9 +128,20 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .files(&[writes(LastOperand)]),
     program(&["dos2unix", "unix2dos", "mac2dos", "fromdos", "todos", "exiftool", "jpegoptim", "optipng"])
         .files(&[writes(Operands)]),
-    program(&["unzip", "7z", "unrar", "bsdcpio"])
-        .files(&[writes(Values(&["-d", "-o"])), reads_tree(OperandsFrom(2)).when(Verb(&["a", "u"]))]),
-    program(&["cpio"]).files(&[writes(Values(&["-D", "--directory"]))]),
+    program(&["unzip"]).valued(&["-d", "-x", "-P"]).files(&[
+        writes(Values(&["-d"])),
+        writes(FILLS_DIRECTORY).when(Not(&Flag(&["-d", "-l", "-p", "-t", "-v", "-Z", "-n"]))),
+    ]),
+    program(&["7z", "7za", "unrar", "rar", "bsdcpio"]).files(&[
+        writes(Values(&["-o", "-d"])),
+        writes(FILLS_DIRECTORY).when(All(&[Verb(&["x", "e"]), Not(&Arg(&["-o*"]))])),
+        writes(OperandsFrom(2)).when(Verb(&["x", "e"])),
+        reads_tree(OperandsFrom(2)).when(Verb(&["a", "u"])),
+    ]),
+    program(&["cpio"]).files(&[
+        writes(Values(&["-D", "--directory"])),
+        writes(FILLS_DIRECTORY).when(All(&[Flag(&["-i", "-p", "--extract"]), Not(&Flag(&["-t"]))])),
+    ]),
     program(&["patch"]).valued(&["-i", "-p", "-d", "-o", "-r"]).files(&[
         writes(Values(&["-d", "--directory"])),
         writes(FirstOperand).when(Not(&Flag(&["-d", "--directory"]))),
@@ -164,12 +175,19 @@ const ARCHIVES: &[DeclaredFiles] = &[
     writes(Values(&["-C", "--directory", "--one-top-level"]))
         .when(All(&[Test(extracts), Not(&KEEPS_OLD_FILES)])),
     adds(Values(&["-C", "--directory", "--one-top-level"])).when(All(&[Test(extracts), KEEPS_OLD_FILES])),
+    writes(FILLS_DIRECTORY).when(All(&[
+        Test(extracts),
+        Not(&Flag(&["-C", "--directory", "-k", "--keep-old-files", "-O", "--to-stdout"])),
+    ])),
     writes(Computed(|_| vec![Word::literal("/")])).when(All(&[Test(extracts), Test(keeps_absolute_names)])),
     writes(Values(&["-f", "--file"])).when(Not(&Test(extracts))),
     deletes_tree(Operands).when(Arg(&["--remove-files"])),
     reads_tree(Operands).when(Test(archives)),
     reads_tree(Values(&["-C", "--directory"])).when(Test(archives)),
 ];
+
+/// What lands in the directory in which a program unpacks or downloads.
+pub(super) const FILLS_DIRECTORY: Which = Computed(|_| vec![Word::literal("./file")]);
 
 const KEEPS_OLD_FILES: When = Flag(&["-k", "--keep-old-files", "--skip-old-files"]);
 

@@ -8,9 +8,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .fetches()
         .key_options(&["-E", "--cert", "--key", "--cacert", "--netrc-file", "-K", "-b", "-c", "--cookie-jar"])
         .inert()
-        .files(&[writes(Values(&[
-            "-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D", "--dump-header",
-        ]))])
+        .files(&[
+            writes(Values(&["-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D", "--dump-header"])),
+            writes(super::coreutils::FILLS_DIRECTORY)
+                .when(Flag(&["-O", "--remote-name", "--remote-name-all"])),
+        ])
         .asks(&[
             Test(sends).triggers("send-file"),
             Flag(&["-T", "-K", "--config"]).triggers("send-file").unless(Test(is_to_this_machine)),

@@ -22,6 +22,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["pg_resetwal"]).asks(&[always(LOSS)]),
     program(&["pg_ctl"]).asks(&[Arg(&["stop", "restart", "promote"]).triggers(LOSS)]),
     program(&["redis-cli", "valkey-cli"]).asks(&[Test(empties_redis).triggers(LOSS)]),
+    program(&["pg_dump", "pg_dumpall", "mysqldump", "mariadb-dump"])
+        .files(&[writes(Values(&["-f", "--file", "-r", "--result-file"]))]),
     program(&["mysqladmin"]).asks(&[Arg(&["drop", "shutdown", "kill", "password"]).triggers(LOSS)]),
     program(&["etcdctl"]).asks(&[Arg(&["del", "rm", "rmdir"]).triggers(LOSS)]),
     program(&["rabbitmqctl"]).asks(&[Arg(&[

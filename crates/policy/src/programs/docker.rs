@@ -7,6 +7,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .valued(ENGINE_VALUED)
         .reads_outside()
         .contains()
+        .files(&[
+            writes(LastOperand).when(Verb(&["cp", "container cp", "compose cp"])),
+            writes(Values(&["-o", "--output"])).when(Verb(&["save", "export", "image save"])),
+        ])
         .runs(&[Custom(nested)])
         .asks(&[
             Test(loses).triggers("containers"),

@@ -172,7 +172,11 @@ fn parallel(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     for item in followed(items, found) {
         let mut words: Vec<Word> = command
             .iter()
-            .map(|word| if word.known() == Some("{}") { item.clone() } else { word.clone() })
+            .map(|word| match word.known() {
+                Some("{}") => item.clone(),
+                Some(text) if text.contains("{}") => filled(text, "{}", std::slice::from_ref(&item)),
+                _ => word.clone(),
+            })
             .collect();
         if !has_marker {
             words.push(item);

@@ -14,6 +14,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             reads_tree(Operands).when(Flag(&["--no-index"])),
             deletes_tree(Computed(absolute_operands)).when(All(&[Verb(&["rm"]), Flag(&["-r"])])),
             deletes(Computed(absolute_operands)).when(Verb(&["rm"])),
+            writes(Values(&["-o", "--output", "--output-directory"]))
+                .when(Verb(&["archive", "format-patch", "diff", "log", "show"])),
+            writes(OperandsFrom(2)).when(Verb(&["bundle create"])),
             adds(Computed(clone_target)).when(Verb(&["clone * *"])),
         ])
         .runs(&[Custom(nested), After("bisect", &[], 1)])

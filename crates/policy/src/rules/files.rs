@@ -26,8 +26,9 @@ pub(super) const RULES: &[Rule] = &[
             context.any_delete(|path, tree| outside(context, path, tree) && !is_moved_here(context, path))
         })
         .inside(),
-    ask("overwrite-outside", "overwrites files outside the working directory")
-        .on_files(|context| context.any_overwrite(|path| overwrites(context, path))),
+    ask("overwrite-outside", "overwrites files outside the working directory").on_files(|context| {
+        context.any_overwrite(|path| overwrites(context, path)) || is_given_owners_file(context)
+    }),
     ask("delete-work", "deletes the whole working directory or its history").on_files(|context| {
         context.any_delete(|path, tree| {
             let history = path.split('/').any(|part| matches!(part, ".git" | ".hg" | ".svn" | ".jj"));
@@ -111,6 +112,14 @@ fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
 fn overwrites(context: &RuleContext<'_>, path: &str) -> bool {
     let paths = &context.paths;
     !paths.is_system(path) && !paths.is_cwd(path) && !paths.is_in_owned(path) && outside(context, path, false)
+}
+
+/// Whether a program without a declaration gets a file of the owner. What it does to it is not known.
+fn is_given_owners_file(context: &RuleContext<'_>) -> bool {
+    let call = &context.invocation;
+    let mut paths = call.operands().into_iter().map(|word| call.segment.path(word));
+    call.program.names.is_empty()
+        && paths.any(|path| crate::paths::is_below(&path, context.paths.home) && overwrites(context, &path))
 }
 
 /// Whether a path of the owner is moved into the project.

@@ -190,7 +190,9 @@ pub(super) const DANGERS: &[(Option<Language>, &str, &[&str])] = &[
         HIDES,
         &["exec", "compile", "vars", "imp", "timeit", "cProfile", "profile", "bdb"],
     ),
+    (Some(Language::Python), FILES, &["fileinput"]),
     (Some(Language::JavaScript), HIDES, &["vm"]),
+    (Some(Language::JavaScript), FILES, &["rm", "rmdir", "unlink", "truncate", "cp"]),
     (Some(Language::Perl), HIDES, &["require", "truncate", "copy"]),
     (Some(Language::Ruby), HIDES, &["method", "x"]),
     (
