@@ -135,20 +135,9 @@ impl StagedFile {
         if target.metadata()?.is_some_and(|found| !found.is_file()) {
             return Err(FileError::NotRegular);
         }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mut number = 0;
-        loop {
-            let name = staged_name(&target.name, number);
-            // The umask applies, as for any new file.
-            match rustix::fs::openat(&target.dir, &name, flags, Mode::from_raw_mode(0o666)) {
-                Ok(file) => {
-                    let (name, file) = (Some(name), file.into());
-                    return Ok(Self { target, name, file, hash: Sha256::new(), length: 0 });
-                }
-                Err(Errno::EXIST) if number < 1000 => number += 1,
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        // The content may be private: the file gets its final mode just before the rename.
+        let (name, file) = create_file(&target, Mode::from_raw_mode(0o600))?;
+        Ok(Self { target, name: Some(name), file, hash: Sha256::new(), length: 0 })
     }
 
     fn append(&mut self, data: &[u8]) -> io::Result<()> {
@@ -181,22 +170,49 @@ impl StagedFile {
         })
     }
 
-    /// Copies owner and mode of the old file, then renames the new file over it.
+    /// Copies owner and mode of the old file, or sets the mode of any new file, then renames the
+    /// new file over the target.
     fn install(&mut self, before: Option<&fs::Metadata>) -> io::Result<()> {
-        if let Some(before) = before {
+        let mode = if let Some(before) = before {
             let now = self.file.metadata()?;
             if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
                 std::os::unix::fs::fchown(&self.file, Some(before.uid()), Some(before.gid()))?;
             }
-            // After `fchown`, which clears the set-user-ID bits.
-            self.file.set_permissions(fs::Permissions::from_mode(before.mode() & 0o7777))?;
-        }
+            before.mode() & 0o7777
+        } else {
+            default_mode(&self.target)?
+        };
+        // After `fchown`, which clears the set-user-ID bits.
+        self.file.set_permissions(fs::Permissions::from_mode(mode))?;
         let (dir, name) = (&self.target.dir, self.name.as_deref().unwrap_or_default());
         rustix::fs::renameat(dir, name, dir, &self.target.name)?;
         // From here on the name may belong to another file.
         self.name = None;
         Ok(())
     }
+}
+
+/// Creates an empty file next to the target, with a temporary name.
+fn create_file(target: &ResolvedPath, mode: Mode) -> io::Result<(OsString, File)> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut number = 0;
+    loop {
+        let name = staged_name(&target.name, number);
+        match rustix::fs::openat(&target.dir, &name, flags, mode) {
+            Ok(file) => return Ok((name, file.into())),
+            Err(Errno::EXIST) if number < 1000 => number += 1,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// The mode that any program's new file gets there. It depends on the umask or a default ACL, so
+/// the kernel is asked with an empty file.
+fn default_mode(target: &ResolvedPath) -> io::Result<u32> {
+    let (name, file) = create_file(target, Mode::from_raw_mode(0o666))?;
+    let mode = file.metadata().map(|meta| meta.mode() & 0o7777);
+    rustix::fs::unlinkat(&target.dir, &name, AtFlags::empty())?;
+    mode
 }
 
 impl Drop for StagedFile {

@@ -135,6 +135,46 @@ async fn lines_are_counted_without_a_phantom_last_line() {
 }
 
 #[tokio::test]
+async fn an_unfinished_file_is_readable_only_by_its_owner() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
+    s.out("umask 022; echo KEY=old >.env; chmod 600 .env").await;
+    for name in [".env", "new"] {
+        let mut writer = s.client.write_file(judged_path(&s, name).await, REPLACE).await.unwrap();
+        writer.write(b"KEY=new").await.unwrap();
+        // Everything but the old file is the unfinished one.
+        let is_unfinished = || {
+            let entries = std::fs::read_dir(guest.work()).unwrap().map(|entry| entry.unwrap());
+            let other =
+                entries.filter(|entry| ![".env", "new"].contains(&entry.file_name().to_str().unwrap()));
+            let modes: Vec<u32> = other.map(|entry| entry.metadata().unwrap().mode() & 0o777).collect();
+            assert!(modes.iter().all(|mode| *mode == 0o600), "{name}: {modes:?}");
+            modes.len() == 1
+        };
+        eventually("the file is begun", async || is_unfinished()).await;
+        writer.finish().await.unwrap();
+    }
+    let mode = |name: &str| std::fs::metadata(guest.work().join(name)).unwrap().mode() & 0o777;
+    assert_eq!((mode(".env"), mode("new")), (0o600, 0o644));
+}
+
+#[tokio::test]
+async fn a_new_file_in_a_shared_directory_follows_its_default_acl() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
+    s.out("mkdir shared").await;
+    // Owner and group rwx, others nothing.
+    let entry = |tag: u8, mode: u8| [tag, 0, mode, 0, 0xff, 0xff, 0xff, 0xff];
+    let acl = [&[2, 0, 0, 0][..], &entry(1, 7), &entry(4, 7), &entry(32, 0)].concat();
+    let shared = guest.work().join("shared");
+    rustix::fs::setxattr(&shared, "system.posix_acl_default", &acl, rustix::fs::XattrFlags::empty()).unwrap();
+    s.out("umask 077; touch shared/by-shell").await;
+    write(&s, "shared/file", b"x", REPLACE).await.unwrap();
+    let mode = |name: &str| std::fs::metadata(guest.work().join(name)).unwrap().mode() & 0o777;
+    assert_eq!((mode("shared/file"), mode("shared/by-shell")), (0o660, 0o660));
+}
+
+#[tokio::test]
 async fn a_write_keeps_mode_owner_and_symlink_and_leaves_no_other_file() {
     let guest = TestGuest::start().await;
     let s = guest.session().await;
