@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hermes_config::change;
 use hermes_config::resolve::agent::{self, Actor, SharedResources};
 use hermes_config::resolve::{self, PlaceRequest, ResolveMode, SessionChoice, model};
-use hermes_exec::{ListedPlace, PlaceState, TreeStatus};
+use hermes_exec::{Audience, ListedPlace, PlaceState, TreeStatus};
 use hermes_model::Client;
 use hermes_session::{ModelConfig, SessionConfig};
 use hermes_store::Store;
@@ -51,6 +51,10 @@ impl HostServices {
         let place =
             resolve::resolve_place(&self.context, config, &self.request, choice, ResolveMode::Create)?;
         let place = place.with_session(key.clone());
+        let place = match self.request.audience {
+            Audience::Others => place.for_person(actor.person.clone()),
+            Audience::Owner => place,
+        };
         Ok(agent::session_config(&self.resources, config, place, actor, self.store.clone()))
     }
 

@@ -114,6 +114,14 @@ section! {
         /// How many environments may exist at once. At the limit, a new one waits until another
         /// ends; the one that has been idle longest is ended first.
         max_places: u64 = 256, "TERMINAL_MAX_PLACES", at_least 1;
+        /// How many environments one person in chats may have at once. At the limit, the one that
+        /// has been idle longest is ended; if all are busy, a new one is refused. 0 is no limit.
+        max_places_per_person: u64 = 32, "TERMINAL_MAX_PLACES_PER_PERSON";
+        /// Seconds after which an environment that no hermes has used is ended, even if processes
+        /// run there. 0 is no limit.
+        max_idle_seconds: u64 = 86_400, "TERMINAL_MAX_IDLE_SECONDS";
+        /// Seconds after which an environment is ended, even if it is in use. 0 is no limit.
+        max_age_seconds: u64 = 604_800, "TERMINAL_MAX_AGE_SECONDS";
         /// The network access of an environment: full, none or proxy (public hosts only, for
         /// programs that honor HTTP_PROXY). Default: proxy for sandbox, full for the others. local
         /// supports only full.

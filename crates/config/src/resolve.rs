@@ -17,7 +17,8 @@ use hermes_exec::backend;
 use hermes_exec::backend::docker::pull::PullError;
 use hermes_exec::backend::sandbox::{HOME_DIR, WORKSPACE_DIR};
 use hermes_exec::{
-    Audience, Backend, BindMount, Installation, LocalBackend, Places, ResolvedPlace, SandboxBackend, Spec,
+    Audience, Backend, BindMount, Installation, LocalBackend, PlaceLimits, Places, ResolvedPlace,
+    SandboxBackend, Spec,
 };
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{Gate, UserRule, UserVerdict};
@@ -140,6 +141,9 @@ impl From<hermes_exec::Error> for Failure {
             hermes_exec::Error::TooManyPlaces { .. } => failure
                 .hint("Run `hermes sandbox prune` to remove idle environments.")
                 .hint("Set `terminal.max_places` to change the limit."),
+            hermes_exec::Error::TooManyOfPerson { .. } => failure
+                .hint("Wait until a command there has ended, or end a session.")
+                .hint("Set `terminal.max_places_per_person` to change the limit."),
             hermes_exec::Error::SettingsChanged { name } => failure
                 .hint(format!(
                     "Run `hermes sandbox show {name}` to see what uses it; \
@@ -208,7 +212,7 @@ pub fn resolve_place(
         run_dir: run_dir(context, &install_id),
         cache_dir: context.home.path().join("cache").join("guest"),
         home: context.home.path().to_owned(),
-        max_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
+        limits: place_limits(config),
         install_id,
     };
     let passthrough =
@@ -221,6 +225,21 @@ pub fn resolve_place(
         Retention::None => ONE_SHOT_LIFETIME,
     };
     Ok(ResolvedPlace::new(host, Spec { env, lifetime, ..spec }, session.key.clone())?)
+}
+
+fn place_limits(config: &Config) -> PlaceLimits {
+    let terminal = &config.terminal;
+    let count = |number: u64| match number {
+        0 => usize::MAX,
+        number => usize::try_from(number).unwrap_or(usize::MAX),
+    };
+    let seconds = |number: u64| (number > 0).then(|| Duration::from_secs(number));
+    PlaceLimits {
+        max_places: count(terminal.max_places),
+        max_per_person: count(terminal.max_places_per_person),
+        max_idle: seconds(terminal.max_idle_seconds),
+        max_age: seconds(terminal.max_age_seconds),
+    }
 }
 
 fn isolated_spec(backend: Backend, cwd: String, home: &str, env: Vec<(String, String)>) -> Spec {

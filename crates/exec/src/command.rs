@@ -7,6 +7,7 @@ use hermes_guest::protocol::message::{ExitCause, ExitReport, OutputDelivery, Pro
 use tokio::time::Instant;
 
 use crate::guard::GuardedRun;
+use crate::registry::PlaceDir;
 use crate::{Error, StateLoss};
 
 /// The end of a command. A failure of the command is an outcome, not an error.
@@ -68,6 +69,7 @@ pub struct RunningCommand {
     pub(crate) delivery: Option<OutputDelivery>,
     /// `None` without the guard.
     pub(crate) guarded: Option<GuardedRun>,
+    pub(crate) dir: PlaceDir,
 }
 
 impl RunningCommand {
@@ -78,7 +80,7 @@ impl RunningCommand {
         {
             return Ok(CommandEvent::End(self.background_outcome(id)));
         }
-        Ok(match self.running.next_event().await? {
+        Ok(match self.dir.keep_in_use(self.running.next_event()).await? {
             RunEvent::Output(page) => {
                 if let Some(guarded) = &mut self.guarded {
                     guarded.record_output(&page.data);

@@ -39,6 +39,10 @@ pub enum Error {
     SessionMoved,
     #[error("cannot create another environment: all {max} are in use")]
     TooManyPlaces { max: usize },
+    #[error(
+        "cannot create another environment: {max} of the same person are in use, the most that one may have"
+    )]
+    TooManyOfPerson { max: usize },
     /// The session has a busy place with other settings.
     #[error("cannot recreate {name} with the new settings: a process still runs there")]
     SettingsChanged { name: String },

@@ -226,7 +226,7 @@ mod tests {
             run_dir: path(),
             cache_dir: path(),
             home: path(),
-            max_places: 1,
+            limits: crate::PlaceLimits::default(),
         };
         let spec = spec(sandbox(Network::None, Vec::new()));
         let place = ResolvedPlace::new(installation, spec.clone(), SessionKey::new("s")).unwrap();

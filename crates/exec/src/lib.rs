@@ -48,4 +48,4 @@ pub use place::{OpenPlace, OutputMode, RunOptions, StateLoss, WorkingDirectory};
 pub use places::{ListedPlace, PlaceState, Places, Reaper};
 pub use process::{ProcessHandle, Processes};
 pub use registry::{EngineAccess, PlaceRecord};
-pub use resolved_place::{Installation, ResolvedPlace, Spec};
+pub use resolved_place::{Installation, PlaceLimits, ResolvedPlace, Spec};

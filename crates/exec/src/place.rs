@@ -5,7 +5,7 @@ pub mod script;
 use std::time::Duration;
 
 use hermes_guest::client::{self, Client};
-use hermes_guest::protocol::guard::{GuardState, RunConfinement, WORK_DIR};
+use hermes_guest::protocol::guard::{GuardState, RunConfinement};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     ExitNotice, OpenSession, OutputDelivery, Program, RunMode, RunRequest, SessionOrigin, ShellSessionKey,
@@ -18,12 +18,15 @@ use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::backend::local;
 use crate::backend::sandbox::LauncherTask;
 use crate::command::RunningCommand;
 use crate::guard::GuardedRun;
 use crate::pidfd::ProcessRef;
 use crate::proxy::{self, ProxyTask};
-use crate::registry::{PlaceDir, PlaceRecord, discard, is_recently_swept, remove_stale_if_due, run_blocking};
+use crate::registry::{
+    MARK_INTERVAL, PlaceDir, PlaceRecord, discard, is_recently_swept, remove_stale_if_due, run_blocking,
+};
 use crate::{Backend, Error, GuestFiles, Processes, ResolvedPlace, Terminal, TerminalSize, capacity, guard};
 
 /// Attempts to connect to a place that ends while it is found.
@@ -114,6 +117,8 @@ struct GuestConnection {
     guard: GuardState,
     /// Limits that are not enforced in a place created by this call.
     unenforced_limits: Vec<String>,
+    /// When the use of the place was recorded.
+    marked: Instant,
     /// Network access for a place that has none of its own.
     _proxy: Option<ProxyTask>,
 }
@@ -147,6 +152,7 @@ impl ResolvedPlace {
     async fn try_connect(&self) -> Result<GuestConnection, Error> {
         let AcquiredGuest { client, state_loss: place_loss, mut unenforced_limits } =
             self.find_or_create().await?;
+        PlaceDir::for_place(self).mark_used();
         let mut env = to_byte_pairs(&self.spec.env);
         let is_proxied = self.spec.backend.network() == Network::Proxy;
         if is_proxied {
@@ -163,10 +169,7 @@ impl ResolvedPlace {
             protected_env: if init.is_empty() { Vec::new() } else { withheld.collect() },
             init_files: init,
             guard: match &self.spec.backend {
-                Backend::Local(local) => {
-                    let work_dir = PlaceDir::for_place(self).guest_dir().join(WORK_DIR);
-                    guard::guard_spec(self, local.guard, &work_dir)
-                }
+                Backend::Local(local) => guard::guard_spec(self, local.guard, &local::work_dir(self)),
                 Backend::Sandbox(_) | Backend::Docker(_) => None,
             },
         };
@@ -191,6 +194,7 @@ impl ResolvedPlace {
             origin,
             guard: view.guard,
             unenforced_limits,
+            marked: Instant::now(),
             _proxy: proxy,
         })
     }
@@ -226,8 +230,10 @@ impl ResolvedPlace {
         // A place that existed before has files, so a warm place cannot replace it.
         if before.is_none()
             && kept.is_none()
+            && capacity::has_room(self)?
             && let Some(client) = self.take_warm(&dir).await?
         {
+            self.person.iter().try_for_each(|person| dir.set_person(person.as_str()))?;
             return Ok(found(client));
         }
         let run = self.installation.run_dir.clone();
@@ -236,7 +242,7 @@ impl ResolvedPlace {
         if !is_recently_swept(&run) {
             run_blocking(move || remove_stale_if_due(&run, engines)).await?;
         }
-        capacity::reserve(&self.installation, &dir, engines).await?;
+        capacity::reserve(self, &dir, engines).await?;
         let created = self.create_place(launcher, &dir).await;
         if created.is_err() {
             // If this fails, the record lets the reaper retry.
@@ -287,6 +293,8 @@ impl ResolvedPlace {
             session: self.owner_key.as_str().to_owned(),
             created: Timestamp::now().seconds(),
             lifetime: self.spec.lifetime.as_secs(),
+            max_idle: self.installation.limits.max_idle.map_or(0, |limit| limit.as_secs()),
+            max_age: self.installation.limits.max_age.map_or(0, |limit| limit.as_secs()),
             reach: self.spec.reach(),
             exposures: Some(self.spec.exposures()),
             spec: self.spec_json.clone(),
@@ -438,7 +446,8 @@ impl OpenPlace {
         let (client, state_loss) = self.client_for_command(&mut run.confinement).await?;
         let guarded = GuardedRun::new(&self.place, &run.confinement);
         let running = client.run(run).await?;
-        Ok(RunningCommand { running, started: Instant::now(), cwd, state_loss, delivery, guarded })
+        let dir = PlaceDir::for_place(&self.place);
+        Ok(RunningCommand { running, started: Instant::now(), cwd, state_loss, delivery, dir, guarded })
     }
 
     /// Opens a terminal that runs the job of the permit. Text typed there is not judged again.
@@ -459,6 +468,11 @@ impl OpenPlace {
         run.confinement = RunConfinement::None;
         let (client, _reset) = self.client_for_command(&mut run.confinement).await?;
         Ok(client.run(run).await?)
+    }
+
+    /// Records that the place is in use while `work` takes its time.
+    pub async fn keep_in_use<T>(&self, work: impl Future<Output = T>) -> T {
+        PlaceDir::for_place(&self.place).keep_in_use(work).await
     }
 
     /// Turns a permit into a run request with default options.
@@ -539,6 +553,10 @@ impl OpenPlace {
             if pending_loss == StateLoss::Yes || connection.origin == SessionOrigin::Created {
                 connection.state_loss = StateLoss::Yes;
             }
+        }
+        if connection.marked.elapsed() > MARK_INTERVAL {
+            PlaceDir::for_place(&self.place).mark_used();
+            connection.marked = Instant::now();
         }
         Ok(connection)
     }

@@ -4,19 +4,19 @@
 //! with the guest's socket, which they can. A process that creates or removes a place holds its
 //! lock, which ends with the process.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hermes_guest::client::Client;
 use hermes_guest::protocol::message::Stats;
 use hermes_guest::removal::{self, descriptor_path};
 use hermes_types::{
-    LockFile, Place, PlaceId, Reach, Timestamp, create_private_dir, remove_if_exists, replace_file,
+    LockFile, Place, PlaceId, Reach, Timestamp, create_private_dir, remove_if_exists, replace_file, run_dir,
 };
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -34,10 +34,20 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// The time an engine may take to create a container for a killed process.
 const CREATION_GRACE_SECONDS: u64 = 10;
 /// The modification time of this file is the time of the last sweep.
-const SWEPT_FILE: &str = ".swept";
+const SWEPT_FILE: &str = run_dir::MARKERS[0];
+/// How often the use of a place is recorded.
+pub(crate) const MARK_INTERVAL: Duration = Duration::from_secs(60);
+/// In a place directory. The modification time is the time of the last use by a hermes, which the
+/// guest cannot influence.
+const USED_FILE: &str = "used";
+/// In a place directory: the person whom it counts for.
+const PERSON_FILE: &str = "person";
 const RECORD_FILE: &str = "place.json";
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The directory next to kept files that the place shares with the host.
+/// Leads to the storage of places without kept files, which is not in the run directory because
+/// that is small and often in memory.
+const STORAGE_LINK: &str = run_dir::MARKERS[1];
+/// The directory in the storage of a place that it shares with the host.
 pub(crate) const SHARED_DIR: &str = "run";
 pub(crate) const SOCKET_NAME: &str = "sock";
 
@@ -52,6 +62,11 @@ pub struct PlaceRecord {
     pub created: u64,
     /// Seconds.
     pub lifetime: u64,
+    /// Limits by the clock of the host, in seconds; 0 is none.
+    #[serde(default)]
+    pub max_idle: u64,
+    #[serde(default)]
+    pub max_age: u64,
     pub reach: Reach,
     /// Missing in records of older versions.
     #[serde(default)]
@@ -145,30 +160,30 @@ impl PlaceDir {
         self.path.join("guest")
     }
 
-    /// Recreates the shared directory and returns its real path: next to kept files, if there are
-    /// any, so that a command that fills its disk does not fill the small one with all place
-    /// directories.
+    /// Recreates the shared directory in the storage of the place, and returns its real path.
     pub(crate) fn create_shared(
         &self,
-        kept: Option<&Path>,
+        storage: &Path,
         container: Option<&Container>,
     ) -> Result<PathBuf, Error> {
-        let shared = self.shared_dir(kept);
+        let shared = storage.join(SHARED_DIR);
         remove(&shared, container)?;
+        create_dirs(storage)?;
         fs::DirBuilder::new().mode(0o700).create(&shared).map_err(Error::file(&shared))?;
-        kept.map(|kept| self.link_shared(kept)).transpose()?;
+        self.link_shared(storage)?;
         Ok(shared)
     }
 
-    pub(crate) fn shared_dir(&self, kept: Option<&Path>) -> PathBuf {
-        kept.map_or_else(|| self.guest_dir(), |kept| kept.join(SHARED_DIR))
-    }
-
-    pub(crate) fn link_shared(&self, kept: &Path) -> Result<(), Error> {
+    pub(crate) fn link_shared(&self, storage: &Path) -> Result<(), Error> {
         let inside = self.guest_dir();
         remove_if_exists(&inside)
-            .and_then(|()| std::os::unix::fs::symlink(kept.join(SHARED_DIR), &inside))
+            .and_then(|()| std::os::unix::fs::symlink(storage.join(SHARED_DIR), &inside))
             .map_err(Error::file(&inside))
+    }
+
+    /// The storage of a place without kept files. A link in the run directory leads to all of them.
+    fn unkept_storage(&self) -> Option<PathBuf> {
+        Some(fs::read_link(self.run_dir().join(STORAGE_LINK)).ok()?.join(self.path.file_name()?))
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -223,6 +238,43 @@ impl PlaceDir {
         net::UnixStream::connect(descriptor_path(&self.open_socket()?))
     }
 
+    /// Records that a hermes uses the place now.
+    pub(crate) fn mark_used(&self) {
+        let file = File::options().create(true).append(true).mode(0o600).open(self.path.join(USED_FILE));
+        // Without the mark the place ends earlier, or was just removed.
+        drop(file.and_then(|file| file.set_modified(SystemTime::now())));
+    }
+
+    /// Records that the place is in use while `work` takes its time. Cancel safe.
+    pub(crate) async fn keep_in_use<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = sleep(MARK_INTERVAL) => self.mark_used(),
+            }
+        }
+    }
+
+    /// Whether the place is too old, or no hermes has used it for too long.
+    fn is_overdue(&self) -> bool {
+        let Some(record) = self.record() else { return false };
+        let exceeds = |limit: u64, seconds: u64| limit > 0 && seconds > limit;
+        let age = Timestamp::now().seconds().saturating_sub(record.created);
+        let used = fs::metadata(self.path.join(USED_FILE)).and_then(|meta| meta.modified());
+        let idle = used.ok().and_then(|at| at.elapsed().ok()).unwrap_or_default().as_secs();
+        exceeds(record.max_age, age) || (!record.is_warm() && exceeds(record.max_idle, idle))
+    }
+
+    pub(crate) fn person(&self) -> Option<String> {
+        fs::read_to_string(self.path.join(PERSON_FILE)).ok()
+    }
+
+    pub(crate) fn set_person(&self, person: &str) -> Result<(), Error> {
+        let path = self.path.join(PERSON_FILE);
+        fs::write(&path, person).map_err(Error::file(&path))
+    }
+
     /// Ends the place, if it exists, and removes the directory. The caller holds the lock.
     pub(crate) async fn end_place(&self) -> Result<(), Error> {
         let dir = self.clone();
@@ -242,6 +294,9 @@ impl PlaceDir {
         }
         // The record goes last, since it tells how to remove the rest.
         remove(&self.guest_dir(), container.as_ref())?;
+        if let Some(storage) = self.unkept_storage() {
+            remove(&storage, container.as_ref())?;
+        }
         remove(&self.path, None)
     }
 
@@ -249,9 +304,15 @@ impl PlaceDir {
     pub(crate) async fn lock(&self) -> Result<LockFile, Error> {
         let dir = self.clone();
         run_blocking(move || {
-            create_checked_dir(dir.run_dir())?;
             let path = dir.lock_path();
-            LockFile::acquire(&path).map_err(Error::file(&path))
+            loop {
+                create_checked_dir(dir.run_dir())?;
+                match LockFile::acquire(&path) {
+                    // Another process removed the unused run directory just now.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    lock => return lock.map_err(Error::file(&path)),
+                }
+            }
         })
         .await
     }
@@ -305,7 +366,9 @@ pub(crate) async fn lock_within(
 /// Releases a lock and removes its file.
 pub(crate) fn discard(lock: LockFile) -> Result<(), Error> {
     let path = lock.path.clone();
-    lock.remove().map_err(Error::file(&path))
+    lock.remove().map_err(Error::file(&path))?;
+    path.parent().into_iter().for_each(run_dir::remove_unused_parent);
+    Ok(())
 }
 
 /// All place directories, used or not.
@@ -336,20 +399,20 @@ pub enum EngineAccess {
     Denied,
 }
 
-/// Removes the remains of ended places. A place that is being created is skipped.
+/// Removes the remains of ended places, and ends places over their limits. A place that is being created is skipped.
 pub(crate) fn remove_stale(run: &Path, engines: EngineAccess) -> Result<(), Error> {
     for dir in place_dirs(run)? {
         let in_container = dir.record().filter(|record| record.container.is_some());
         if in_container.is_some_and(|record| engines == EngineAccess::Denied || record.may_be_creating()) {
             continue;
         }
-        if dir.is_alive() {
+        if dir.is_alive() && !dir.is_overdue() {
             continue;
         }
         let Some(lock) = dir.try_lock() else { continue };
         // With the lock held the place may turn out to exist. A place without a socket may still
         // run, so it is ended. A failed removal blocks nothing else.
-        if !dir.is_alive() && dir.end_place_blocking().is_ok() {
+        if (!dir.is_alive() || dir.is_overdue()) && dir.end_place_blocking().is_ok() {
             // It exists only if the process that served the proxy was killed.
             fs::remove_file(dir.proxy_lock_path()).ok();
             discard(lock)?;
@@ -357,7 +420,36 @@ pub(crate) fn remove_stale(run: &Path, engines: EngineAccess) -> Result<(), Erro
     }
     // Remains of jails whose supervisors were killed.
     hermes_sandbox::remove_stale_cgroups();
+    remove_stale_storage(run);
+    run_dir::remove_unused_parent(run);
     Ok(())
+}
+
+/// Removes the storage of places whose guests ended by themselves and removed their directories.
+fn remove_stale_storage(run: &Path) {
+    let Ok(storages) = fs::read_link(run.join(STORAGE_LINK)) else { return };
+    for entry in fs::read_dir(storages).into_iter().flatten().flatten() {
+        let dir = PlaceDir { path: run.join(entry.file_name()) };
+        if dir.path.exists() {
+            continue;
+        }
+        // Another process may be creating the place; a failed removal is retried later.
+        let Some(lock) = dir.try_lock() else { continue };
+        if !dir.path.exists() && remove(&entry.path(), None).is_ok() {
+            discard(lock).ok();
+        }
+    }
+}
+
+/// Makes the storage of places without kept files known to later sweeps.
+pub(crate) fn link_storage(run: &Path, storages: &Path) -> Result<(), Error> {
+    let link = run.join(STORAGE_LINK);
+    if fs::read_link(&link).is_ok_and(|target| target == storages) {
+        return Ok(());
+    }
+    remove_if_exists(&link)
+        .and_then(|()| std::os::unix::fs::symlink(storages, &link))
+        .map_err(Error::file(&link))
 }
 
 /// Sweeps unless that was done recently; otherwise each new place would check all others.
@@ -365,9 +457,19 @@ pub(crate) fn remove_stale_if_due(run: &Path, engines: EngineAccess) -> Result<(
     if is_recently_swept(run) {
         return Ok(());
     }
-    create_checked_dir(run)?;
+    match check_private_dir(run) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        checked => checked.map_err(Error::file(run))?,
+    }
     let path = run.join(SWEPT_FILE);
-    fs::write(&path, "").map_err(Error::file(&path))?;
+    File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .and_then(|file| file.set_modified(SystemTime::now()))
+        .map_err(Error::file(&path))?;
     remove_stale(run, engines)
 }
 

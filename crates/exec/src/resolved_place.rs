@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_types::{BackendName, Place, PlaceId, SessionKey, hex};
+use hermes_types::{BackendName, Person, Place, PlaceId, SessionKey, hex};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -22,7 +22,25 @@ pub struct Installation {
     /// The directory for the guest program.
     pub cache_dir: PathBuf,
     pub home: PathBuf,
+    pub limits: PlaceLimits,
+}
+
+/// Limits that do not depend on what a guest reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlaceLimits {
     pub max_places: usize,
+    /// Places of one person in chats.
+    pub max_per_person: usize,
+    /// A place that no hermes has used for this long is ended, even if processes run there.
+    pub max_idle: Option<Duration>,
+    /// An older place is ended.
+    pub max_age: Option<Duration>,
+}
+
+impl Default for PlaceLimits {
+    fn default() -> Self {
+        Self { max_places: usize::MAX, max_per_person: usize::MAX, max_idle: None, max_age: None }
+    }
 }
 
 /// An execution environment as its owner configured it.
@@ -52,6 +70,8 @@ pub struct ResolvedPlace {
     pub(crate) owner_key: SessionKey,
     /// The session that uses it: the owner, unless several sessions share the place.
     pub(crate) session: SessionKey,
+    /// The person in chats whom the place counts for.
+    pub(crate) person: Option<Person>,
     id: PlaceId,
     name: String,
     /// A hash of the settings alone.
@@ -80,12 +100,17 @@ impl ResolvedPlace {
         let id = PlaceId::new(hash_parts(&[&owner[..], &[&spec_text]].concat(), 16));
         let digest = hash_parts(&[&spec_text], 8);
         let owner_key = session.clone();
-        Ok(Self { installation, spec, spec_json, owner_key, session, id, name, digest })
+        Ok(Self { installation, spec, spec_json, owner_key, session, person: None, id, name, digest })
     }
 
     /// The same place for another session. A permit for one session is not valid for the others.
     pub fn with_session(self, session: SessionKey) -> Self {
         Self { session, ..self }
+    }
+
+    /// The same place, counted for a person.
+    pub fn for_person(self, person: Person) -> Self {
+        Self { person: Some(person), ..self }
     }
 
     pub fn id(&self) -> &PlaceId {
@@ -109,6 +134,19 @@ impl ResolvedPlace {
     /// Identifies the owner without revealing it.
     pub(crate) fn session_hash(&self) -> String {
         hash_parts(&[&self.installation.install_id, self.owner_key.as_str()], 8)
+    }
+
+    /// The storage of all places without kept files that have this run directory.
+    pub(crate) fn unkept_storages(&self) -> PathBuf {
+        let run_dir = hash_parts(&[&self.installation.run_dir.to_string_lossy()], 4);
+        self.installation.home.join("cache/places").join(run_dir)
+    }
+
+    /// The directory for everything that grows: kept files, or files that are removed with the
+    /// place. Not in the run directory, which is small and often in memory.
+    pub(crate) fn storage_dir(&self) -> PathBuf {
+        let kept = self.spec.backend.kept_dir(self);
+        kept.unwrap_or_else(|| self.unkept_storages().join(self.name()))
     }
 
     /// The place for the gate.
@@ -163,7 +201,7 @@ mod tests {
                 run_dir: home(),
                 cache_dir: home(),
                 home: home(),
-                max_places: 1,
+                limits: PlaceLimits { max_places: 1, ..PlaceLimits::default() },
             };
             let mut spec = Spec {
                 backend: Backend::Local(LocalBackend::default()),
@@ -210,7 +248,7 @@ mod tests {
         }
         // A changed value, such as a renewed token, does not.
         assert_eq!(id(&|_, spec, _| spec.env.clear()), plain);
-        assert_eq!(id(&|installation, _, _| installation.max_places = 2), plain);
+        assert_eq!(id(&|installation, _, _| installation.limits.max_places = 2), plain);
     }
 
     #[test]
@@ -220,7 +258,7 @@ mod tests {
             run_dir: PathBuf::new(),
             cache_dir: PathBuf::new(),
             home: PathBuf::new(),
-            max_places: 1,
+            limits: PlaceLimits { max_places: 1, ..PlaceLimits::default() },
         };
         let spec = |env: &[(&str, &str)], cwd: &str| Spec {
             backend: Backend::Local(LocalBackend::default()),
@@ -252,7 +290,7 @@ mod tests {
             run_dir: path(),
             cache_dir: path(),
             home: path(),
-            max_places: 1,
+            limits: PlaceLimits { max_places: 1, ..PlaceLimits::default() },
         };
         let spec = Spec {
             backend: Backend::Sandbox(SandboxBackend {

@@ -30,7 +30,7 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
-const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground] [--run-dir PATH]
+const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground] [--run-dir PATH] [--work-dir PATH]
        hermes-guest attach --socket PATH
        hermes-guest empty DIRECTORY
        hermes-guest view [--check]";
@@ -84,20 +84,23 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Option<GuestCommand> {
         let is_check = option.as_deref().is_some_and(|option| option == "--check");
         return (is_check == option.is_some()).then_some(GuestCommand::View { is_check });
     }
-    let (mut socket, mut run_dir) = (None, None);
+    let (mut socket, mut run_dir, mut work_dir) = (None, None, None);
     let (mut idle, mut is_foreground) = (DEFAULT_IDLE, false);
     while let Some(arg) = args.next() {
         match arg.to_str()? {
             "--socket" => socket = Some(PathBuf::from(args.next()?)),
             "--idle" => idle = Duration::from_secs(args.next()?.to_str()?.parse().ok()?),
             "--run-dir" => run_dir = Some(PathBuf::from(args.next()?)),
+            "--work-dir" => work_dir = Some(PathBuf::from(args.next()?)),
             "--foreground" => is_foreground = true,
             _ => return None,
         }
     }
     let socket = socket?;
     match verb.to_str()? {
-        "serve" => Some(GuestCommand::Serve(serve::ServeOptions { socket, idle, is_foreground, run_dir })),
+        "serve" => {
+            Some(GuestCommand::Serve(serve::ServeOptions { socket, idle, is_foreground, run_dir, work_dir }))
+        }
         "attach" => Some(GuestCommand::Attach { socket }),
         _ => None,
     }
@@ -116,9 +119,10 @@ mod tests {
             idle: Duration::from_secs(7),
             is_foreground: true,
             run_dir: Some(PathBuf::from("/run/r")),
+            work_dir: Some(PathBuf::from("/w")),
         };
         assert_eq!(
-            read("serve --idle 7 --socket /run/s --foreground --run-dir /run/r"),
+            read("serve --idle 7 --socket /run/s --foreground --run-dir /run/r --work-dir /w"),
             Some(GuestCommand::Serve(options))
         );
         assert_eq!(read("attach --socket /run/s"), Some(GuestCommand::Attach { socket }));

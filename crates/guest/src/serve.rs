@@ -36,6 +36,8 @@ pub(crate) struct ServeOptions {
     pub(crate) is_foreground: bool,
     /// Removed when the guest exits.
     pub(crate) run_dir: Option<PathBuf>,
+    /// For output and Python programs. By default next to the socket.
+    pub(crate) work_dir: Option<PathBuf>,
 }
 
 pub(crate) fn main(options: &ServeOptions) -> io::Result<()> {
@@ -56,7 +58,8 @@ pub(crate) fn main(options: &ServeOptions) -> io::Result<()> {
         .max_blocking_threads(4)
         .thread_keep_alive(Duration::from_secs(1))
         .build()?;
-    let result = LocalSet::new().block_on(&runtime, run(&socket, run_dir, options.idle, ready));
+    let work_dir = options.work_dir.clone().unwrap_or_else(|| run_dir.join(WORK_DIR));
+    let result = LocalSet::new().block_on(&runtime, run(&socket, work_dir, options.idle, ready));
     // Does not wait for a blocking read that never ends.
     runtime.shutdown_background();
     result?;
@@ -98,11 +101,10 @@ fn ensure_private_dir(socket: &Path, is_first: bool) -> io::Result<PathBuf> {
     Ok(dir.to_owned())
 }
 
-async fn run(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<OwnedFd>) -> io::Result<()> {
+async fn run(socket: &Path, work_dir: PathBuf, idle: Duration, ready: Option<OwnedFd>) -> io::Result<()> {
     let listener = listen(socket)?;
     // Access is controlled by the directory, so the socket accepts every user.
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;
-    let work_dir = run_dir.join(WORK_DIR);
     create_private_dir(&work_dir)?;
     remove_leftovers(&work_dir);
     let guest = Guest::new(work_dir.clone());

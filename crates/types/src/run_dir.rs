@@ -35,7 +35,39 @@ impl RunDir {
         }
         let removed = fs::remove_dir_all(&self.path);
         lock.remove()?;
+        if let Some(parent) = self.path.parent() {
+            remove_unused_parent(parent);
+        }
         removed
+    }
+}
+
+/// The lock of a process that creates a run directory.
+pub const ADMISSION_LOCK: &str = ".admission";
+/// Files next to run directories that only matter while there are some.
+pub const MARKERS: [&str; 2] = [".swept", ".storage"];
+
+/// Removes the directory of run directories if there is none left. A process that uses it at the
+/// same time has created a lock there, so the directory stays, or creates the directory again.
+pub fn remove_unused_parent(parent: &Path) {
+    let is_unused = || {
+        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).all(|name| {
+            let is = |known: &str| name == *known;
+            is(ADMISSION_LOCK) || MARKERS.into_iter().any(is)
+        })
+    };
+    if !is_unused() {
+        return;
+    }
+    // A process that is about to create a run directory waits for this lock, or holds it.
+    let Ok(Some(lock)) = LockFile::try_acquire(&parent.join(ADMISSION_LOCK)) else { return };
+    if is_unused() {
+        for marker in MARKERS {
+            fs::remove_file(parent.join(marker)).ok();
+        }
+        // Fails if another process has created its lock by now.
+        drop(lock.remove().and_then(|()| fs::remove_dir(parent)));
     }
 }
 
@@ -63,12 +95,15 @@ mod tests {
         drop(create());
         run_dir.remove().unwrap();
         assert!(path.exists(), "the directory was replaced");
+        remove_unused_parent(&parent);
         fs::remove_dir_all(parent.join("old")).unwrap();
         std::os::unix::fs::symlink(&path, parent.join("link")).unwrap();
         assert!(RunDir::open(&parent.join("link")).is_err());
         fs::remove_file(parent.join("link")).unwrap();
+        for marker in MARKERS {
+            fs::write(parent.join(marker), "").unwrap();
+        }
         create().remove().unwrap();
-        assert_eq!(fs::read_dir(&parent).unwrap().count(), 0);
-        fs::remove_dir(&parent).unwrap();
+        assert!(!parent.exists(), "nothing is left");
     }
 }

@@ -13,7 +13,8 @@ use hermes_exec::backend::docker::engine::EngineAddress;
 use hermes_exec::backend::docker::pull::PullSettings;
 use hermes_exec::backend::docker::{self, RunAs};
 use hermes_exec::{
-    Backend, DockerBackend, Installation, LocalBackend, ResolvedPlace, SandboxBackend, Spec, backend,
+    Backend, DockerBackend, Installation, LocalBackend, PlaceLimits, ResolvedPlace, SandboxBackend, Spec,
+    backend,
 };
 use hermes_policy::redact::Redactor;
 use hermes_policy::{ApprovalMode, Gate, Question};
@@ -144,7 +145,7 @@ impl TestEnv {
             run_dir: self.folder.join("run"),
             cache_dir: self.cache.clone(),
             home: self.hermes_home(),
-            max_places: 100,
+            limits: PlaceLimits { max_places: 100, ..PlaceLimits::default() },
         };
         let base_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         let files = Some(self.folder.join("kept"));

@@ -59,7 +59,7 @@ async fn run_shell(
         .collect();
     let terminal = place.open_terminal(permit, size()?, &env).await?;
     let _guard = TerminalGuard::raw()?;
-    relay(terminal, context).await
+    place.keep_in_use(relay(terminal, context)).await
 }
 
 /// Copies bytes between the two terminals until the program ends.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use hermes_exec::backend::docker::{self, engine::EngineAddress};
 use hermes_exec::backend::sandbox::{HOME_DIR, WORKSPACE_DIR};
 use hermes_exec::{
-    Backend, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome, OutputMode, ResolvedPlace,
-    RunOptions, RunningCommand, SandboxBackend, Spec, Stdin, WorkingDirectory,
+    Backend, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome, OutputMode, PlaceLimits,
+    ResolvedPlace, RunOptions, RunningCommand, SandboxBackend, Spec, Stdin, WorkingDirectory,
 };
 use hermes_policy::{Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
@@ -99,7 +99,7 @@ impl Layout {
             run_dir: self.run.clone(),
             cache_dir: self.home.join("cache"),
             home: self.home.clone(),
-            max_places: 10_000,
+            limits: PlaceLimits { max_places: 10_000, ..PlaceLimits::default() },
         };
         let base_env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
         let workspace = self.home.join("workspace").display().to_string();

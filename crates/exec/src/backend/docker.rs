@@ -35,7 +35,7 @@ use tokio::net::UnixStream;
 
 use super::CreateRequest;
 use super::bind::{self, BindMount};
-use crate::registry::{PlaceDir, PlaceRecord, create_dirs, run_blocking};
+use crate::registry::{PlaceDir, PlaceRecord, SHARED_DIR, create_dirs, run_blocking};
 use crate::{Error, ResolvedPlace, embed};
 use container::{Container, NamedContainer};
 use engine::{Engine, EngineAddress, EngineFacts, EngineKind};
@@ -194,7 +194,7 @@ impl DockerBackend {
             None if self.run_args.host.userns_mode.as_deref() == Some("keep-id") => ContainerUser::Name,
             None => ContainerUser::parse(&image_user(&engine, &self.image).await),
         };
-        let shared = PlaceDir::for_place(place).shared_dir(self.kept_dir(place).as_deref());
+        let shared = place.storage_dir().join(SHARED_DIR);
         let mut body = self.build_request(
             place,
             &engine.facts,
@@ -274,8 +274,8 @@ impl DockerBackend {
         let is_owner = self.user == RunAs::Host && self.run_args.user.is_none();
         let is_private = (is_owner || user == ContainerUser::Root) && !is_remapped;
         if !is_remote {
-            let (dir, owner) = (dir.clone(), container.clone());
-            let shared = run_blocking(move || dir.create_shared(kept.as_deref(), Some(&owner))).await?;
+            let (dir, owner, storage) = (dir.clone(), container.clone(), place.storage_dir());
+            let shared = run_blocking(move || dir.create_shared(&storage, Some(&owner))).await?;
             if !is_private {
                 // Only the engine knows the uid of a container user on the host. The parent
                 // directory is private, so no other host user gets here.

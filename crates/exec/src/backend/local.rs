@@ -8,9 +8,11 @@
 
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use hermes_guest::protocol::guard::WORK_DIR;
 use hermes_types::{BackendName, Guard};
 use serde::Serialize;
 use tokio::net::UnixStream;
@@ -30,6 +32,18 @@ pub struct LocalBackend {
     pub guard: Guard,
 }
 
+/// Longer paths leave no room for the name of a socket.
+const MAX_WORK_DIR_BYTES: usize = 75;
+
+/// The guest's directory for output and Python programs.
+pub(crate) fn work_dir(place: &ResolvedPlace) -> PathBuf {
+    let storage = place.storage_dir();
+    if storage.as_os_str().len() > MAX_WORK_DIR_BYTES {
+        return PlaceDir::for_place(place).guest_dir().join(WORK_DIR);
+    }
+    storage
+}
+
 impl LocalBackend {
     pub(super) async fn create(&self, place: &ResolvedPlace, dir: &PlaceDir) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Local, reason };
@@ -43,6 +57,8 @@ impl LocalBackend {
             .args(["--idle", &place.spec.lifetime.as_secs().to_string()])
             .arg("--run-dir")
             .arg(dir.path())
+            .arg("--work-dir")
+            .arg(work_dir(place))
             .env_clear()
             .envs(self.base_env.iter().map(|(name, value)| (name, value)))
             .env("HOME", &place.spec.home)

@@ -103,11 +103,11 @@ impl SandboxBackend {
         launcher: LauncherTask,
     ) -> Result<UnixStream, Error> {
         let guest = embed::install_guest(&place.installation.cache_dir)?;
-        let files = self.files_dir(place);
+        let files = place.storage_dir();
         for name in ["workspace", "home"] {
             create_dirs(&files.join(name))?;
         }
-        let run = dir.create_shared(self.kept_dir(place).as_deref(), None)?;
+        let run = dir.create_shared(&place.storage_dir(), None)?;
         let mut jail = self.jail(place, &guest, &files, run);
         jail.run_dir = Some(dir.path().into());
         let prepared = launcher.await.map_err(unavailable)?.map_err(unavailable)?;
@@ -152,11 +152,6 @@ impl SandboxBackend {
         jail.limits = self.limits.clone();
         jail.lifetime = Lifetime::Detached;
         jail
-    }
-
-    /// The directory of the place's files: kept, or in the place directory and removed with it.
-    pub(super) fn files_dir(&self, place: &ResolvedPlace) -> PathBuf {
-        self.kept_dir(place).unwrap_or_else(|| PlaceDir::for_place(place).path().join("files"))
     }
 
     pub(super) fn kept_dir(&self, place: &ResolvedPlace) -> Option<PathBuf> {

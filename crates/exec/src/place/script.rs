@@ -103,7 +103,8 @@ impl OpenPlace {
         })?;
         let started = Instant::now();
         let delivery = Some(output);
-        Ok((RunningCommand { running, started, cwd: job.cwd, state_loss, delivery, guarded }, calls))
+        let dir = crate::registry::PlaceDir::for_place(&self.place);
+        Ok((RunningCommand { running, started, cwd: job.cwd, state_loss, delivery, dir, guarded }, calls))
     }
 
     fn python_location(&self) -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_exec::backend::docker::{self, RunAs, engine::EngineAddress, run_args::RunArgs};
 use hermes_exec::{
-    Backend, DockerBackend, Installation, LocalBackend, OutputMode, ResolvedPlace, RunOptions,
+    Backend, DockerBackend, Installation, LocalBackend, OutputMode, PlaceLimits, ResolvedPlace, RunOptions,
     SandboxBackend, Spec, Stdin, WorkingDirectory, backend,
 };
 use hermes_policy::{ApprovalMode, Gate, Moment, Permit, Verdict};
@@ -53,7 +53,7 @@ impl Fixture {
             run_dir: self.folder.join("run"),
             cache_dir: self.cache.clone(),
             home: self.folder.join("hermes"),
-            max_places: 100,
+            limits: PlaceLimits { max_places: 100, ..PlaceLimits::default() },
         }
     }
 

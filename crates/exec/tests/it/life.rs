@@ -2,11 +2,17 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use hermes_exec::{Error, ListedPlace, PlaceState, ProcessId, ResolvedPlace, Spec, StateLoss, TreeStatus};
+use hermes_exec::{
+    Backend, Error, Installation, ListedPlace, PlaceLimits, PlaceState, ProcessId, ResolvedPlace, Spec,
+    StateLoss, TreeStatus,
+};
 use hermes_types::{BackendName, SessionKey};
+
+use tokio::runtime::Handle;
 
 use crate::fixture::Fixture;
 use crate::process::output_of;
@@ -251,8 +257,8 @@ pub(crate) async fn a_place_removes_itself_after_its_lifetime(test_env: &TestEnv
     let run = fixture.host().run_dir;
     drop(s);
     let entries = || {
-        let listed = std::fs::read_dir(&run).unwrap();
-        listed.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count()
+        let listed = std::fs::read_dir(&run).into_iter().flatten().flatten();
+        listed.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
     };
     assert_eq!(entries(), 2, "a run directory and its lock");
     until("all processes are gone", || test_env.running().is_empty()).await;
@@ -260,7 +266,7 @@ pub(crate) async fn a_place_removes_itself_after_its_lifetime(test_env: &TestEnv
         // A guest in a container cannot reach its run directory, so the sweep removes it.
         test_env.assert_nothing_left().await;
     }
-    until("the run directory is gone", || entries() == 0).await;
+    until("the run directories are gone", || !run.exists()).await;
 }
 
 pub(crate) async fn a_changed_setting_keeps_the_files_and_waits_for_running_processes(test_env: &TestEnv) {
@@ -304,7 +310,7 @@ pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended(fixture
 pub(crate) async fn a_place_over_the_limit_waits_for_an_idle_one(fixture: &Fixture) {
     let session = async |key: &str| {
         let mut host = fixture.host();
-        host.max_places = 1;
+        host.limits.max_places = 1;
         let plan = ResolvedPlace::new(host, Spec { ..fixture.spec() }, SessionKey::new(key)).unwrap();
         Session { sandbox: plan.open().await.unwrap(), plan, key: key.to_owned() }
     };
@@ -313,6 +319,92 @@ pub(crate) async fn a_place_over_the_limit_waits_for_an_idle_one(fixture: &Fixtu
     let two = session("two").await;
     assert_eq!(two.out("echo in").await, "in\n");
     assert!(!is_alive(first));
+}
+
+async fn session_with_limits(
+    fixture: &Fixture,
+    key: &str,
+    person: &str,
+    limits: PlaceLimits,
+) -> Result<Session, Error> {
+    let host = Installation { limits, ..fixture.host() };
+    let plan = ResolvedPlace::new(host, fixture.spec(), SessionKey::new(key)).unwrap();
+    let plan = plan.for_person(hermes_types::Person::new(person));
+    Ok(Session { sandbox: plan.open().await?, plan, key: key.to_owned() })
+}
+
+pub(crate) async fn a_person_over_their_limit_is_refused_and_others_are_not(fixture: &Fixture) {
+    let limits = PlaceLimits { max_per_person: 1, ..PlaceLimits::default() };
+    let one = session_with_limits(fixture, "one", "chat:7", limits).await.unwrap();
+    one.out("sleep 1000 >/dev/null 2>&1 &").await;
+    let started = std::time::Instant::now();
+    let refused = session_with_limits(fixture, "two", "chat:7", limits).await;
+    assert!(matches!(refused, Err(Error::TooManyOfPerson { max: 1 })), "{:?}", refused.err());
+    assert!(started.elapsed() < Duration::from_secs(10));
+    let other = session_with_limits(fixture, "three", "chat:8", limits).await.unwrap();
+    assert_eq!(other.out("echo in").await, "in\n");
+    // Their own place is found again.
+    session_with_limits(fixture, "one", "chat:7", limits).await.unwrap();
+}
+
+pub(crate) async fn a_place_that_no_hermes_uses_ends_whatever_runs_there(fixture: &Fixture) {
+    let limits = PlaceLimits { max_idle: Some(Duration::from_secs(1000)), ..PlaceLimits::default() };
+    let s = session_with_limits(fixture, "s", "chat:7", limits).await.unwrap();
+    s.out("sleep 1000 >/dev/null 2>&1 &").await;
+    let guest = guest(fixture, &s.plan).await;
+    let used = fixture.folder.join("run").join(s.plan.name()).join("used");
+    let ago = |seconds| {
+        let file = fs::File::options().append(true).open(&used).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+    };
+    ago(500);
+    fixture.places().remove_stale().await.unwrap();
+    assert!(is_alive(guest), "it was used recently");
+    ago(2000);
+    // A hermes that uses it now records that.
+    s.plan.open().await.unwrap();
+    fixture.places().remove_stale().await.unwrap();
+    assert!(is_alive(guest), "it was just used");
+    ago(2000);
+    fixture.places().remove_stale().await.unwrap();
+    assert!(!is_alive(guest));
+}
+
+pub(crate) async fn a_place_over_its_age_ends_whatever_runs_there(fixture: &Fixture) {
+    let limits = PlaceLimits { max_age: Some(Duration::from_secs(1)), ..PlaceLimits::default() };
+    let s = session_with_limits(fixture, "s", "chat:7", limits).await.unwrap();
+    s.out("sleep 1000 >/dev/null 2>&1 &").await;
+    let guest = guest(fixture, &s.plan).await;
+    until("the place has ended", || {
+        tokio::task::block_in_place(|| Handle::current().block_on(fixture.places().remove_stale())).unwrap();
+        !is_alive(guest)
+    })
+    .await;
+    assert_eq!(s.out("echo again").await, "again\n");
+}
+
+/// The run directory is often in memory.
+pub(crate) async fn what_grows_is_not_in_the_run_directory(fixture: &Fixture) {
+    let mut spec = fixture.spec();
+    match &mut spec.backend {
+        Backend::Sandbox(jail) => jail.files = None,
+        Backend::Docker(docker) => docker.files = None,
+        Backend::Local(_) => {}
+    }
+    let plan = ResolvedPlace::new(fixture.host(), spec, SessionKey::new("s")).unwrap();
+    let s = Session { sandbox: plan.open().await.unwrap(), plan, key: "s".to_owned() };
+    let run = fixture.host().run_dir;
+    // A spool, and a file of a place that keeps none.
+    let ended = s.run("head -c 9000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero > big").await;
+    let spool = ended.spool_path.unwrap();
+    assert_eq!(s.out(&format!("wc -c <{spool}")).await.trim(), "9000000");
+    assert!(size_below(&run) < 1_000_000, "{}", size_below(&run));
+}
+
+fn size_below(path: &Path) -> u64 {
+    let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
+    let below = fs::read_dir(path).into_iter().flatten().flatten();
+    if meta.is_dir() { below.map(|entry| size_below(&entry.path())).sum() } else { meta.len() }
 }
 
 pub(crate) async fn a_place_that_was_removed_leaves_nothing(test_env: &TestEnv) {
@@ -341,7 +433,7 @@ pub(crate) async fn remains_of_an_ended_place_are_removed(fixture: &Fixture) {
     let mut names: Vec<_> = listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     let (run_dir, lock) = (here.plan.name(), format!("{}.lock", here.plan.name()));
-    assert_eq!(names, [".admission", ".swept", &run_dir, &lock]);
+    assert_eq!(names, [".admission", ".storage", ".swept", &run_dir, &lock]);
 }
 
 pub(crate) async fn a_failed_creation_is_an_error_with_the_reason(fixture: &Fixture) {
@@ -353,18 +445,12 @@ pub(crate) async fn a_failed_creation_is_an_error_with_the_reason(fixture: &Fixt
     // Writes the guest program to the cache.
     fixture.open("s").await.sandbox.remove().await.unwrap();
     let mut broken = fixture.clone();
-    broken.cache = fixture.folder.join("cache");
-    fs::create_dir(&broken.cache).unwrap();
+    broken.cache = fixture.folder.join("work");
     for entry in fs::read_dir(&fixture.cache).unwrap().flatten() {
-        // A file with the same size that is not a program.
-        let wrong = broken.cache.join(entry.file_name());
-        let length = usize::try_from(entry.metadata().unwrap().len()).unwrap();
-        fs::write(&wrong, vec![0; length]).unwrap();
-        fs::set_permissions(&wrong, readable()).unwrap();
+        // Something that cannot be replaced is in the place of the guest program.
+        fs::create_dir_all(broken.cache.join(entry.file_name()).join("in the way")).unwrap();
     }
-    // Another program in the place of the guest is replaced before it runs.
-    let opened = broken.try_open("s").await.unwrap();
-    assert_eq!(opened.out("echo hi").await, "hi\n");
-    opened.sandbox.remove().await.unwrap();
+    let error = broken.try_open("s").await.unwrap_err();
+    assert!(matches!(&error, Error::File { path, .. } if path.starts_with(&broken.cache)), "{error}");
     assert!(fixture.places().list().await.unwrap().iter().all(|found| found.state == PlaceState::Stopped));
 }

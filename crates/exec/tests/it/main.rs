@@ -77,6 +77,10 @@ macro_rules! behaviors {
             life::a_changed_setting_keeps_the_files_and_waits_for_running_processes
             life::places_are_listed_found_by_name_or_session_and_ended
             life::a_place_over_the_limit_waits_for_an_idle_one
+            life::a_person_over_their_limit_is_refused_and_others_are_not
+            life::a_place_that_no_hermes_uses_ends_whatever_runs_there
+            life::a_place_over_its_age_ends_whatever_runs_there
+            life::what_grows_is_not_in_the_run_directory
             life::a_place_that_was_removed_leaves_nothing
             life::remains_of_an_ended_place_are_removed
             life::a_failed_creation_is_an_error_with_the_reason

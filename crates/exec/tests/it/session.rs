@@ -86,9 +86,10 @@ impl TestEnv {
     /// Waits until no place directory, process or mount is left.
     pub(crate) async fn assert_nothing_left(&self) {
         let dirs = || -> Vec<String> {
-            let names = fs::read_dir(self.folder.join("run")).into_iter().flatten();
-            let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-            names.filter(|name| ![".admission", ".swept"].contains(&name.as_str())).collect()
+            let list = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
+            let storages = list(self.folder.join("hermes/cache/places")).flat_map(|entry| list(entry.path()));
+            let names = list(self.folder.join("run")).chain(storages);
+            names.map(|entry| entry.file_name().into_string().unwrap()).collect()
         };
         // The directory of a container that an engine may still be creating stays for a while.
         let swept = async {

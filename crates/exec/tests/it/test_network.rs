@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hermes_exec::{
-    Backend, BindMount, Installation, OpenPlace, OutputMode, ResolvedPlace, SandboxBackend, Spec,
+    Backend, BindMount, Installation, OpenPlace, OutputMode, PlaceLimits, ResolvedPlace, SandboxBackend, Spec,
 };
 use hermes_types::{MountAccess, Network, SessionKey, Work};
 
@@ -115,7 +115,7 @@ impl TestNetwork {
             run_dir: self.path().join("run"),
             cache_dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"),
             home: self.path().join("home"),
-            max_places: 10,
+            limits: PlaceLimits { max_places: 10, ..PlaceLimits::default() },
         };
         let jail = SandboxBackend {
             helper: env!("CARGO_BIN_EXE_exec-jailer").into(),

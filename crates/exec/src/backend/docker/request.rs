@@ -362,7 +362,7 @@ mod tests {
             run_dir: path(),
             cache_dir: path(),
             home: path(),
-            max_places: 1,
+            limits: crate::PlaceLimits::default(),
         };
         let spec = Spec {
             backend: Backend::Docker(docker.clone()),
