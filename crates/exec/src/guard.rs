@@ -29,8 +29,28 @@ const WRITABLE_DIRS: &[&str] = &[
     "~/go/pkg", "~/.bun/install/cache", "~/.nuget/packages", "~/.ivy2",
 ];
 
-/// The kernel's own files through which root could start programs outside the view.
-const KERNEL_FILES: &[&str] = &["/proc/sys", "/proc/sysrq-trigger", "/sys"];
+/// What root could change in order to start programs outside the view: settings of the kernel and
+/// files of the system.
+const ROOT_FILES: &[&str] = &[
+    "/proc/sys", "/proc/sysrq-trigger", "/sys", "/boot", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64",
+    "/libx32", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
+    "/usr/libexec", "/usr/share", "/var/lib/dpkg", "/var/lib/rpm", "/var/lib/apk", "/var/lib/pacman",
+];
+
+/// Directories that come before those of the system in `PATH`.
+const COMMAND_DIRS: &[&str] = &["~/.local/bin", "~/bin", "~/.cargo/bin", "/usr/local/bin", "/usr/local/sbin"];
+/// Commands that people type. A program with such a name in one of these directories would run
+/// instead of the real one. Package managers write there under other names.
+const COMMANDS: &[&str] = &[
+    "apt", "apt-get", "awk", "bash", "cat", "cd", "chmod", "chown", "clear", "cp", "crontab", "curl", "date",
+    "dd", "df", "diff", "dir", "docker", "du", "echo", "ed", "emacs", "env", "find", "fish", "git", "gpg",
+    "grep", "gzip", "head", "hermes", "hostname", "htop", "id", "ip", "journalctl", "kill", "less", "ln",
+    "ls", "make", "man", "mkdir", "more", "mount", "mv", "nano", "passwd", "ping", "pkexec", "podman", "ps",
+    "pwd", "rm", "rmdir", "rsync", "scp", "screen", "sed", "service", "sftp", "sh", "sleep", "sort", "ssh",
+    "ssh-add", "su", "sudo", "systemctl", "tail", "tar", "tee", "test", "tmux", "top", "touch", "tree",
+    "true", "uname", "unzip", "vi", "vim", "w", "wc", "wget", "which", "who", "whoami", "xargs", "zip",
+    "zsh",
+];
 
 /// The protected paths of a place on this machine.
 pub(crate) fn guard_spec(place: &ResolvedPlace, guard: Guard, work_dir: &Path) -> Option<GuardSpec> {
@@ -57,8 +77,12 @@ pub(crate) fn guard_spec(place: &ResolvedPlace, guard: Guard, work_dir: &Path) -
             entries.insert((path, Some(ProtectedClass::GitConfig), GuardKind::ReadOnly));
         }
     }
+    for dir in COMMAND_DIRS.iter().flat_map(|dir| expand(dir, home)) {
+        let paths = COMMANDS.iter().map(|name| dir.join(name));
+        entries.extend(paths.map(|path| (path, Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly)));
+    }
     if uid.is_root() {
-        entries.extend(KERNEL_FILES.iter().map(|path| (PathBuf::from(path), None, GuardKind::ReadOnly)));
+        entries.extend(ROOT_FILES.iter().map(|path| (PathBuf::from(path), None, GuardKind::ReadOnly)));
     }
     let hidden = [hermes_home.clone(), home.join(".hermes"), place.installation.run_dir.clone()];
     let other_run_dirs = expand(&format!("/tmp/hermes-{}-*", uid.as_raw()), home);

@@ -5,16 +5,17 @@ use std::collections::BTreeSet;
 use hermes_guest::protocol::guard::RunConfinement;
 use hermes_guest::protocol::message::ExitReport;
 use hermes_policy::protected_class;
-use hermes_types::ProtectedClass;
+use hermes_types::{Guard, ProtectedClass};
 
-use crate::ResolvedPlace;
+use crate::{Backend, LocalBackend, ResolvedPlace};
 
 /// The part of an output in which errors are looked for.
 const MAX_RECENT_BYTES: usize = 8 << 10;
 
+const READ_ONLY: &str = "Read-only file system";
 /// What programs print where a path is hidden, read-only or fixed in its place.
 const ERRORS: &[&str] = &[
-    "Read-only file system", "Permission denied", "No such file or directory", "Device or resource busy",
+    READ_ONLY, "Permission denied", "No such file or directory", "Device or resource busy",
     "Connection refused",
 ];
 
@@ -35,6 +36,7 @@ const SIGNS: &[(&str, ProtectedClass)] = &[
 #[derive(Debug)]
 pub(crate) struct GuardedRun {
     home: String,
+    guard: Guard,
     quarantine: String,
     allowed: Vec<ProtectedClass>,
     recent: Vec<u8>,
@@ -43,7 +45,9 @@ pub(crate) struct GuardedRun {
 impl GuardedRun {
     pub(crate) fn new(place: &ResolvedPlace, confinement: &RunConfinement) -> Option<Self> {
         let RunConfinement::Guard(allowed) = confinement else { return None };
+        let Backend::Local(LocalBackend { guard, .. }) = place.spec.backend else { return None };
         Some(Self {
+            guard,
             home: place.spec.home.clone(),
             quarantine: super::quarantine_dir(place).display().to_string(),
             allowed: allowed.clone(),
@@ -76,11 +80,17 @@ impl GuardedRun {
         for part in [&ended.head, &ended.tail, &ended.stderr] {
             self.record_output(part);
         }
-        let kept = self.kept_classes();
-        if kept.is_empty() {
+        let mut names: Vec<_> = self.kept_classes().iter().map(|class| class.describe()).collect();
+        if names.is_empty() {
+            let is_read_only = String::from_utf8_lossy(&self.recent).contains(READ_ONLY);
+            names.extend(is_read_only.then_some(match self.guard {
+                Guard::Off | Guard::Protect => "files of the system",
+                Guard::Project => "everything outside the project",
+            }));
+        }
+        if names.is_empty() {
             return None;
         }
-        let names: Vec<_> = kept.iter().map(|class| class.describe()).collect();
         Some(format!(
             "the guard (terminal.guard) protects {} from commands without approval; name what the \
              command needs in the command itself, so that the owner is asked",
@@ -124,6 +134,7 @@ mod tests {
     fn kept(output: &str, allowed: &[ProtectedClass]) -> Vec<ProtectedClass> {
         let mut run = GuardedRun {
             home: "/home/ada".to_owned(),
+            guard: Guard::Protect,
             quarantine: "/home/ada/.hermes/quarantine".to_owned(),
             allowed: allowed.to_vec(),
             recent: Vec::new(),

@@ -116,6 +116,16 @@ async fn a_failure_because_of_the_guard_is_explained() {
         assert!(!text(&outcome).contains("text of"), "{}", text(&outcome));
     }
     assert_eq!(read(".bashrc"), "# text of .bashrc\n");
+    script("e.sh", "mkdir -p ~/.local/bin; echo evil > ~/.local/bin/ls; echo fine > ~/.local/bin/mytool\n");
+    let outcome = s.run("bash e.sh").await;
+    assert!(outcome.guard_note.clone().is_some_and(|note| note.contains("bin/ls")), "{}", text(&outcome));
+    assert!(!home.join(".local/bin/ls").exists() && home.join(".local/bin/mytool").exists());
+    if rustix::process::geteuid().is_root() {
+        script("f.sh", "echo evil > /usr/bin/hermes-test; echo evil > /etc/hermes-test\n");
+        let outcome = s.run("bash f.sh").await;
+        assert!(outcome.guard_note.is_some_and(|note| note.contains("files of the system")));
+        assert!(!Path::new("/usr/bin/hermes-test").exists() && !Path::new("/etc/hermes-test").exists());
+    }
     script("d.sh", "echo evil > ~/.zshrc\n");
     let outcome = s.run("bash d.sh").await;
     assert!(outcome.guard_note.is_some_and(|note| note.contains("quarantine")), "{}", read(".zshrc"));
