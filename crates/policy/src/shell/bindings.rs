@@ -189,6 +189,27 @@ impl Walker<'_> {
         }
     }
 
+    /// `trap`: the variables that a text sets at a signal or an error are unknown from here on.
+    fn trap(&mut self, args: &[Word]) {
+        let mut operands = args.iter().filter(|word| word.prefix() != "--");
+        let Some(text) = operands.next() else { return };
+        self.traps.push(text.clone());
+        if operands.all(|signal| matches!(signal.known(), Some("EXIT" | "0"))) {
+            return;
+        }
+        self.signal_traps.push(text.clone());
+        let before = self.env.clone();
+        self.run_text(text, "");
+        self.settle();
+        let after = std::mem::replace(&mut self.env, before);
+        if !after.ended && !after.same_names(&self.env) {
+            self.doubt(DoubtKind::Code, "trap");
+        }
+        let changed = self.env.changed_variables(&after);
+        Rc::make_mut(&mut self.env.opaque).extend(changed);
+        self.trapped.get_or_insert_with(|| self.env.clone());
+    }
+
     /// Applies the changes a command makes for later ones.
     pub(super) fn apply_bindings(&mut self, name: &str, segment: &Segment) {
         let args = segment.args.as_slice();
@@ -225,7 +246,7 @@ impl Walker<'_> {
                     }
                 }
             }
-            "trap" => self.traps.extend(args.iter().find(|word| word.prefix() != "--").cloned()),
+            "trap" => self.trap(args),
             "export" | "declare" | "local" | "readonly" | "typeset" => self.declare(name, segment),
             "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "wait" => {
                 let is_plain = args.iter().all(|word| {

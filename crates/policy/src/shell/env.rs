@@ -179,7 +179,28 @@ impl ShellEnv {
     pub(super) fn same_variables(&self, other: &Self) -> bool {
         (Rc::ptr_eq(&self.variables, &other.variables) || self.variables == other.variables)
             && self.arrays == other.arrays
-            && self.cwd == other.cwd
+            && self.same_names(other)
+    }
+
+    /// The variables that differ in another state.
+    pub(super) fn changed_variables(&self, other: &Self) -> Vec<String> {
+        let names: HashSet<&String> = self
+            .variables
+            .keys()
+            .chain(other.variables.keys())
+            .chain(self.arrays.keys())
+            .chain(other.arrays.keys())
+            .collect();
+        let differs = |name: &&&String| {
+            self.variables.get(**name) != other.variables.get(**name)
+                || self.arrays.get(**name) != other.arrays.get(**name)
+        };
+        names.iter().filter(differs).map(|name| (*name).clone()).collect()
+    }
+
+    /// Whether the directory, the parameters, and the names of commands are those of another state.
+    pub(super) fn same_names(&self, other: &Self) -> bool {
+        self.cwd == other.cwd
             && self.other_cwds == other.other_cwds
             && self.positional == other.positional
             && self.functions.len() == other.functions.len()
@@ -188,16 +209,8 @@ impl ShellEnv {
 
     /// Forgets the variables and directories that differ in another state.
     pub(super) fn forget_differences(&mut self, other: &Self) {
-        let changed: Vec<String> = self
-            .variables
-            .iter()
-            .filter(|(name, values)| other.variables.get(*name) != Some(values))
-            .map(|(name, _)| name.clone())
-            .collect();
-        let arrays = self.arrays.iter().filter(|(name, elements)| other.arrays.get(*name) != Some(elements));
-        let arrays: Vec<String> = arrays.map(|(name, _)| name.clone()).collect();
-        for name in changed.iter().chain(&arrays) {
-            self.forget(name);
+        for name in self.changed_variables(other) {
+            self.forget(&name);
         }
         if (&self.cwd, &self.other_cwds) != (&other.cwd, &other.other_cwds) {
             self.add_cwd(None);

@@ -49,6 +49,9 @@ pub(super) struct Walker<'a> {
     pub(super) locals: Vec<Vec<(String, Option<Vec<Word>>)>>,
     /// Texts that the shell runs when it exits.
     pub(super) traps: Vec<Word>,
+    /// Texts that it runs at a signal or an error, and the states in which that may be.
+    pub(super) signal_traps: Vec<Word>,
+    pub(super) trapped: Option<ShellEnv>,
     stdin: PipeData,
     pub(super) via: Vec<String>,
     /// The functions that were defined and not called so far, with the state at that point.
@@ -76,6 +79,8 @@ impl<'a> Walker<'a> {
             rereads: 0,
             locals: Vec::new(),
             traps: Vec::new(),
+            signal_traps: Vec::new(),
+            trapped: None,
             stdin: PipeData::default(),
             via: Vec::new(),
             uncalled: Vec::new(),
@@ -292,7 +297,19 @@ impl<'a> Walker<'a> {
         stream
     }
 
+    /// Walks a pipeline. What it may have read of a shared input is unknown to the next one.
     fn pipeline(&mut self, item: &ListItem) -> PipeData {
+        let stream = self.stages(item);
+        if self.stdin.text.take().is_some() && self.stdin.programs.is_empty() {
+            self.stdin.programs.push("<".to_owned());
+        }
+        if let Some(trapped) = &mut self.trapped {
+            trapped.join(self.env.clone());
+        }
+        stream
+    }
+
+    fn stages(&mut self, item: &ListItem) -> PipeData {
         if let [only] = item.pipeline.as_slice() {
             let stdin = self.stdin.clone();
             if item.background {
@@ -321,10 +338,12 @@ impl<'a> Walker<'a> {
         let saved = self.env.clone();
         let (failed, jumps) = (self.failed.take(), self.jumps.take());
         let traps = std::mem::take(&mut self.traps);
+        let signal_traps = (std::mem::take(&mut self.signal_traps), self.trapped.take());
         let result = follow(self);
         self.settle();
         self.run_traps();
         self.traps = traps;
+        (self.signal_traps, self.trapped) = signal_traps;
         self.env.leave_for(saved);
         (self.failed, self.jumps) = (failed, jumps);
         result
@@ -342,14 +361,22 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Runs the texts that the shell runs when it exits.
+    /// Runs the texts that the shell runs when it exits, at a signal or at an error.
     pub(super) fn run_traps(&mut self) {
+        self.rereads += 1;
+        if let Some(trapped) = self.trapped.take() {
+            let env = std::mem::replace(&mut self.env, trapped);
+            for text in self.signal_traps.clone() {
+                self.run_text(&text, "");
+                self.settle();
+            }
+            self.env = env;
+        }
         for text in self.traps.clone() {
-            self.rereads += 1;
             self.run_text(&text, "");
             self.settle();
-            self.rereads -= 1;
         }
+        self.rereads -= 1;
     }
 
     /// Walks a list that runs in a subshell.
