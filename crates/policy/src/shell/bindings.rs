@@ -233,7 +233,7 @@ impl Walker<'_> {
                 self.env.ended = true;
             }
             "exec" if !args.is_empty() => self.env.ended = true,
-            "return" | "break" | "continue" => self.jump(),
+            "return" | "break" | "continue" => self.leave(name),
             "alias" => {
                 for (alias, text) in args.iter().filter_map(Word::as_assignment) {
                     self.add_alias(&alias, &text);
@@ -249,6 +249,10 @@ impl Walker<'_> {
             "trap" => self.trap(args),
             "export" | "declare" | "local" | "readonly" | "typeset" => self.declare(name, segment),
             "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "wait" => {
+                if name == "unset" {
+                    let functions = args.iter().filter_map(Word::known).map(str::to_owned);
+                    Rc::make_mut(&mut self.env.unsure_functions).extend(functions);
+                }
                 let is_plain = args.iter().all(|word| {
                     let is_name = |text: &str| text.bytes().all(super::parse::is_name_byte);
                     word.known().is_some_and(|text| is_name(text) || text == "-v")

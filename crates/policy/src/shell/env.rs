@@ -30,6 +30,8 @@ pub(super) struct ShellEnv {
     /// Names whose values the shell changes when it assigns them.
     pub(super) opaque: Rc<HashSet<String>>,
     pub(super) functions: Rc<HashMap<String, Vec<Rc<SyntaxNode>>>>,
+    /// Functions that may be missing.
+    pub(super) unsure_functions: Rc<HashSet<String>>,
     pub(super) aliases: Rc<HashMap<String, Vec<Word>>>,
     /// `None` if unknown. If the script could not change directory, it is one of the others.
     pub(super) cwd: Option<String>,
@@ -133,6 +135,13 @@ impl ShellEnv {
             let arrays = Rc::make_mut(&mut self.arrays);
             arrays.retain(|name, elements| other.arrays.get(name) == Some(elements));
         }
+        if !Rc::ptr_eq(&self.functions, &other.functions) {
+            let unsure = Rc::make_mut(&mut self.unsure_functions);
+            unsure.extend(other.unsure_functions.iter().cloned());
+            let (mine, theirs) = (&self.functions, &other.functions);
+            unsure.extend(mine.keys().filter(|name| !theirs.contains_key(*name)).cloned());
+            unsure.extend(theirs.keys().filter(|name| !mine.contains_key(*name)).cloned());
+        }
         join_maps(&mut self.functions, other.functions, Rc::ptr_eq);
         join_maps(&mut self.aliases, other.aliases, |a, b| a == b);
         if !Rc::ptr_eq(&self.opaque, &other.opaque) {
@@ -165,6 +174,15 @@ impl ShellEnv {
         self.exports_all |= other.exports_all;
         self.last_in_shell |= other.last_in_shell;
         self.volatile |= other.volatile;
+    }
+
+    /// Adds the state in which a program removed variables from the environment.
+    pub(super) fn may_lose_variables(&mut self) {
+        let mut cleared = self.clone();
+        for name in self.variables.keys().filter(|name| !matches!(name.as_str(), "PWD" | "IFS")) {
+            cleared.forget(name);
+        }
+        self.join(cleared);
     }
 
     pub(super) fn add_cwd(&mut self, cwd: Option<String>) {

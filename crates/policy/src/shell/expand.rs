@@ -336,7 +336,11 @@ impl Walker<'_> {
         }
         let unknown = |name: &str| Word::unknown(Unknown::Variable(name.to_owned()));
         let home = match name.as_str() {
-            "" => self.env.value("HOME")?,
+            "" => {
+                let mut values = self.env.values("HOME");
+                let choice = self.choose("HOME", values.len());
+                (choice < values.len()).then(|| values.swap_remove(choice))?
+            }
             "+" | "-" if self.dialect == ShellKind::Sh => Word::literal(format!("~{name}")),
             "+" => self.env.value("PWD").unwrap_or_else(|| unknown("PWD")),
             "-" => self.env.value("OLDPWD").unwrap_or_else(|| unknown("OLDPWD")),

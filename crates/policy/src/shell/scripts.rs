@@ -116,13 +116,24 @@ impl Walker<'_> {
         self.load_from_session(name);
         let bodies = self.env.functions.get(name).cloned().unwrap_or_default();
         let depth = self.calls.iter().filter(|call| *call == name).count();
-        if !bodies.is_empty() && depth < 2 {
+        let mut is_called = !bodies.is_empty();
+        if !bodies.is_empty() && depth >= 2 {
+            // It may go on calling itself.
+            if let Some((_, entry)) = self.entries.iter().rfind(|(called, _)| called == name) {
+                self.env.forget_differences(entry);
+            }
+        } else if !bodies.is_empty() {
             self.calls.push(name.to_owned());
             // A function that calls itself may do so with any arguments.
             let args = (depth == 0).then(|| Rc::new(segment.args.clone()));
             let outer = std::mem::replace(&mut self.env.positional, args);
+            let is_unsure = self.env.unsure_functions.contains(name);
+            match self.entries.iter().rfind(|(called, _)| called == name) {
+                Some((_, entry)) if depth > 0 => self.env.forget_differences(entry),
+                _ => self.entries.push((name.to_owned(), self.env.clone())),
+            }
             let before = self.env.clone();
-            let mut after = ShellEnv::ended();
+            let mut after = if is_unsure { before.clone() } else { ShellEnv::ended() };
             for body in &bodies {
                 self.uncalled.retain(|(_, uncalled, _)| !Rc::ptr_eq(uncalled, body));
                 self.settle();
@@ -132,12 +143,16 @@ impl Walker<'_> {
                 let locals = self.locals.pop().unwrap_or_default();
                 self.restore(locals);
             }
-            if bodies.len() > 1 {
+            if bodies.len() > 1 || is_unsure {
                 self.settle();
                 self.env.join(after);
             }
             self.with_failed(|env| env.positional.clone_from(&outer));
             self.calls.pop();
+            if depth == 0 {
+                self.entries.pop();
+            }
+            is_called = !is_unsure;
         }
         let texts = self.env.aliases.get(name).cloned().unwrap_or_default();
         let mark = format!("alias {name}");
@@ -164,7 +179,7 @@ impl Walker<'_> {
             }
             self.calls.pop();
         }
-        !bodies.is_empty()
+        is_called
     }
 
     /// Follows one nested command.
@@ -180,7 +195,14 @@ impl Walker<'_> {
             _ => ShellKind::Bash,
         };
         let outer = std::mem::replace(&mut self.dialect, dialect);
+        let clears = ["-i", "-u", "--ignore-environment", "--unset"];
         let stream = self.in_subshell(|walk| {
+            let is_cleared = |word: &Word| {
+                word.known() == Some("-") || clears.iter().any(|option| word.prefix().starts_with(option))
+            };
+            if segment.name == "env" && segment.args.iter().any(is_cleared) {
+                walk.env.may_lose_variables();
+            }
             if programs::find(&segment.name).runs.iter().any(|runs| matches!(runs, programs::Runs::Shell)) {
                 walk.env.enter_new_shell();
                 let options = segment.args.iter().take_while(|word| word.prefix().starts_with('-'));

@@ -58,6 +58,8 @@ pub(super) struct Walker<'a> {
     pub(super) uncalled: Vec<(String, Rc<SyntaxNode>, ShellEnv)>,
     /// The functions being followed; none is followed recursively.
     pub(super) calls: Vec<String>,
+    /// The states in which they were called.
+    pub(super) entries: Vec<(String, ShellEnv)>,
 }
 
 impl<'a> Walker<'a> {
@@ -85,6 +87,7 @@ impl<'a> Walker<'a> {
             via: Vec::new(),
             uncalled: Vec::new(),
             calls: Vec::new(),
+            entries: Vec::new(),
         }
     }
 
@@ -207,8 +210,22 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// Leaves a loop or a function, if there is one.
+    pub(super) fn leave(&mut self, name: &str) {
+        let before = self.env.clone();
+        self.jump();
+        let is_certain = if name == "return" {
+            !self.calls.is_empty()
+        } else {
+            self.repeated > 0 && self.calls.is_empty()
+        };
+        if !is_certain {
+            self.may_fail(before);
+        }
+    }
+
     /// Leaves a loop or a function; the state counts again at its end.
-    pub(super) fn jump(&mut self) {
+    fn jump(&mut self) {
         let here = self.env.clone();
         match &mut self.jumps {
             Some(jumps) => jumps.join(here),
@@ -445,6 +462,9 @@ impl<'a> Walker<'a> {
                 }
                 let functions = Rc::make_mut(&mut self.env.functions);
                 functions.insert(name.clone(), vec![Rc::clone(body)]);
+                if self.env.unsure_functions.contains(name) {
+                    Rc::make_mut(&mut self.env.unsure_functions).remove(name);
+                }
                 self.uncalled.push((name.clone(), Rc::clone(body), self.env.clone()));
                 PipeData::default()
             }
@@ -613,9 +633,11 @@ impl<'a> Walker<'a> {
     }
 
     fn for_loop(&mut self, name: &str, compound: &Compound) -> PipeData {
-        let items = self.read_words(&compound.words);
-        let all_known =
-            items.len() <= MAX_ITEMS && !items.is_empty() && items.iter().all(|item| !item.splits);
+        let (items, is_certain) = self.read_items(&compound.words);
+        let all_known = is_certain
+            && items.len() <= MAX_ITEMS
+            && !items.is_empty()
+            && items.iter().all(|item| !item.splits);
         if !all_known {
             for item in items.iter().filter(|item| !item.splits).take(MAX_ITEMS) {
                 let before = self.env.clone();
@@ -646,17 +668,24 @@ impl<'a> Walker<'a> {
 
     /// Expands words in every reading.
     fn read_words(&mut self, words: &[RawWord]) -> Vec<Word> {
+        self.read_items(words).0
+    }
+
+    /// The words of every reading, and whether there is only one reading.
+    fn read_items(&mut self, words: &[RawWord]) -> (Vec<Word>, bool) {
         let mut items: Vec<Word> = Vec::new();
+        let mut readings = 0;
         self.all_readings(|walk| {
+            readings += 1;
             for word in words {
                 for item in walk.expand(word) {
-                    if !items.contains(&item) {
+                    if readings == 1 || !items.contains(&item) {
                         items.push(item);
                     }
                 }
             }
         });
-        items
+        (items, readings == 1)
     }
 
     /// Expands a simple command and runs it with the redirections and the input of `segment`.

@@ -49,8 +49,8 @@ fn covers(segment: &Segment, ran: &Execution) -> bool {
     });
     let has_words = match segment.via.last().map(String::as_str) {
         // It may run its command several times, each with some of the words.
-        Some("xargs") => ran.args.iter().all(|arg| {
-            segment.args.iter().any(|word| words_match(std::slice::from_ref(word), &[arg.trim().to_owned()]))
+        Some("xargs") => ran.args.iter().flat_map(|arg| arg.split_whitespace()).all(|arg| {
+            segment.args.iter().any(|word| words_match(std::slice::from_ref(word), &[arg.to_owned()]))
         }),
         _ => words_match(&segment.args, &ran.args),
     };
