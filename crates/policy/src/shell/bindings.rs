@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::env::ShellEnv;
 use super::output;
 use super::walk::Walker;
 use super::*;
@@ -247,6 +248,12 @@ impl Walker<'_> {
                 }
             }
             "trap" => self.trap(args),
+            "local" if self.locals.is_empty() => {
+                // Outside a function, it fails.
+                let before = self.env.clone();
+                self.declare(name, segment);
+                self.env.join(before);
+            }
             "export" | "declare" | "local" | "readonly" | "typeset" => self.declare(name, segment),
             "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "wait" => {
                 if name == "unset" {
@@ -362,6 +369,20 @@ impl Walker<'_> {
                 home.followed_by(&Word::literal("/")).followed_by(&rest)
             }
             None => value.clone(),
+        }
+    }
+
+    /// Keeps the state before a command with redirections, any of which may fail.
+    pub(super) fn may_not_open(&mut self, segment: &Segment, before: ShellEnv) {
+        let may_fail = segment.redirects.iter().any(|redirect| match redirect.operator {
+            RedirectOperator::HereDocument | RedirectOperator::HereString => false,
+            RedirectOperator::Duplicate => !matches!(redirect.target.known(), Some("1" | "2")),
+            _ => !crate::paths::is_stream(&self.env.path(&redirect.target)),
+        });
+        if may_fail {
+            let mut failed = self.take_failed();
+            failed.join(before);
+            self.may_fail(failed);
         }
     }
 

@@ -82,7 +82,7 @@ impl Parser<'_> {
         self.budget.spend(1)?;
         let bare = quoting == Quoting::Bare;
         match self.peek() {
-            Some(b'\\') => self.escape(quoting, parts),
+            Some(b'\\') => self.escape(quoting, parts)?,
             Some(b'\'') if bare => {
                 let rest = self.text.get(self.at + 1..).unwrap_or_default();
                 let (text, _) = rest.split_once('\'').ok_or(DoubtKind::Syntax)?;
@@ -126,11 +126,15 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn escape(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) {
+    fn escape(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), DoubtKind> {
         self.at += 1;
         let Some(next) = self.text.get(self.at..).and_then(|rest| rest.chars().next()) else {
+            // At the end of a file, bash drops the backslash; at the end of an argument, it stays.
+            if quoting == Quoting::Bare {
+                return Err(DoubtKind::Syntax);
+            }
             parts.push(WordPart::Quoted("\\".to_owned()));
-            return;
+            return Ok(());
         };
         self.at += next.len_utf8();
         let escapes = match quoting {
@@ -140,10 +144,11 @@ impl Parser<'_> {
             Quoting::Document => matches!(next, '$' | '`' | '\\' | '\n'),
         };
         if escapes && next == '\n' {
-            return;
+            return Ok(());
         }
         let text = if escapes { next.to_string() } else { format!("\\{next}") };
         parts.push(WordPart::Quoted(text));
+        Ok(())
     }
 
     fn backquoted(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), DoubtKind> {

@@ -41,6 +41,7 @@ impl Walker<'_> {
         }
         let name = segment.program.known().unwrap_or_default().to_owned();
         let before = self.env.clone();
+        let unopened = (!segment.redirects.is_empty()).then(|| before.clone());
         let is_replaced = self.call(&name, &segment, &mut stream);
         if is_replaced && bindings::CHANGES_STATE.contains(&name.as_str()) {
             // `command` and new shells run the builtin of that name.
@@ -51,6 +52,9 @@ impl Walker<'_> {
             self.env.join(called);
         } else if !is_replaced {
             self.apply_bindings(&name, &segment);
+        }
+        if let Some(before) = unopened {
+            self.may_not_open(&segment, before);
         }
         for nested in nested_commands(&segment) {
             let result = self.run_nested(nested, &segment, process_text.as_ref());

@@ -372,7 +372,9 @@ impl<'a> Walker<'a> {
             self.env = env;
             self.env.positional = None;
             self.calls.push(name);
+            self.locals.push(Vec::new());
             self.catch_jumps(|walk| walk.node(&body, PipeData::default()));
+            self.locals.pop();
             self.calls.pop();
             self.failed = None;
         }
@@ -443,6 +445,7 @@ impl<'a> Walker<'a> {
                 self.simple(simple, Segment { redirects, stdin, ..Segment::default() }, source)
             }
             CommandNode::Compound(compound) => {
+                let before = self.env.clone();
                 let mut opened = None;
                 if !redirects.is_empty() {
                     let stdin = stdin.clone();
@@ -452,7 +455,10 @@ impl<'a> Walker<'a> {
                 let stream = self.compound(compound, source);
                 self.stdin = outer;
                 match opened {
-                    Some(segment) => self.write_output(&segment, stream),
+                    Some(segment) => {
+                        self.may_not_open(&segment, before);
+                        self.write_output(&segment, stream)
+                    }
                     None => stream,
                 }
             }
