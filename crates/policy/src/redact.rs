@@ -1,20 +1,22 @@
 //! Removes secrets from text before it is shown, stored or truncated.
 //!
-//! Two passes. The first removes the *values* of known secrets, plain and in the encodings a
-//! command is likely to print: base64 at any alignment, hex, percent and JSON escapes. The second
-//! removes text with the *shape* of a secret: vendor tokens, private key blocks, authorization
-//! headers, passwords in URLs and assignments such as `API_KEY=...`.
+//! Three passes. The first removes lines of dumps that show the *value* of a known secret. The
+//! second removes the values themselves, plain, reversed, split by white space, and in the encodings
+//! a command is likely to print: base64 and base32 at any alignment, hex, percent and JSON escapes.
+//! The third removes text with the *shape* of a secret: vendor tokens, private key blocks,
+//! authorization headers, cookies, passwords in URLs and assignments such as `API_KEY=...`.
 //!
 //! Every removed secret becomes [`PLACEHOLDER`], the same for every kind: a reader learns that
 //! something was removed and nothing about it, and redacting twice changes nothing.
 //!
-//! Both passes read bytes from left to right and look at each only a few times.
+//! All passes read bytes from left to right and look at each only a few times.
 //!
 //! This prevents accidents. A program that wants to leak a value can encode it in a way no list
 //! covers; the real protection is to keep the value out of its environment.
 
 mod anchor;
 mod assign;
+mod dump;
 mod encode;
 mod known;
 mod scan;
@@ -57,7 +59,8 @@ impl Redactor {
     /// Removes the secrets from a text; borrows if there are none.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let Some(known) = &self.known else { return Cow::Borrowed(text) };
-        let first = known.replace(text.as_bytes());
+        let dumps = known.replace_dumps(text.as_bytes());
+        let first = known.replace(dumps.as_deref().unwrap_or(text.as_bytes())).or(dumps);
         let second = SHAPES.replace(first.as_deref().unwrap_or(text.as_bytes()));
         match second.or(first) {
             None => Cow::Borrowed(text),

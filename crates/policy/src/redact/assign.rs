@@ -9,6 +9,9 @@ use super::scan::ScanView;
 /// The part of a value that is examined to tell a secret from a word, a type or a call.
 const MAX_VALUE_LOOKAHEAD: usize = 96;
 
+/// The part of a command line before an option that is examined for the name of the program.
+const MAX_COMMAND_BYTES: usize = 512;
+
 const BRACKETS: &[u8] = b"([{<";
 
 /// The end of a name such as `DB_PASSWORD`, `apiKey` or `client-secret`.
@@ -272,6 +275,52 @@ pub(super) fn match_authorization(view: &ScanView<'_>, _: usize, mut here: usize
     };
     // Some schemes have several parts; all are removed, up to the end of the header.
     (secret && is_literal(value)).then(|| here..view.run_end(here, is_header_byte))
+}
+
+/// The cookies of a request, up to the end of the header, or the value of one that a server sets.
+pub(super) fn match_cookie(view: &ScanView<'_>, at: usize, mut here: usize) -> Option<Range<usize>> {
+    let is_set = at.checked_sub(1).and_then(|at| view.before(at + 1)) == Some(b'-');
+    skip_quote(view, &mut here);
+    skip_blanks(view, &mut here);
+    if !skip_separator(view, &mut here)? {
+        return None;
+    }
+    skip_blanks(view, &mut here);
+    skip_quote(view, &mut here);
+    let name = view.run(here, MAX_VALUE_LOOKAHEAD, is_name_byte);
+    if name == here || view.get(name) != Some(b'=') {
+        return None;
+    }
+    let (start, end) = if is_set {
+        (name + 1, view.run_end(name + 1, |b| is_header_byte(b) && b != b';'))
+    } else {
+        (here, view.run_end(here, is_header_byte))
+    };
+    (end > start && is_literal(view.slice(start, end))).then_some(start..end)
+}
+
+/// The password in `curl -u user:password`.
+pub(super) fn match_curl_user(view: &ScanView<'_>, at: usize, mut here: usize) -> Option<Range<usize>> {
+    let line = view.slice(at.saturating_sub(MAX_COMMAND_BYTES), at);
+    let command = line.rsplit(|b| matches!(b, b'\n' | b';' | b'|' | b'&')).next().unwrap_or_default();
+    if !command.windows(4).any(|word| word == b"curl") {
+        return None;
+    }
+    if view.get(here) == Some(b'=') {
+        here += 1;
+    }
+    skip_blanks(view, &mut here);
+    let quote = skip_quote(view, &mut here);
+    let user = view.run(here, MAX_VALUE_LOOKAHEAD, |b| is_bare_byte(b) && b != b':');
+    if view.get(user) != Some(b':') {
+        return None;
+    }
+    let is_password_byte = |b: u8| match quote {
+        Some(quote) => b != quote && !matches!(b, b'\n' | b'\r'),
+        None => is_setting_byte(b),
+    };
+    let end = view.run_end(user + 1, is_password_byte);
+    (end > user + 1 && is_literal(view.slice(user + 1, end))).then_some(user + 1..end)
 }
 
 /// A bearer token without its header.

@@ -13,31 +13,72 @@ pub(super) struct EncodedSecret {
     pub(super) tail: usize,
     /// The number of padding characters that may follow.
     pub(super) padding: usize,
-    /// Whether the usual encoders wrap it into lines.
-    pub(super) wraps: bool,
+    /// What may separate its bytes.
+    pub(super) gap: Gap,
 }
+
+/// The separators that a program may print between the bytes of a value.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Gap {
+    None,
+    /// Line breaks of encoders.
+    Lines,
+    /// As `fold` and `sed 's/./& /g'` print it.
+    WhiteSpace,
+    /// Groups of digits.
+    Groups,
+}
+
+impl Gap {
+    pub(super) fn separators(self) -> &'static [u8] {
+        match self {
+            Self::None => b"",
+            Self::Lines => b"\n\r",
+            Self::WhiteSpace => b" \n\r\t",
+            Self::Groups => b" \n\r\t:",
+        }
+    }
+
+    /// The longest separator.
+    pub(super) fn limit(self) -> usize {
+        match self {
+            Self::None | Self::Lines => 2,
+            Self::WhiteSpace | Self::Groups => 8,
+        }
+    }
+}
+
+/// The bytes of a shorter value may follow each other by chance, with white space between them.
+const MIN_SPLIT_BYTES: usize = 8;
 
 impl EncodedSecret {
     fn exact(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { bytes: bytes.into(), tail: 0, padding: 0, wraps: false }
+        Self { bytes: bytes.into(), tail: 0, padding: 0, gap: Gap::None }
     }
 
-    fn wrapped(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { wraps: true, ..Self::exact(bytes) }
+    fn separated(bytes: impl Into<Vec<u8>>, gap: Gap) -> Self {
+        Self { gap, ..Self::exact(bytes) }
     }
 }
 
 /// All encodings of a value, including the plain one, each once.
 pub(super) fn encodings(value: &str) -> Vec<EncodedSecret> {
-    let mut forms = vec![EncodedSecret::exact(value)];
+    let gap = if value.len() < MIN_SPLIT_BYTES { Gap::None } else { Gap::WhiteSpace };
+    let reversed: String = value.chars().rev().collect();
+    let mut forms = vec![EncodedSecret::exact(reversed)];
     let lower = hermes_types::hex(value.as_bytes());
-    forms.extend([lower.to_ascii_uppercase(), lower].map(EncodedSecret::wrapped));
+    forms.extend(
+        [lower.to_ascii_uppercase(), lower].map(|digits| EncodedSecret::separated(digits, Gap::Groups)),
+    );
     let percent_forms = PERCENT_STYLES.iter().flat_map(|is_kept| percent(value, is_kept));
     forms.extend(percent_forms.map(EncodedSecret::exact));
     let json_forms = JSON_STYLES.iter().map(|(is_escaped, upper)| json(value, is_escaped, *upper));
     forms.extend(json_forms.map(EncodedSecret::exact));
     forms.push(EncodedSecret::exact(value.replace('\'', r"'\''")));
     forms.extend((0..3).flat_map(|shift| base64(value.as_bytes(), shift)));
+    forms.extend((0..5).map(|shift| base32(value.as_bytes(), shift)));
+    forms.retain(|form| form.bytes != value.as_bytes());
+    forms.push(EncodedSecret::separated(value, gap));
     forms.sort();
     forms.dedup();
     forms
@@ -126,8 +167,20 @@ fn base64(value: &[u8], shift: usize) -> [EncodedSecret; 2] {
     [BASE64_STANDARD, BASE64_URL_SAFE].map(|engine| {
         let text = engine.encode(&shifted);
         let bytes = text.bytes().take(bits / 6).skip((shift * 8).div_ceil(6)).collect();
-        EncodedSecret { bytes, tail: usize::from(bits % 6 > 0), padding, wraps: true }
+        EncodedSecret { bytes, tail: usize::from(bits % 6 > 0), padding, gap: Gap::Lines }
     })
+}
+
+/// The same for base32, whose groups have five bytes and eight characters.
+fn base32(value: &[u8], shift: usize) -> EncodedSecret {
+    const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let shifted = [vec![0; shift].as_slice(), value].concat();
+    let bits = 8 * shifted.len();
+    let bit = |at: usize| shifted.get(at / 8).map_or(0, |byte| usize::from(byte >> (7 - at % 8) & 1));
+    let digit = |n: usize| (0..5).fold(0, |digit, i| 2 * digit + bit(5 * n + i));
+    let digits = (shift * 8).div_ceil(5)..bits / 5;
+    let bytes = digits.filter_map(|n| DIGITS.get(digit(n)).copied()).collect();
+    EncodedSecret { bytes, tail: usize::from(bits % 5 > 0), padding: 6, gap: Gap::Lines }
 }
 
 #[cfg(test)]
@@ -165,7 +218,7 @@ mod tests {
 
     #[test]
     fn an_ordinary_value_has_few_forms() {
-        // Plain, two of hex, two of percent, three of base64.
-        assert_eq!(written("jklmno123456").len(), 8);
+        // Plain, reversed, two of hex, two of percent, three of base64, five of base32.
+        assert_eq!(written("jklmno123456").len(), 14);
     }
 }

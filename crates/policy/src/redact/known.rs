@@ -1,9 +1,12 @@
 //! Known secret values.
 
+use std::ops::Range;
+
 use hermes_types::Secret;
 
 use super::PLACEHOLDER;
-use super::anchor::Anchors;
+use super::anchor::{Anchors, MIN_ANCHOR_BYTES};
+use super::dump;
 use super::encode::{self, EncodedSecret};
 use super::scan::{ScanView, replace_secrets};
 
@@ -54,6 +57,26 @@ impl KnownSecrets {
         Self { forms, anchors }
     }
 
+    /// Removes the lines of dumps that show a value.
+    pub(super) fn replace_dumps(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        if self.forms.is_empty() {
+            return None;
+        }
+        dump::replace(bytes, |decoded| self.find_all(decoded))
+    }
+
+    fn find_all(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        let view = ScanView::new(bytes);
+        let mut judged = 0;
+        while let Some((at, forms)) = self.anchors.find(bytes, judged) {
+            let ends = forms.filter_map(|i| match_end(&view, at, self.forms.get(i)?)).max();
+            found.extend(ends.map(|end| at..end));
+            judged = ends.unwrap_or(at + 1);
+        }
+        found
+    }
+
     pub(super) fn replace(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         replace_secrets(bytes, &self.anchors, |view, at, forms| {
             let ends = forms.filter_map(|i| Some((i, match_end(view, at, self.forms.get(i)?)?)));
@@ -62,23 +85,34 @@ impl KnownSecrets {
     }
 }
 
-/// The bytes an encoding may begin with, including variants with a line break.
+/// The bytes an encoding may begin with, including variants with a separator.
 fn anchors_of(form: &EncodedSecret) -> impl Iterator<Item = Box<[u8]>> {
     let start = form.bytes.get(..ANCHOR_BYTES).unwrap_or(&form.bytes);
-    let breaks = if form.wraps { 1..start.len() } else { 0..0 };
-    let broken = breaks.map(|n| {
-        let (before, after) = start.split_at(n);
-        [before, b"\n", after].concat().into()
+    let separated = form.gap.separators().iter().flat_map(move |separator| {
+        (1..MIN_ANCHOR_BYTES).map(move |n| {
+            let (before, after) = start.split_at(n);
+            let mut anchor = [before, &[*separator], after].concat();
+            anchor.truncate(MIN_ANCHOR_BYTES);
+            anchor.into()
+        })
     });
-    std::iter::once(start.into()).chain(broken)
+    let carriage_return = form.gap.separators().contains(&b'\r').then(|| {
+        let mut anchor = start.get(..1).unwrap_or_default().to_vec();
+        anchor.extend(b"\r\n");
+        anchor.into()
+    });
+    // Only behind the third byte.
+    let shortened =
+        (!form.gap.separators().is_empty()).then(|| start.get(..MIN_ANCHOR_BYTES).unwrap_or(start).into());
+    [Some(start.into()), carriage_return, shortened].into_iter().flatten().chain(separated)
 }
 
 /// The end of the encoded secret at this position, with the line breaks in it.
 fn match_end(view: &ScanView<'_>, at: usize, form: &EncodedSecret) -> Option<usize> {
     let mut here = at;
     for (i, byte) in form.bytes.iter().enumerate() {
-        if form.wraps && i > 0 {
-            here = view.run(here, 2, |b| matches!(b, b'\r' | b'\n'));
+        if i > 0 && !form.gap.separators().is_empty() && view.get(here) != Some(*byte) {
+            here = view.run(here, form.gap.limit(), |b| form.gap.separators().contains(&b));
         }
         if view.get(here) != Some(*byte) {
             return None;

@@ -12,7 +12,7 @@ pub(super) fn replace_secrets<R: Copy>(
     find_secret: impl Fn(&ScanView<'_>, usize, &mut dyn Iterator<Item = R>) -> Option<Range<usize>>,
 ) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    let mut view = ScanView { bytes, floor: None };
+    let mut view = ScanView::new(bytes);
     let mut judged = 0;
     while let Some((at, mut rules)) = anchors.find(bytes, judged) {
         judged = at + 1;
@@ -35,6 +35,10 @@ pub(super) struct ScanView<'b> {
 }
 
 impl<'b> ScanView<'b> {
+    pub(super) fn new(bytes: &'b [u8]) -> Self {
+        Self { bytes, floor: None }
+    }
+
     pub(super) fn get(&self, at: usize) -> Option<u8> {
         self.bytes.get(at).copied()
     }

@@ -138,6 +138,12 @@ impl TokenShapes {
         for name in ["authorization", "Authorization", "AUTHORIZATION"] {
             add_other(name, assign::match_authorization);
         }
+        for name in ["cookie", "Cookie", "COOKIE"] {
+            add_other(name, assign::match_cookie);
+        }
+        for option in [" -u", " -U", "-user"] {
+            add_other(option, assign::match_curl_user);
+        }
         for (name, word) in assign::secret_names() {
             add(&name, ShapeRule::Assignment(word));
         }

@@ -19,6 +19,16 @@ fn fake(prefix: &str, n: usize) -> String {
     format!("{prefix}{}", "a1B2c3D4e5F6g7H8i9J0".chars().cycle().take(n).collect::<String>())
 }
 
+/// `base32` of the value with 0 to 5 characters before it.
+const BASE32: &[(&str, &str)] = &[
+    ("PJYTQMLNOZKFIZJQJRZDKNI=", "[redacted]"),
+    ("PB5HCOBRNV3FIVDFGBGHENJV", "PB[redacted]"),
+    ("PB4XU4JYGFWXMVCUMUYEY4RVGU======", "PB4X[redacted]"),
+    ("PB4XU6TRHAYW25SUKRSTATDSGU2Q====", "PB4XU[redacted]"),
+    ("O54HS6T2OE4DC3LWKRKGKMCMOI2TK===", "O54HS6T[redacted]"),
+    ("OZ3XQ6L2PJYTQMLNOZKFIZJQJRZDKNI=", "OZ3XQ6L2[redacted]"),
+];
+
 #[test]
 fn a_known_value_is_removed_in_every_form() {
     let redactor = redactor(&[ODD, TOKEN]);
@@ -70,6 +80,83 @@ fn a_known_value_is_removed_from_encoded_text_broken_into_lines() {
             let (before, after) = encoded.split_at(cut);
             assert_eq!(redactor.redact(&format!("{before}\n{after}")), whole, "cut at {cut}");
         }
+    }
+}
+
+/// Each line is the output of the command for a file with `log: zq81mvTTe0Lr55 end`.
+#[test]
+fn a_known_value_is_removed_from_dumps() {
+    let redactor = redactor(&[TOKEN]);
+    for (command, dump) in [
+        (
+            "xxd",
+            "00000000: 6c6f 673a 207a 7138 316d 7654 5465 304c  log: zq81mvTTe0L\n00000010: 7235 3520 656e 64                        r55 end\n",
+        ),
+        (
+            "hexdump -C",
+            "00000000  6c 6f 67 3a 20 7a 71 38  31 6d 76 54 54 65 30 4c  |log: zq81mvTTe0L|\n00000010  72 35 35 20 65 6e 64                              |r55 end|\n00000017\n",
+        ),
+        (
+            "hexdump",
+            "0000000 6f6c 3a67 7a20 3871 6d31 5476 6554 4c30\n0000010 3572 2035 6e65 0064                    \n0000017\n",
+        ),
+        (
+            "od",
+            "0000000 067554 035147 075040 034161 066461 052166 062524 046060\n0000020 032562 020065 067145 000144\n0000027\n",
+        ),
+        ("od -An -tx1", " 6c 6f 67 3a 20 7a 71 38 31 6d 76 54 54 65 30 4c\n 72 35 35 20 65 6e 64\n"),
+        (
+            "od -b",
+            "0000000 154 157 147 072 040 172 161 070 061 155 166 124 124 145 060 114\n0000020 162 065 065 040 145 156 144\n0000027\n",
+        ),
+        (
+            "od -c",
+            "0000000   l   o   g   :       z   q   8   1   m   v   T   T   e   0   L\n0000020   r   5   5       e   n   d\n0000027\n",
+        ),
+        (
+            "od -tu1",
+            "0000000 108 111 103  58  32 122 113  56  49 109 118  84  84 101  48  76\n0000020 114  53  53  32 101 110 100\n0000027\n",
+        ),
+        (
+            "xxd -i",
+            "  0x6c, 0x6f, 0x67, 0x3a, 0x20, 0x7a, 0x71, 0x38, 0x31, 0x6d, 0x76, 0x54,\n  0x54, 0x65, 0x30, 0x4c, 0x72, 0x35, 0x35, 0x20, 0x65, 0x6e, 0x64\n",
+        ),
+    ] {
+        let shown = redactor.redact(&format!("$ {command}\n{dump}$ ls\n")).into_owned();
+        assert!(
+            shown.starts_with(&format!("$ {command}\n[redacted]\n")) && shown.ends_with("$ ls\n"),
+            "{shown}"
+        );
+        let left = shown.replace(command, "");
+        assert!(
+            !["7a", "7138", "r55", "172", "122", "075040", " z "].iter().any(|part| left.contains(part)),
+            "{command}: {shown}"
+        );
+        // Other content stays.
+        let other = redactor.redact("00000000: 6c6f 673a 2061 6263  log: abc\n").into_owned();
+        assert!(other.ends_with("log: abc\n"), "{other}");
+    }
+}
+
+#[test]
+fn a_known_value_is_removed_when_it_is_split_or_reversed() {
+    let redactor = redactor(&[TOKEN]);
+    let split = |width: usize, with: &str| {
+        let chars: Vec<char> = TOKEN.chars().collect();
+        chars.chunks(width).map(|chunk| chunk.iter().collect::<String>()).collect::<Vec<_>>().join(with)
+    };
+    for with in ["\n", " ", "\t", "\r\n"] {
+        for width in 1..TOKEN.len() {
+            let text = format!("is {}.", split(width, with));
+            assert_eq!(redactor.redact(&text), "is [redacted].", "{text:?}");
+        }
+    }
+    let reversed: String = TOKEN.chars().rev().collect();
+    assert_eq!(redactor.redact(&format!("a {reversed} b")), "a [redacted] b");
+    assert_eq!(redactor.redact("x 7a 71 38 31 6d 76 54 54 65 30 4c 72 35 35 y"), "x [redacted] y");
+    assert_eq!(redactor.redact("x 7a:71:38:31:6d:76:54:54:65:30:4c:72:35:35 y"), "x [redacted] y");
+    for (text, expected) in BASE32 {
+        assert_eq!(redactor.redact(text), *expected, "{text}");
     }
 }
 
@@ -177,6 +264,14 @@ fn headers_addresses_and_assignments_lose_their_value_only() {
         ("postgres://app:s3cr@t!@db:5432/x".into(), "postgres://app:[redacted]@db:5432/x"),
         ("https://me:hunter2@example.com/a?b".into(), "https://me:[redacted]@example.com/a?b"),
         ("redis://:hunter2@cache/0".into(), "redis://:[redacted]@cache/0"),
+        ("> Cookie: a=b; session=abc.def\r\n> X: y".into(), "> Cookie: [redacted]\r\n> X: y"),
+        ("< set-cookie: id=s3cr3t; Path=/; HttpOnly".into(), "< set-cookie: id=[redacted]; Path=/; HttpOnly"),
+        (r#"{"Cookie": "sid=abc"}"#.into(), r#"{"Cookie": "[redacted]"}"#),
+        ("curl -H 'Cookie: sid=abc' u".into(), "curl -H 'Cookie: [redacted]' u"),
+        ("curl -u me:hunter2 https://x".into(), "curl -u me:[redacted] https://x"),
+        ("curl -s -ume:hunter2 https://x".into(), "curl -s -ume:[redacted] https://x"),
+        ("curl --user 'me:two words' x".into(), "curl --user 'me:[redacted]' x"),
+        ("curl --proxy-user=me:p x".into(), "curl --proxy-user=me:[redacted] x"),
         (format!("https://{token}@example.com/"), "https://[redacted]@example.com/"),
         ("DB_PASSWORD=hunter2".into(), "DB_PASSWORD=[redacted]"),
         ("export DB_PASSWORD='two words'; ls".into(), "export DB_PASSWORD='[redacted]'; ls"),
@@ -317,7 +412,8 @@ fn piece() -> impl Strategy<Value = String> {
         "password", "PASSWORD", "token", "api_key", "Authorization", "Bearer ", "secret", "=", ": ", ":",
         "\"", "'", "\\", "\\n", "\n", " ", "://", "@", "/", ".", ",", "&", "$", "(", "[", "]", "--", "eyJ",
         "AKIA", "sk-", "ghp_", ":AA", "MTA", "123456789", "hunter2", "-----BEGIN ", "PRIVATE KEY-----",
-        "-----END ", "-----", "[redacted]", "[redacted", "redacted]", "%20", "\x1b[31m",
+        "-----END ", "-----", "[redacted]", "[redacted", "redacted]", "%20", "\x1b[31m", "00000000: ",
+        "7a71 ", "3831 6d76 5454 ", "65304c 72 35", "35", "0x7a, ", "z q 8", "172 161 ", "z q\n8 1 m v\tT",
         "a1B2c3D4e5F6g7H8i9J0k1L2m3N4", "zq81mvTTe0Lr55", "zq81mvTT", "e0Lr55", "enE4MW12VFRlMExyNTU=",
         "enE4MW12", "VFRlMExyNTU", "7a7138316d76545465304c723535", "p@ss/w+rd \"é\"=9&<x>", "é",
     ]);
@@ -336,6 +432,30 @@ proptest! {
         let redactor = redactor(&[ODD, TOKEN]);
         let once = redactor.redact(&text).into_owned();
         prop_assert_eq!(redactor.redact(&once), once.as_str());
+    }
+
+    #[test]
+    fn no_known_value_survives_in_a_dump(
+        value in "[!-Z^-~]{8,40}", before in "[a-z ]{0,40}", width in 1_usize..20, format in 0_usize..5,
+    ) {
+        prop_assume!(!known::is_common(value.as_bytes()) && !PLACEHOLDER.contains(&value));
+        let redactor = redactor(&[&value]);
+        let bytes = format!("{before}{value}").into_bytes();
+        let dump: String = bytes.chunks(2 * width).enumerate().map(|(line, chunk)| {
+            let numbers: Vec<String> = match format {
+                0 => chunk.iter().map(|byte| format!("{byte:02x}")).collect(),
+                1 => chunk.chunks(2).map(hermes_types::hex).collect(),
+                2 => chunk.iter().map(|byte| format!("{byte:03o}")).collect(),
+                3 => chunk.iter().map(|byte| format!("{byte}")).collect(),
+                _ => chunk.chunks(2).map(|pair| {
+                    format!("{:02x}{:02x}", pair.get(1).copied().unwrap_or(0), pair[0])
+                }).collect(),
+            };
+            format!("{:08x}: {}\n", 2 * width * line, numbers.join(" "))
+        }).collect();
+        let shown = redactor.redact(&dump).into_owned();
+        prop_assert!(shown.contains(PLACEHOLDER), "{}", dump);
+        prop_assert_eq!(redactor.redact(&shown), shown.as_str());
     }
 
     #[test]
