@@ -195,7 +195,8 @@ fn commands_get_the_home_that_the_mode_names() {
     fs::create_dir(&inside).unwrap();
     assert_eq!(profile.out(ask), format!("{} [{}]\n", inside.display(), profile.home().display()));
     // The directory is in the hermes home, but it belongs to commands.
-    assert_eq!(profile.out("echo x > ~/mine; cat ~/mine"), "x\n");
+    let written = profile.run(&["--session", "s", "--yes", "--", "echo x > ~/mine; cat ~/mine"]);
+    assert_eq!(written.out, "x\n", "{written:?}");
 }
 
 #[test]
@@ -207,10 +208,10 @@ fn a_sandbox_without_persistence_leaves_nothing() {
     let found = |dir: &Path| {
         files_below(dir).iter().filter(|path| path.ends_with("f") || path.ends_with("g")).count()
     };
-    assert_eq!(found(&owner.folder.path().join("run")), 2);
+    assert_eq!(found(&owner.hermes.path().join("cache")), 2);
     let once = owner.run(&["--session", "", "--", "echo x > /workspace/f; cat f"]);
     assert_eq!(once.out, "x\n", "{once:?}");
-    assert_eq!(found(&owner.folder.path().join("run")), 2);
+    assert_eq!(found(&owner.hermes.path().join("cache")), 2);
 }
 
 /// Lists every file below a directory.
