@@ -2,11 +2,13 @@
 //!
 //! [`Approvals`] joins the gate, the stored grants, the stored questions and the approver of one
 //! session. A job is judged; if the gate wants a yes, the question is stored before anybody sees
-//! it, and the first answer from any approver counts. Grants are read from the store each time
+//! it, and the first answer from any approver counts. In the mode `smart` a model is asked first, see
+//! [`crate::review`]. Grants are read from the store each time
 //! they matter, because their owner may have revoked them.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hermes_policy::grant::Coverage;
 use hermes_policy::{
@@ -18,6 +20,7 @@ use serde_json::json;
 
 use crate::approver::Approver;
 use crate::lock;
+use crate::review::{ApprovalReviewer, ReviewOutcome};
 use crate::tool::CallContext;
 
 /// Whether approvers are asked.
@@ -29,11 +32,28 @@ pub enum QuestionPolicy {
     Waive,
 }
 
-/// A permit, and the person who approved it if an approver was asked.
+/// A permit, and the answer that gave it if the gate asked.
 #[derive(Debug)]
 pub struct Approval {
     pub permit: Permit,
-    pub approved_by: Option<Person>,
+    pub approved_by: Option<ApprovedBy>,
+}
+
+/// Who answered a question with yes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApprovedBy {
+    Person(Person),
+    /// The model of the mode `smart`.
+    Model,
+}
+
+impl fmt::Display for ApprovedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Person(person) => write!(f, "approved by {}", person.as_str()),
+            Self::Model => f.write_str("allowed by the model (approvals.mode smart)"),
+        }
+    }
 }
 
 /// Why there is no permit, in words for the model.
@@ -62,10 +82,19 @@ pub struct Approvals {
     gate: Arc<Gate>,
     store: Store,
     approver: Arc<dyn Approver>,
+    /// The model that is asked before a person.
+    reviewer: Option<Arc<ApprovalReviewer>>,
     /// The actor changes with each message of a session that several people share.
     origin: Mutex<Origin>,
     policy: Mutex<QuestionPolicy>,
     denied: Mutex<DenialLog>,
+}
+
+/// A question after its review.
+enum Reviewed {
+    Allowed(Permit),
+    /// A person decides.
+    Open(Box<Question>),
 }
 
 /// Judges a job by the gate alone, without grants and without a store.
@@ -74,11 +103,18 @@ pub fn judge_by_rules(gate: &Gate, job: Job, origin: &Origin) -> Result<Verdict,
 }
 
 impl Approvals {
-    pub fn new(gate: Arc<Gate>, origin: Origin, store: Store, approver: Arc<dyn Approver>) -> Self {
+    pub fn new(
+        gate: Arc<Gate>,
+        origin: Origin,
+        store: Store,
+        approver: Arc<dyn Approver>,
+        reviewer: Option<Arc<ApprovalReviewer>>,
+    ) -> Self {
         Self {
             gate,
             store,
             approver,
+            reviewer,
             origin: Mutex::new(origin),
             policy: Mutex::new(QuestionPolicy::Ask),
             denied: Mutex::new(DenialLog::default()),
@@ -142,11 +178,48 @@ impl Approvals {
         self.redeem_answer(question, answer).await
     }
 
-    /// Stores a question of [`Approvals::judge`] and waits for its answer.
+    /// Has a question of [`Approvals::judge`] answered: by the model of the mode `smart`, or else it is
+    /// stored and waits for a person.
     pub async fn ask(&self, question: Question, call: CallContext<'_>) -> Result<Approval, Denied> {
+        let question = match self.review(question, call).await? {
+            Reviewed::Allowed(permit) => {
+                return Ok(Approval { permit, approved_by: Some(ApprovedBy::Model) });
+            }
+            Reviewed::Open(question) => *question,
+        };
+        if question.approvers().is_empty() {
+            return Err(Denied::Refused(question.refuse_unattended()));
+        }
         self.store.save_question(self.question_row(&question, call)?).await?;
         let answer = self.wait_for_answer(&question, call).await?;
         self.redeem_answer(question, answer).await
+    }
+
+    /// Asks the model of the mode `smart`, if there is one.
+    async fn review(&self, mut question: Question, call: CallContext<'_>) -> Result<Reviewed, Denied> {
+        let is_asking = *lock(&self.policy) == QuestionPolicy::Ask;
+        let Some(reviewer) = self.reviewer.as_ref().filter(|_| is_asking) else {
+            return Ok(Reviewed::Open(Box::new(question)));
+        };
+        let (started, origin) = (Instant::now(), self.origin());
+        let outcome = tokio::select! {
+            biased;
+            () = call.stop.cancelled() => return Err(Denied::Refused(Refusal::Expired)),
+            outcome = reviewer.review(&question, &origin) => outcome,
+        };
+        // The person gets the full time.
+        question.extend(started.elapsed().as_secs());
+        match outcome {
+            ReviewOutcome::Allow => Ok(match question.allow_contained() {
+                Ok(permit) => Reviewed::Allowed(permit),
+                Err(question) => Reviewed::Open(question),
+            }),
+            ReviewOutcome::Refuse { reason } => {
+                lock(&self.denied).record(&question);
+                Err(Denied::Refused(Refusal::Model { reason }))
+            }
+            ReviewOutcome::Ask => Ok(Reviewed::Open(Box::new(question))),
+        }
     }
 
     /// A permit for a job that no approver has to be asked about.
@@ -272,7 +345,7 @@ impl Approvals {
         } else if !self.store.consume_answer(question.id().as_str(), Timestamp::now()).await? {
             return Err(Denied::Store("the answer was used already".to_owned()));
         }
-        let approved_by = Some(answer.by.clone());
+        let approved_by = Some(ApprovedBy::Person(answer.by.clone()));
         let permit = question.answer(answer).map_err(Denied::Refused)?;
         let mut grants = Vec::new();
         for grant in permit.grants() {

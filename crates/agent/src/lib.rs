@@ -13,6 +13,7 @@
 
 pub mod approvals;
 pub mod approver;
+mod audit;
 mod call_plan;
 pub mod conversation;
 mod error;
@@ -22,6 +23,7 @@ mod loop_guard;
 mod preview;
 mod process_events;
 pub mod prompt;
+mod review;
 pub mod tool;
 pub mod tool_context;
 pub mod tool_support;
@@ -29,8 +31,9 @@ mod turn;
 
 use hermes_types::lock;
 
-pub use approvals::{Approval, Approvals, Denied, QuestionPolicy};
+pub use approvals::{Approval, Approvals, ApprovedBy, Denied, QuestionPolicy};
 pub use approver::{Approver, BoxFuture, Clarification};
+pub use audit::AuditLog;
 pub use conversation::{
     Conversation, ModelConfig, PendingSteer, StopReason, TurnControl, TurnEvent, TurnObserver, TurnResult,
     UserInput,
@@ -40,6 +43,7 @@ pub use hermes_policy::Question;
 pub use http::WebClient;
 pub use journal::TurnJournal;
 pub use prompt::{SystemPrompt, SystemPromptInput};
+pub use review::ApprovalReviewer;
 pub use tool::execute_code::{CodeExecutionConfig, CodeMode};
 pub use tool::{CallContext, Effects, Tool, ToolResult, TurnRef};
 pub use tool_context::{SessionConfig, ToolContext, ToolLimits};

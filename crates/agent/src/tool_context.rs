@@ -12,11 +12,12 @@ use hermes_store::Store;
 use hermes_types::{Attendance, EntryPoint, Job, Origin, Person, SessionKey};
 use tokio::sync::OnceCell;
 
-use crate::approvals::{Approval, Approvals, Denied};
+use crate::approvals::{Approval, Approvals, ApprovedBy, Denied};
 use crate::approver::Approver;
 use crate::conversation::{TurnEvent, TurnObserver};
 use crate::http::WebClient;
 use crate::process_events::ProcessEvents;
+use crate::review::ApprovalReviewer;
 use crate::tool::execute_code::CodeExecutionConfig;
 use crate::tool::todo::TodoList;
 use crate::tool::{CallContext, Tool};
@@ -58,6 +59,8 @@ pub struct SessionConfig {
     /// Who may answer questions.
     pub attendance: Attendance,
     pub approver: Arc<dyn Approver>,
+    /// The model that is asked before a person, in the mode `smart`.
+    pub reviewer: Option<Arc<ApprovalReviewer>>,
     /// Removes secrets from tool results.
     pub redactor: Redactor,
     pub limits: ToolLimits,
@@ -92,7 +95,7 @@ impl ToolContext {
         };
         let (gate, approver) = (Arc::clone(&config.gate), Arc::clone(&config.approver));
         Self {
-            approvals: Approvals::new(gate, origin, config.store.clone(), approver),
+            approvals: Approvals::new(gate, origin, config.store.clone(), approver, config.reviewer.clone()),
             config,
             place: OnceCell::new(),
             todo: Mutex::default(),
@@ -137,7 +140,7 @@ impl ToolContext {
         self.place.get_or_try_init(open).await
     }
 
-    /// Starts a job with a permit for it, and returns the person who approved it. While the job
+    /// Starts a job with a permit for it, and returns who approved it. While the job
     /// waits for its permit, another command may change the state of the session; then the gate judges
     /// the job in the new one.
     pub(crate) async fn start_with_permit<T, J, S>(
@@ -145,7 +148,7 @@ impl ToolContext {
         job: impl Fn() -> J,
         start: impl Fn(Permit) -> S,
         call: CallContext<'_>,
-    ) -> Result<(T, Option<Person>), crate::Error>
+    ) -> Result<(T, Option<ApprovedBy>), crate::Error>
     where
         J: Future<Output = Result<Job, Error>>,
         S: Future<Output = Result<T, Error>>,

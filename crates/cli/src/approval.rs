@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hermes_agent::approvals::{Approvals, Denied, judge_by_rules};
+use hermes_agent::approvals::{Approvals, ApprovedBy, Denied, judge_by_rules};
 use hermes_agent::{Approver, CallContext};
 use hermes_policy::escape::escape;
 use hermes_policy::{Permit, Refusal, Verdict};
@@ -109,7 +109,9 @@ pub(crate) async fn approve(
     let view = Arc::new(TurnView::plain(context.screen));
     let approver = Arc::new(TerminalApprover::new(context.screen, view, consent));
     let store = resolve::store::open(context).await?;
-    let approvals = Approvals::new(gate, origin, store, Arc::clone(&approver) as Arc<dyn Approver>);
+    let reviewer = (consent != Consent::Given).then(|| resolve::agent::reviewer(context, config)).flatten();
+    let people = Arc::clone(&approver) as Arc<dyn Approver>;
+    let approvals = Approvals::new(gate, origin, store, people, reviewer);
     let question = match approvals.judge(job).await.map_err(failure)? {
         Verdict::Allow(permit) => return Ok(Decision::Allowed(permit)),
         Verdict::Deny(refusal) => return Ok(Decision::Refused(RefusalReport::new(&refusal))),
@@ -120,7 +122,15 @@ pub(crate) async fn approve(
     let (call_id, stop) = (CallId::new(id.clone()), CancellationToken::new());
     let call = CallContext { call_id: &call_id, stop: &stop, turn: None, observer: &|_event| {} };
     match approver.run_with_answers(approvals.ask(*question, call), &stop).await? {
-        Ok(approval) => Ok(Decision::Allowed(approval.permit)),
+        Ok(approval) => {
+            if let Some(model @ ApprovedBy::Model) = approval.approved_by {
+                context.screen.print_stderr(&model.to_string());
+            }
+            Ok(Decision::Allowed(approval.permit))
+        }
+        Err(Denied::Refused(refusal @ Refusal::Model { .. })) => {
+            Ok(Decision::Refused(RefusalReport { reason: refusal.to_string(), rules, question: None }))
+        }
         Err(Denied::Refused(Refusal::Expired)) if stop.is_cancelled() => Ok(Decision::Interrupted),
         Err(Denied::Refused(refusal)) => {
             let reason = refusal_reason(&refusal);

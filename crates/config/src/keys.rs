@@ -354,8 +354,10 @@ section! {
 section! {
     /// Approval of dangerous commands.
     Approvals "approvals." {
-        /// Who decides about a command that matches a rule: manual (a person) or off (no question
-        /// is asked; the hard floor and your own rules still hold).
+        /// Who decides about a command that matches a rule: manual (a person), smart (a model, see
+        /// `auxiliary.approval`, may refuse it, or allow it if it harms only the working directory
+        /// or its own processes; otherwise a person) or off (no question is asked; the hard floor
+        /// and your own rules still hold).
         mode: ApprovalMode = ApprovalMode::Manual, "HERMES_APPROVALS_MODE";
         /// Seconds a question on a terminal waits for an answer.
         timeout: u64 = 60, "HERMES_APPROVALS_TIMEOUT", at_least 1;
@@ -373,6 +375,23 @@ section! {
         /// character, `[ab]` for one of several. If it is also a command pattern, as in
         /// `git push --force *`, it denies every spelling of that command too.
         deny: Vec<TextPattern> = Vec::new(), "HERMES_APPROVALS_DENY";
+    }
+}
+
+section! {
+    /// The model that reviews commands if `approvals.mode` is smart. Without settings it is the
+    /// main model.
+    AuxiliaryApproval "auxiliary.approval." {
+        /// The provider of the model, as in `model.provider`; auto for that of the main model.
+        provider: String = "auto".into(), "AUXILIARY_APPROVAL_PROVIDER";
+        /// The model. Default: the main model.
+        model: String = String::new(), "AUXILIARY_APPROVAL_MODEL";
+        /// The base URL of your own server.
+        base_url: String = String::new(), "AUXILIARY_APPROVAL_BASE_URL";
+        /// The API key for that server or provider.
+        api_key: Option<Secret> = None, "AUXILIARY_APPROVAL_API_KEY";
+        /// Seconds the model may take; a person is asked then.
+        timeout: u64 = 30, "AUXILIARY_APPROVAL_TIMEOUT", at_least 1;
     }
 }
 
@@ -578,6 +597,7 @@ config! {
     session_reset: SessionReset,
     discord: Discord,
     approvals: Approvals,
+    auxiliary_approval: AuxiliaryApproval,
     code_execution: CodeExecution,
     tool_output: ToolOutput,
     security: Security,

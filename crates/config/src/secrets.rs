@@ -26,7 +26,10 @@ pub fn secrets(loaded: &LoadedConfig) -> Option<Vec<Secret>> {
         .map(|(_, value)| Secret::new(value.as_str()))
         .collect();
     if let Some(config) = &loaded.config {
-        let single = [&config.discord.bot_token, &config.discord.proxy, &config.model.api_key];
+        let single = [
+            &config.discord.bot_token, &config.discord.proxy, &config.model.api_key,
+            &config.auxiliary_approval.api_key,
+        ];
         let servers = config.general.providers.values().map(|server| &server.api_key);
         let fallbacks = config.general.fallback_providers.iter().map(|entry| &entry.api_key);
         secrets.extend(single.into_iter().chain(servers).chain(fallbacks).flatten().cloned());

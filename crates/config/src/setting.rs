@@ -295,34 +295,11 @@ pub(crate) fn keyword(node: &Node) -> Option<String> {
     scalar(node).map(|text| text.trim().to_ascii_lowercase())
 }
 
-/// `smart` of the Python program asks a model first. This version asks a person instead, as
-/// `manual` does.
-impl Setting for ApprovalMode {
-    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        match keyword(node).as_deref() {
-            Some("manual") => Ok(Self::Manual),
-            Some("off" | "false" | "no") => Ok(Self::Off),
-            Some("smart") => {
-                let text = "`smart` is not supported by this version; `manual` is used instead".to_owned();
-                notes.push(SettingNote { at: node.at, text });
-                Ok(Self::Manual)
-            }
-            _ => Err(invalid::<Self>(node)),
-        }
-    }
-
-    fn to_value(&self) -> Value {
-        Value::from(match self {
-            Self::Off => "off",
-            Self::Manual => "manual",
-        })
-    }
-
-    fn accepted() -> Accepted {
-        Accepted::keywords(&["manual", "off"])
-    }
-}
-
+choice!(for ApprovalMode {
+    Self::Manual => "manual",
+    Self::Smart => "smart",
+    Self::Off => "off" | "false" | "no",
+});
 choice!(for Guard { Self::Off => "off", Self::Protect => "protect", Self::Project => "project" });
 choice!(for Network { Self::Full => "full", Self::None => "none", Self::Proxy => "proxy" });
 

@@ -13,6 +13,8 @@ const PYTHON_KEYS: &[(&str, &[&str])] = &[
     ("", TOP_LEVEL_KEYS),
     ("agent", AGENT_KEYS),
     ("approvals", &["mcp_reload_confirm"]),
+    ("auxiliary", AUXILIARY_TASKS),
+    ("auxiliary.approval", &["extra_body"]),
     ("discord", DISCORD_KEYS),
     ("display", DISPLAY_KEYS),
     ("display.platforms", DISPLAY_PLATFORMS_KEYS),
@@ -26,17 +28,17 @@ const PYTHON_KEYS: &[(&str, &[&str])] = &[
 ];
 
 const TOP_LEVEL_KEYS: &[&str] = &[
-    "always_log_local", "auxiliary", "bedrock", "browser", "checkpoints", "clarify", "compression",
-    "computer_use", "context", "context_file_max_chars", "credential_pool_strategies", "cron", "curator",
-    "custom_providers", "dashboard", "delegation", "desktop", "email", "filter_silence_narration", "goals",
-    "honcho", "hooks", "hooks_auto_accept", "human_delay", "kanban", "lsp", "matrix", "mattermost",
-    "max_concurrent_sessions", "max_live_sessions", "mcp", "mcp_discovery_timeout", "mcp_servers", "memory",
-    "moa", "model_aliases", "model_catalog", "network", "onboarding", "openrouter",
-    "paste_collapse_char_threshold", "paste_collapse_threshold", "paste_collapse_threshold_fallback",
-    "personalities", "platform_hints", "platform_toolsets", "platforms", "plugins", "prefill_messages_file",
-    "privacy", "prompt_caching", "quick_commands", "secrets", "session_store_max_age_days", "signal",
-    "slack", "stt", "telegram", "timezone", "tool_loop_guardrails", "tools", "toolsets", "tts", "updates",
-    "vertex", "voice", "web", "whatsapp", "x_search",
+    "always_log_local", "bedrock", "browser", "checkpoints", "clarify", "compression", "computer_use",
+    "context", "context_file_max_chars", "credential_pool_strategies", "cron", "curator", "custom_providers",
+    "dashboard", "delegation", "desktop", "email", "filter_silence_narration", "goals", "honcho", "hooks",
+    "hooks_auto_accept", "human_delay", "kanban", "lsp", "matrix", "mattermost", "max_concurrent_sessions",
+    "max_live_sessions", "mcp", "mcp_discovery_timeout", "mcp_servers", "memory", "moa", "model_aliases",
+    "model_catalog", "network", "onboarding", "openrouter", "paste_collapse_char_threshold",
+    "paste_collapse_threshold", "paste_collapse_threshold_fallback", "personalities", "platform_hints",
+    "platform_toolsets", "platforms", "plugins", "prefill_messages_file", "privacy", "prompt_caching",
+    "quick_commands", "secrets", "session_store_max_age_days", "signal", "slack", "stt", "telegram",
+    "timezone", "tool_loop_guardrails", "tools", "toolsets", "tts", "updates", "vertex", "voice", "web",
+    "whatsapp", "x_search",
 ];
 
 const AGENT_KEYS: &[&str] = &[
@@ -46,6 +48,11 @@ const AGENT_KEYS: &[&str] = &[
     "parallel_tool_call_guidance", "personalities", "prefill_messages_file", "reasoning_overrides",
     "restart_drain_timeout", "service_tier", "system_prompt", "task_completion_guidance",
     "tool_use_enforcement", "verbose", "verify_guidance", "verify_on_stop",
+];
+
+const AUXILIARY_TASKS: &[&str] = &[
+    "compression", "curator", "kanban_decomposer", "mcp", "monitor", "profile_describer", "skills_hub",
+    "title_generation", "triage_specifier", "tts_audio_tags", "vision", "web_extract",
 ];
 
 const DISCORD_KEYS: &[&str] = &[

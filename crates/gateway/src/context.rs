@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use hermes_session::{SessionInput, SessionPool, UserRole, answer_question};
+use hermes_session::{AuditLog, SessionInput, SessionPool, UserRole, answer_question};
 use hermes_store::{InboxId, Store, TurnId};
 use hermes_types::{Attendance, Choice, Person, SessionKey, Timestamp};
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use crate::access::AccessControl;
-use crate::audit::AuditLog;
 use crate::channel::Channel;
 use crate::frontend::{ChatFrontend, ChatInput, QUEUE_FULL_REPLY};
 use crate::gateway::GatewaySettings;

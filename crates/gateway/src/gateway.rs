@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_session::{BusyPolicy, SessionHost, SessionPool};
+use hermes_session::{AuditLog, BusyPolicy, SessionHost, SessionPool};
 use hermes_store::Store;
 use hermes_types::Timestamp;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{AccessControl, AccessDecision};
-use crate::audit::AuditLog;
 use crate::channel::{Channel, ChannelHealth, ChannelSink, FatalError, Inbound, InboundEvent};
 use crate::context::GatewayContext;
 use crate::frontend::StreamingOptions;

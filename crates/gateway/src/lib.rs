@@ -13,7 +13,6 @@
 //! sessions reply, and `frontend::streaming` for what is shown while a turn runs.
 
 mod access;
-mod audit;
 mod channel;
 mod context;
 mod error;
@@ -34,7 +33,6 @@ mod split;
 mod target;
 
 pub use access::{AccessControl, AccessSettings, BotPolicy, PlatformAccess, StrangerPolicy};
-pub use audit::AuditLog;
 pub use channel::{
     AttachmentFile, BoxFuture, ButtonStyle, Capabilities, Channel, ChannelHealth, ChannelSink, DeliveryCheck,
     FatalError, FetchError, Inbound, InboundEvent, MessageButton, OutboundMessage, Reaction, SendError,

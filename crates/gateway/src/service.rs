@@ -3,12 +3,12 @@
 mod restart;
 mod state_file;
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hermes_session::AuditLog;
 use hermes_store::Store;
 use hermes_types::{LockFile, Timestamp};
 use tokio::sync::watch;
@@ -16,7 +16,6 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::AccessControl;
-use crate::audit::AuditLog;
 use crate::channel::{Channel, ChannelHealth, FatalError};
 use crate::gateway::{Gateway, GatewaySettings, panicked_channel};
 use crate::host::GatewayHost;
@@ -26,7 +25,6 @@ use state_file::StateFile;
 pub use state_file::read_state;
 
 const LOCK_FILE: &str = "gateway.lock";
-const AUDIT_FILE: &str = "audit.jsonl";
 /// A killed gateway, and a process it was just starting, may need a moment to release a lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -45,12 +43,10 @@ pub struct ChannelSupervisor {
 
 impl ChannelSupervisor {
     pub fn new(home: &Path, store: Store, host: Arc<dyn GatewayHost>) -> io::Result<Self> {
-        let logs = home.join("logs");
-        fs::create_dir_all(&logs)?;
         Ok(Self {
             store,
             host,
-            audit: AuditLog::open(&logs.join(AUDIT_FILE))?,
+            audit: AuditLog::in_home(home)?,
             state: StateFile::new(home),
             channels: JoinSet::new(),
             stop: CancellationToken::new(),

@@ -236,8 +236,19 @@ impl ClassNeeds {
 
     /// The classes of a job that nothing asks about.
     pub(crate) fn unasked(&self) -> Allowance {
-        let used = if self.has_unread_code { BTreeSet::new() } else { self.used.clone() };
-        Allowance::Classes(used)
+        Allowance::Classes(self.unasked_classes())
+    }
+
+    fn unasked_classes(&self) -> BTreeSet<ProtectedClass> {
+        if self.has_unread_code { BTreeSet::new() } else { self.used.clone() }
+    }
+
+    /// The classes of a contained job; none if it uses or names more than it gets unasked.
+    pub(crate) fn contained(&self, matches: &[Match]) -> Option<Allowance> {
+        let unasked = self.unasked_classes();
+        let of_matches = matches.iter().flat_map(|found| &found.classes);
+        let mut classes = self.used.iter().chain(&self.named).chain(of_matches);
+        classes.all(|class| unasked.contains(class)).then_some(Allowance::Classes(unasked))
     }
 
     /// Whether unread code would get the classes that another command needs.
@@ -365,6 +376,20 @@ fn steers(call: &Invocation<'_>) -> bool {
     let exported = call.args.iter().filter(|_| sets).filter_map(Word::as_assignment);
     let assigned = call.segment.assignments.iter().map(|(name, _)| name.clone());
     assigned.chain(exported.map(|(name, _)| name)).any(|name| fits_any(&name, STEERING_VARIABLES))
+}
+
+/// Builtins that change the meaning of the commands behind them.
+const STATE_CHANGES: &[&str] = &["export", "declare", "typeset", "local", "set", "shopt", "source", "."];
+
+/// Whether the session or the script sets something that could make a command work elsewhere.
+pub(crate) fn is_redirected(job: &Job, script: &Script) -> bool {
+    let redirects = |segment: &Segment| {
+        let call = Invocation::new(segment);
+        STATE_CHANGES.contains(&call.name()) || steers(&call)
+    };
+    is_steered(job)
+        || job.shell.variables.iter().any(|(name, _)| name.starts_with("GIT_"))
+        || script.segments.iter().any(redirects)
 }
 
 /// Whether a command runs code that the gate has not read.

@@ -7,20 +7,20 @@
 //! | 3 | nothing of the owner's can be damaged, and no owner's ask rule matches | allow |
 //! | 4 | nothing matches, or grants and allow rules cover every match | allow |
 //! | 5 | the mode is `off`, and all of the text could be read | allow |
-//! | 6 | there is no approver | refuse, unless configured otherwise |
+//! | 6 | there is no approver | refuse, unless configured otherwise, or the mode is `smart` and a model may answer |
 //! | 7 | the text is too long to be shown in full | refuse |
 //! | 8 | otherwise | ask |
 
 use hermes_types::{Allowance, Attendance, Guard, Job, Origin, Place, Reach, Timestamp, TypedInput, Work};
 use serde::{Deserialize, Serialize};
 
-use crate::allowance::{ClassNeeds, MIXED_ACCESS, UNGUARDED_CODE};
+use crate::allowance::{ClassNeeds, MIXED_ACCESS, UNGUARDED_CODE, is_redirected};
 use crate::escape::EscapedText;
 use crate::grant::{Coverage, Grants};
 use crate::permit::Permit;
 use crate::question::{Question, QuestionId, StoredQuestion};
 use crate::refusal::Refusal;
-use crate::rules::{self, Harms, Match, Tier};
+use crate::rules::{self, Harms, MAX_MATCHES, Match, Tier};
 use crate::shell::{
     Script, Segment, Surroundings, understand, understand_file, understand_input, understand_python,
 };
@@ -32,6 +32,8 @@ use crate::user_rule::{UserRule, UserVerdict};
 pub enum ApprovalMode {
     #[default]
     Manual,
+    /// A model is asked before a person. It may refuse, or allow what is contained.
+    Smart,
     /// Only the floor and the owner's deny rules apply.
     Off,
 }
@@ -108,6 +110,8 @@ pub struct GateReport {
     /// Whether the floor matched.
     pub floor: bool,
     pub rules: Vec<Match>,
+    /// Whether the question is one that a model may answer with yes in the mode `smart`.
+    pub contained: bool,
     /// The simple commands found.
     pub segments: Vec<String>,
     /// The protected classes that it may use, or would after approval.
@@ -151,12 +155,16 @@ impl Gate {
             .map(Segment::show)
             .collect();
         let rules = findings.matches.clone();
+        let mut contained = false;
         let (verdict, floor, may_use) = match self.decide(job.clone(), origin, moment, findings) {
             Verdict::Allow(permit) => ("allow", false, permit.allowance().keywords()),
-            Verdict::Ask(question) => ("ask", false, question.allowance().keywords()),
+            Verdict::Ask(question) => {
+                contained = question.is_contained();
+                ("ask", false, question.allowance().keywords())
+            }
             Verdict::Deny(refusal) => ("deny", matches!(refusal, Refusal::Floor(_)), Vec::new()),
         };
-        GateReport { verdict, floor, rules, segments, may_use }
+        GateReport { verdict, floor, rules, contained, segments, may_use }
     }
 
     fn findings(&self, job: &Job, origin: &Origin) -> Findings {
@@ -248,14 +256,19 @@ impl Gate {
         if self.mode == ApprovalMode::Off && !open.iter().any(Match::hides_floor) {
             return allow(job, needs.approved(&asking, false));
         }
-        let approvers = match &origin.attendance {
-            Attendance::Attended(approvers) => approvers.clone(),
-            Attendance::Unattended => {
-                return match self.unattended {
-                    Unattended::Deny => Verdict::Deny(Refusal::Unattended(open)),
-                    Unattended::Allow => allow(job, needs.approved(&asking, false)),
-                };
+        let contained = is_contained(&job, &script, &asking).then(|| needs.contained(&asking)).flatten();
+        let approvers = match (&origin.attendance, self.unattended) {
+            (Attendance::Attended(approvers), _) => approvers.clone(),
+            (Attendance::Unattended, Unattended::Allow) => {
+                return allow(job, needs.approved(&asking, false));
             }
+            // Only a model can answer.
+            (Attendance::Unattended, Unattended::Deny)
+                if self.mode == ApprovalMode::Smart && contained.is_some() =>
+            {
+                Vec::new()
+            }
+            (Attendance::Unattended, Unattended::Deny) => return Verdict::Deny(Refusal::Unattended(open)),
         };
         let sources: Vec<String> = open.iter().map(|found| found.source.clone()).collect();
         let shown = EscapedText::new(&job.work.text(), &sources);
@@ -272,6 +285,7 @@ impl Gate {
             approvers,
             expires: moment.now.plus(self.question_limits.timeout_secs),
             matches: open,
+            contained,
             text: shown,
             job,
         }))
@@ -299,6 +313,16 @@ impl Gate {
 
 fn is_command(segment: &Segment) -> bool {
     !segment.program.pieces().is_empty() || !segment.redirects.is_empty() || !segment.assignments.is_empty()
+}
+
+/// Whether everything that was read of a script and asks about it is contained, see
+/// [`crate::rules`].
+fn is_contained(job: &Job, script: &Script, asking: &[Match]) -> bool {
+    matches!(job.work, Work::Shell(_))
+        && script.doubts.is_empty()
+        && asking.len() < MAX_MATCHES
+        && asking.iter().all(|found| found.is_contained)
+        && !is_redirected(job, script)
 }
 
 /// The coverage of a lasting grant for these matches.

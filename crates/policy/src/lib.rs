@@ -44,5 +44,6 @@ pub use permit::Permit;
 pub use protected::{ProtectedKind, ProtectedPath, protected_paths};
 pub use question::{Question, QuestionId, StoredQuestion};
 pub use refusal::Refusal;
+pub use rules::Match;
 pub use shell::pattern_matches;
 pub use user_rule::{UserRule, UserVerdict};

@@ -54,6 +54,8 @@ pub struct Question {
     pub(crate) text: EscapedText,
     pub(crate) covers: Vec<Coverage>,
     pub(crate) allowance: Allowance,
+    /// What the job may use if a model allows it; none if only a person can.
+    pub(crate) contained: Option<Allowance>,
 }
 
 /// The stored form of an open question. It grants nothing: [`crate::Gate::reopen`] judges the job
@@ -101,6 +103,31 @@ impl Question {
     /// What the job may use of what the guard protects, if it is approved.
     pub fn allowance(&self) -> &Allowance {
         &self.allowance
+    }
+
+    /// Whether a model may allow the job in the mode `smart`: everything was read, and the harm stays
+    /// in the working directory or the session.
+    pub fn is_contained(&self) -> bool {
+        self.contained.is_some()
+    }
+
+    /// The permit of a contained question that a model allowed. It opens nothing protected beyond
+    /// what the job would get unasked, and gives no grant.
+    pub fn allow_contained(self) -> Result<Permit, Box<Self>> {
+        match self.contained {
+            Some(allowance) => Ok(Permit::new(self.job, self.place, self.session, allowance, Vec::new())),
+            None => Err(Box::new(self)),
+        }
+    }
+
+    /// Expires this much later, because the approvers see it later.
+    pub fn extend(&mut self, seconds: u64) {
+        self.expires = self.expires.plus(seconds);
+    }
+
+    /// The refusal of a question that no person can answer.
+    pub fn refuse_unattended(self) -> Refusal {
+        Refusal::Unattended(self.matches)
     }
 
     pub fn to_stored(&self) -> StoredQuestion {

@@ -26,6 +26,9 @@ pub enum Refusal {
     /// An approver denied it.
     #[error("denied by {}{}", .by.as_str(), .reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default())]
     Person { by: Person, reason: Option<String> },
+    /// The model of the mode `smart` refused it.
+    #[error("refused by the model (approvals.mode smart): {reason}")]
+    Model { reason: String },
     /// The answer came from a person who is not an approver. The question stays open.
     #[error("{} may not answer this question", .0.as_str())]
     NotApprover(Person),

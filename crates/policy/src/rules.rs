@@ -5,6 +5,7 @@
 //! effects of a command, whatever program causes them. [`matches`] reports every rule that matches,
 //! with the part of the command it matched.
 
+mod contained;
 mod doubts;
 mod files;
 mod machine;
@@ -43,6 +44,8 @@ struct Rule {
     trigger: Trigger,
     /// A condition under which programs do not trigger it.
     unless: When,
+    /// The uses of programs that a model may allow, see [`contained`].
+    contained: When,
 }
 
 /// The commands a rule tests, apart from the declarations of programs that name it.
@@ -58,7 +61,16 @@ enum Trigger {
 
 const fn floor(id: &'static str, reason: &'static str) -> Rule {
     let trigger = Trigger::Programs;
-    Rule { id, tier: Tier::Floor, reason, reaches_inside: true, trigger, unless: When::Any(&[]) }
+    let never = When::Any(&[]);
+    Rule {
+        id,
+        tier: Tier::Floor,
+        reason,
+        reaches_inside: true,
+        trigger,
+        unless: When::Any(&[]),
+        contained: never,
+    }
 }
 
 const fn ask(id: &'static str, reason: &'static str) -> Rule {
@@ -80,6 +92,10 @@ impl Rule {
 
     const fn unless(self, unless: When) -> Self {
         Self { unless, ..self }
+    }
+
+    const fn contained(self, contained: When) -> Self {
+        Self { contained, ..self }
     }
 }
 
@@ -110,6 +126,9 @@ pub struct Match {
     /// The protected classes of the files that it concerns.
     #[serde(skip)]
     pub(crate) classes: BTreeSet<ProtectedClass>,
+    /// Whether the harm is contained, see [`contained`].
+    #[serde(skip)]
+    pub(crate) is_contained: bool,
 }
 
 /// The reach of the harm.
@@ -144,6 +163,7 @@ impl Match {
             at: None,
             harms: Harms::Owner,
             classes: BTreeSet::new(),
+            is_contained: false,
         }
     }
 
@@ -246,7 +266,7 @@ fn harms(rule: &Rule, context: &RuleContext<'_>) -> Harms {
 }
 
 /// The number of matches after which only the floor is examined further.
-const MAX_MATCHES: usize = 512;
+pub(crate) const MAX_MATCHES: usize = 512;
 
 /// The paths a command touches, whatever it does to them.
 fn paths_of(effects: &[FileEffect]) -> String {
@@ -292,7 +312,11 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
                 continue;
             }
             let shown = segment.show();
-            if found.iter().any(|known: &Match| known.id == rule.id && known.segment == shown) {
+            let is_contained = contained::is_contained(rule, &context);
+            let is_same = |known: &&mut Match| known.id == rule.id && known.segment == shown;
+            if let Some(known) = found.iter_mut().find(is_same) {
+                // The same command may run in another directory.
+                known.is_contained &= is_contained;
                 continue;
             }
             let tier = if inside { Tier::Ask } else { rule.tier };
@@ -303,7 +327,13 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
             let named = named_paths(segment, around.home);
             let paths = effects.iter().map(|effect| &effect.path).chain(&named).map(String::as_str);
             let classes = classes_of_paths(paths, around.home);
-            found.push(Match { at: Some(at), harms: harms(rule, &context), classes, ..matched });
+            found.push(Match {
+                at: Some(at),
+                harms: harms(rule, &context),
+                classes,
+                is_contained,
+                ..matched
+            });
         }
     }
     found

@@ -29,9 +29,9 @@ pub use frontend::{
     SessionRequest, TurnFrontend, TurnStart,
 };
 pub use hermes_agent::{
-    Approver, BoxFuture, Clarification, Error as AgentError, ExportPolicy, IMPORT_DIR, ModelConfig, Question,
-    QuestionPolicy, SessionConfig, StopReason, SystemPrompt, ToolContext, TurnEvent, TurnJournal, TurnResult,
-    UserInput,
+    Approver, AuditLog, BoxFuture, Clarification, Error as AgentError, ExportPolicy, IMPORT_DIR, ModelConfig,
+    Question, QuestionPolicy, SessionConfig, StopReason, SystemPrompt, ToolContext, TurnEvent, TurnJournal,
+    TurnResult, UserInput,
 };
 pub use input::{SessionInput, SessionMessage};
 pub use pool::SessionPool;

@@ -8,13 +8,14 @@ use hermes_exec::{
     WorkingDirectory,
 };
 use hermes_policy::shell::{Surroundings, understand};
-use hermes_types::{Person, Work};
+use hermes_types::Work;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{CallContext, CallResult, ToolArguments, ToolResult};
 use crate::ToolContext;
+use crate::approvals::ApprovedBy;
 use crate::process_events::NotifyOn;
 use crate::tool_support::ansi;
 
@@ -112,12 +113,12 @@ fn command_result(
     context: &ToolContext,
     given: &TerminalArguments,
     outcome: &Outcome,
-    approved_by: Option<Person>,
+    approved_by: Option<ApprovedBy>,
     timeout: Duration,
 ) -> ToolResult {
     let mut result = json!({});
     if let Some(approver) = approved_by {
-        result["approval"] = json!(format!("approved by {}", approver.as_str()));
+        result["approval"] = json!(approver.to_string());
     }
     if given.pty && !given.background {
         result["pty_note"] = json!("only a background command gets a terminal; this one had none");

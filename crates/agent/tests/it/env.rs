@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::{
-    Approver, BoxFuture, CallContext, Clarification, CodeExecutionConfig, CodeMode, SessionConfig, Tool,
-    ToolContext, ToolLimits, ToolResult, WebClient,
+    ApprovalReviewer, Approver, BoxFuture, CallContext, Clarification, CodeExecutionConfig, CodeMode,
+    SessionConfig, Tool, ToolContext, ToolLimits, ToolResult, WebClient,
 };
 use hermes_exec::backend::docker::engine::EngineAddress;
 use hermes_exec::backend::docker::pull::PullSettings;
@@ -37,6 +37,7 @@ pub(crate) struct TestEnv {
     pub(crate) cache: PathBuf,
     pub(crate) helper: PathBuf,
     pub(crate) mode: ApprovalMode,
+    pub(crate) reviewer: Option<Arc<ApprovalReviewer>>,
     pub(crate) network: Network,
     pub(crate) tools: Vec<Tool>,
     pub(crate) attendance: Attendance,
@@ -125,6 +126,7 @@ impl TestEnv {
             cache: cache.to_owned(),
             helper: helper.to_owned(),
             mode: ApprovalMode::Off,
+            reviewer: None,
             network: Network::None,
             tools: Tool::ALL.to_vec(),
             attendance: Attendance::Attended(vec![Person::new("cli")]),
@@ -217,6 +219,7 @@ impl TestEnv {
             entry_point: EntryPoint::Cli,
             attendance: self.attendance.clone(),
             approver,
+            reviewer: self.reviewer.clone(),
             redactor: Redactor::new(&self.secrets),
             limits: ToolLimits {
                 timeout: Duration::from_secs(60),

@@ -15,6 +15,7 @@ mod process_notices;
 mod questions;
 mod replies;
 mod restarts;
+mod review;
 mod schema;
 mod scripts;
 mod terminal;

@@ -91,7 +91,11 @@ async fn call(
     };
     let store = resolve::store::open(context).await?;
     let shared = SharedResources::new(context, config);
-    let tools = ToolContext::new(agent::session_config(&shared, config, resolved.clone(), actor, store));
+    let mut setup = agent::session_config(&shared, config, resolved.clone(), actor, store);
+    if consent == Consent::Given {
+        setup.reviewer = None;
+    }
+    let tools = ToolContext::new(setup);
     let is_shown = !context.screen.is_json();
     let observer = move |event: TurnEvent| {
         if is_shown {

@@ -26,6 +26,7 @@ fn the_json_report_has_the_documented_fields() {
                 "reason": "discards commits or changes, here or at the remote",
                 "segment": "git push --force",
             }],
+            "contained": false,
             "segments": ["git status", "git push --force"],
             "may_use": [
                 "ssh-keys", "ssh-agent", "gpg-keys", "git-credentials", "git-config", "desktop-session",

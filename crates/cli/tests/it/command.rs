@@ -404,9 +404,9 @@ fn the_schema_names_every_key() {
     let schema = Home::new().run(&["config", "schema"]).json();
     for key in hermes_config::keys::all() {
         let mut at = &schema;
-        for part in key.path.split('.') {
+        for (depth, part) in key.path.split('.').enumerate() {
             let inner = &at["properties"][part];
-            at = if part == "model" { &inner["anyOf"][1] } else { inner };
+            at = if depth == 0 && part == "model" { &inner["anyOf"][1] } else { inner };
         }
         assert!(at["description"].is_string(), "{}", key.path);
     }
@@ -427,10 +427,9 @@ fn completion_scripts_are_valid() {
 }
 
 #[test]
-fn the_approval_mode_smart_cannot_be_set() {
+fn the_approval_mode_smart_can_be_set() {
     let home = Home::with_config("approvals: {mode: manual}\n");
     let run = home.run(&["config", "set", "approvals.mode", "smart"]);
-    assert_eq!(run.code, Some(2), "{run:?}");
-    assert!(run.err.contains("approvals.mode: `smart` is not supported by this version\n"), "{run:?}");
-    assert_eq!(home.read("config.yaml").unwrap(), "approvals: {mode: manual}\n");
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(home.read("config.yaml").unwrap(), "approvals: {mode: smart}\n");
 }

@@ -29,6 +29,7 @@ mod request;
 mod self_use;
 mod session_state;
 mod sessions;
+mod smart;
 mod smollm;
 mod status;
 mod tool;

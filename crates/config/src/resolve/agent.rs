@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::{
-    Approver, CodeExecutionConfig, SessionConfig, SystemPrompt, SystemPromptInput, Tool, ToolLimits,
-    WebClient,
+    ApprovalReviewer, Approver, CodeExecutionConfig, SessionConfig, SystemPrompt, SystemPromptInput, Tool,
+    ToolLimits, WebClient,
 };
 use hermes_exec::ResolvedPlace;
 use hermes_exec::backend::docker::pull::PullSettings;
@@ -35,6 +35,7 @@ pub struct Actor {
 /// Resources that all sessions of a process share.
 pub struct SharedResources {
     gate: Arc<Gate>,
+    reviewer: Option<Arc<ApprovalReviewer>>,
     redactor: Redactor,
     pulls: PullSettings,
     warn: Warn,
@@ -45,6 +46,7 @@ impl SharedResources {
     pub fn new(context: &ConfigContext, config: &Config) -> Self {
         Self {
             gate: Arc::new(super::gate(config)),
+            reviewer: reviewer(context, config),
             redactor: redactor(context, config),
             pulls: pull_settings(context, config),
             warn: Arc::clone(&context.warn),
@@ -71,6 +73,7 @@ pub fn session_config(
         person,
         entry_point,
         approver,
+        reviewer: shared.reviewer.clone(),
         redactor: shared.redactor.clone(),
         limits: ToolLimits {
             timeout: Duration::from_secs(config.terminal.timeout),
@@ -91,6 +94,11 @@ pub fn session_config(
         warn: Arc::clone(&shared.warn),
         web: Arc::clone(&shared.web),
     }
+}
+
+/// The model that is asked before a person, in the mode `smart`.
+pub fn reviewer(context: &ConfigContext, config: &Config) -> Option<Arc<ApprovalReviewer>> {
+    super::model::approval_reviewer(context, config, redactor(context, config)).map(Arc::new)
 }
 
 /// Masks the secrets of the configuration and of forwarded variables in text for a model.

@@ -1,10 +1,13 @@
 //! The chain of model endpoints. [`hermes_model::provider`] chooses the servers.
 
 use std::path::Path;
+use std::time::Duration;
 
-use hermes_agent::ModelConfig;
+use hermes_agent::{ApprovalReviewer, ModelConfig};
 use hermes_model::provider::{ModelChoice, ProviderSettings};
 use hermes_model::{Client, Effort, Endpoint, EnvProxies, Url, claude_code};
+use hermes_policy::ApprovalMode;
+use hermes_policy::redact::Redactor;
 use hermes_store::ImageStore;
 use hermes_types::Secret;
 use serde_json::{Map, Value, json};
@@ -43,6 +46,33 @@ pub fn client(context: &ConfigContext) -> Client {
 
 /// The models of the configuration. `chosen`, from the command line, replaces the first one.
 pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) -> Result<Models, Failure> {
+    with_providers(context, config, |providers| main_models(config, providers, chosen))
+}
+
+fn with_providers<T>(
+    context: &ConfigContext,
+    config: &Config,
+    use_providers: impl FnOnce(&ProviderSettings<'_>) -> T,
+) -> T {
+    let variable = |name: &str| context.loaded.layers.non_blank_variable(name);
+    let claude_code = || {
+        let path = Path::new(&local::owner_home(context)).join(".claude/.credentials.json");
+        std::fs::read_to_string(&path).is_ok_and(|text| claude_code::has_token(&text)).then_some(path)
+    };
+    use_providers(&ProviderSettings {
+        servers: &config.general.providers,
+        variable: &variable,
+        claude_code: &claude_code,
+        max_attempts: u32::try_from(config.agent.api_max_retries).unwrap_or(u32::MAX),
+        openrouter_routing: routing(config),
+    })
+}
+
+fn main_models(
+    config: &Config,
+    providers: &ProviderSettings<'_>,
+    chosen: Option<&str>,
+) -> Result<Models, Failure> {
     let settings = &config.model;
     let choice = ModelChoice {
         provider: settings.provider.clone(),
@@ -50,18 +80,6 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
         base_url: Some(settings.base_url.clone()),
         api_key: settings.api_key.clone(),
         key_env: None,
-    };
-    let variable = |name: &str| context.loaded.layers.non_blank_variable(name);
-    let claude_code = || {
-        let path = Path::new(&local::owner_home(context)).join(".claude/.credentials.json");
-        std::fs::read_to_string(&path).is_ok_and(|text| claude_code::has_token(&text)).then_some(path)
-    };
-    let providers = ProviderSettings {
-        servers: &config.general.providers,
-        variable: &variable,
-        claude_code: &claude_code,
-        max_attempts: u32::try_from(config.agent.api_max_retries).unwrap_or(u32::MAX),
-        openrouter_routing: routing(config),
     };
     let selected = providers.select(&choice).map_err(|error| model_failure(&error))?;
     let (mut first, key_source) = (selected.endpoint, selected.key_source);
@@ -80,6 +98,53 @@ pub fn models(context: &ConfigContext, config: &Config, chosen: Option<&str>) ->
     }
     let max_output = settings.max_tokens.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
     Ok(Models { chain, effort: config.agent.reasoning_effort, max_output, key_source })
+}
+
+/// The model that is asked before a person, if the mode is `smart` and a model is configured.
+pub fn approval_reviewer(
+    context: &ConfigContext,
+    config: &Config,
+    redactor: Redactor,
+) -> Option<ApprovalReviewer> {
+    if config.approvals.mode != ApprovalMode::Smart {
+        return None;
+    }
+    let mut endpoints = match review_models(context, config) {
+        Ok(endpoints) => endpoints,
+        Err(failure) => {
+            context.warn(&format!(
+                "approvals.mode is smart, but no model can review commands: {}",
+                failure.message
+            ));
+            return None;
+        }
+    };
+    let timeout = Duration::from_secs(config.auxiliary_approval.timeout);
+    for endpoint in &mut endpoints {
+        endpoint.timeouts.total = endpoint.timeouts.total.min(timeout);
+    }
+    let home = context.home.path().to_owned();
+    Some(ApprovalReviewer { client: client(context), endpoints, timeout, redactor, home })
+}
+
+/// The chain of `auxiliary.approval`, which without a provider or server is that of the main model.
+fn review_models(context: &ConfigContext, config: &Config) -> Result<Vec<Endpoint>, Failure> {
+    let settings = &config.auxiliary_approval;
+    let model = Some(settings.model.trim()).filter(|model| !model.is_empty());
+    let is_main =
+        matches!(settings.provider.trim(), "" | "auto" | "main") && settings.base_url.trim().is_empty();
+    if is_main {
+        return Ok(models(context, config, model)?.chain);
+    }
+    let choice = ModelChoice {
+        provider: settings.provider.clone(),
+        model: model.unwrap_or(&config.model.default).to_owned(),
+        base_url: Some(settings.base_url.clone()),
+        api_key: settings.api_key.clone(),
+        key_env: None,
+    };
+    let selected = with_providers(context, config, |providers| providers.select(&choice));
+    Ok(vec![selected.map_err(|error| model_failure(&error))?.endpoint])
 }
 
 /// The failure of a model request, with hints.

@@ -223,12 +223,17 @@ fn keys_that_this_version_does_not_use_are_accepted_and_reported() {
 }
 
 #[test]
-fn the_approval_mode_smart_is_manual_with_a_warning() {
-    let loaded = Home::with_config("approvals: {mode: smart}\n").load(&[]);
-    let [problem] = loaded.problems.as_slice() else { panic!("{:?}", loaded.problems) };
-    assert_eq!(problem.severity, Severity::Warning);
-    assert!(problem.message.contains("`smart` is not supported"), "{problem:?}");
-    assert_eq!(loaded.config.unwrap().approvals.mode, hermes_policy::ApprovalMode::Manual);
+fn the_approval_mode_smart_and_its_model_are_read() {
+    let file = "approvals: {mode: smart}\nauxiliary:\n  approval: {provider: openrouter, model: small, \
+                base_url: '', timeout: 20, extra_body: {}}\n  vision: {model: other}\n";
+    let loaded = Home::with_config(file).load(&[]);
+    let reported: Vec<_> = loaded.problems.iter().filter_map(|problem| problem.key.as_deref()).collect();
+    assert_eq!(reported, ["auxiliary.approval.extra_body", "auxiliary.vision"]);
+    assert!(loaded.problems.iter().all(|problem| problem.severity == Severity::Note));
+    let config = loaded.config.unwrap();
+    assert_eq!(config.approvals.mode, hermes_policy::ApprovalMode::Smart);
+    let read = config.auxiliary_approval;
+    assert_eq!((read.provider.as_str(), read.model.as_str(), read.timeout), ("openrouter", "small", 20));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Deleting, overwriting and reading files.
 
+use super::contained::VISIBLE_FILES;
 use super::{Rule, RuleContext, ask, floor};
 use crate::paths::{is_regenerable, is_stream};
 use crate::programs::When::Help;
@@ -29,14 +30,16 @@ pub(super) const RULES: &[Rule] = &[
     ask("overwrite-outside", "overwrites files outside the working directory").on_files(|context| {
         context.any_overwrite(|path| overwrites(context, path)) || is_given_owners_file(context)
     }),
-    ask("delete-work", "deletes the whole working directory or its history").on_files(|context| {
-        context.any_delete(|path, tree| {
-            let history = path.split('/').any(|part| matches!(part, ".git" | ".hg" | ".svn" | ".jj"));
-            (history && (tree || path.ends_with("/.git")))
-                || (tree && context.paths.is_cwd(path))
-                || context.paths.is_above_work(path)
+    ask("delete-work", "deletes the whole working directory or its history")
+        .on_files(|context| {
+            context.any_delete(|path, tree| {
+                let history = path.split('/').any(|part| matches!(part, ".git" | ".hg" | ".svn" | ".jj"));
+                (history && (tree || path.ends_with("/.git")))
+                    || (tree && context.paths.is_cwd(path))
+                    || context.paths.is_above_work(path)
+            })
         })
-    }),
+        .contained(VISIBLE_FILES),
     ask("delete-unknown", "deletes something that is only known when the command runs")
         .on_files(|context| context.any_delete(|path, tree| unknown_delete(context, path, tree))),
     ask("write-system", "writes into a directory that belongs to the system").on_files(|context| {

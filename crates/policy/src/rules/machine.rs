@@ -2,6 +2,7 @@
 //!
 //! Where only some directories of the owner can be reached, these harm nothing of the owner's.
 
+use super::contained::OWN_PROCESSES;
 use super::{Rule, RuleContext, ask, floor};
 use crate::programs::When::Help;
 use crate::shell::{UNKNOWN_CHAR, Word};
@@ -10,7 +11,7 @@ pub(super) const RULES: &[Rule] = &[
     floor("kill-everything", "kills every process it can, including this one"),
     floor("kill-init", "ends the first process of the machine"),
     floor("kill-hermes", "ends Hermes itself"),
-    ask("mass-kill", "ends many processes at once"),
+    ask("mass-kill", "ends many processes at once").contained(OWN_PROCESSES),
     floor("power", "shuts down or restarts the machine").on_every(|context| {
         let switches = ["/proc/sysrq-trigger", "/sys/power/", "/proc/sys/kernel/sysrq"];
         context.any_write(|path| switches.iter().any(|switch| path.starts_with(switch)))

@@ -1,6 +1,7 @@
 //! Losing data and work: in repositories, databases, containers, clouds, at Hermes itself; and
 //! letting data out or other machines in.
 
+use super::contained::UNCOMMITTED_WORK;
 use super::{Rule, RuleContext, ask, floor};
 use crate::programs::When::{Any, Arg, Flag, Help};
 use crate::shell::{Word, pattern_matches};
@@ -27,7 +28,8 @@ pub(super) const RULES: &[Rule] = &[
             || (sets && segment.args.iter().any(|word| is_own(word.prefix())))
     }),
     ask("git-loss", "discards commits or changes, here or at the remote")
-        .unless(Any(&[Help, Flag(&["--dry-run"])])),
+        .unless(Any(&[Help, Flag(&["--dry-run"])]))
+        .contained(UNCOMMITTED_WORK),
     ask("git-helper", "lets git start a program to reach a repository"),
     ask("sql", "drops or empties database tables").inside(),
     ask("database-loss", "deletes a database or its content").inside(),

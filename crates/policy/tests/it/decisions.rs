@@ -358,6 +358,7 @@ fn the_report_is_what_the_command_line_prints() {
                 "segment": "rm -rf /home/ada/x",
             }],
             "segments": ["echo hi", "rm -rf /home/ada/x"],
+            "contained": false,
             "may_use": [],
         })
     );

@@ -4,6 +4,7 @@
 
 mod allowance;
 mod caps;
+mod contained;
 mod corpus;
 mod decisions;
 #[expect(clippy::disallowed_methods, reason = "it compares the gate with real shells")]

@@ -1,6 +1,6 @@
 //! The audit log: who asked for what, which tools ran where, and who approved them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -10,6 +10,8 @@ use hermes_types::text::is_hidden;
 use hermes_types::{Timestamp, lock};
 use serde_json::{Value, json};
 
+const FILE_NAME: &str = "audit.jsonl";
+
 /// The audit log: who asked for what, which tools ran where, and who approved them. A write error
 /// is only logged, so that a full disk does not end a conversation. Event and field names are a
 /// stable format.
@@ -17,13 +19,20 @@ use serde_json::{Value, json};
 pub struct AuditLog(Arc<Mutex<File>>);
 
 impl AuditLog {
+    /// Opens the log of a Hermes home.
+    pub fn in_home(home: &Path) -> io::Result<Self> {
+        let logs = home.join("logs");
+        fs::create_dir_all(&logs)?;
+        Self::open(&logs.join(FILE_NAME))
+    }
+
     /// Opens the log for appending, or creates it, readable only by its owner.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         Ok(Self(Arc::new(Mutex::new(file))))
     }
 
-    pub(crate) fn record(&self, what: &str, about: &Value) {
+    pub fn record(&self, what: &str, about: &Value) {
         let mut line =
             escape_hidden(&json!({ "at": Timestamp::now(), "what": what, "about": about }).to_string());
         line.push('\n');
