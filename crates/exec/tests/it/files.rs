@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
-use crate::fixture::{Fixture, judge, run_options};
+use crate::fixture::{Fixture, judge, permit_for, run_options};
 use crate::session::{Session, TestEnv, permit};
 
 const REPLACE: WriteOptions =
@@ -57,10 +57,8 @@ impl FileSession {
     }
 
     fn permit(&self, access: FileAccess, path: &str, real: &str) -> Permit {
-        match self.verdict(access, path, real) {
-            Verdict::Allow(permit) => permit,
-            other => panic!("{path}: {other:?}"),
-        }
+        let file = FileUse { access, path: path.to_owned(), real: real.to_owned() };
+        permit_for(&self.plan, &self.key, Job::new(Work::File(file), self.cwd.clone()))
     }
 
     /// The path without symbolic links.
