@@ -364,7 +364,11 @@ impl Walker<'_> {
             BraceAtom::Live(char) => Some(*char),
             _ => Some('-'),
         });
-        let is_assignment = self.dialect == ShellKind::Bash && is_named(before_equals.collect());
+        // Such an argument is expanded like an assignment, but an element of an array is not.
+        let is_assignment = self.dialect == ShellKind::Bash
+            && is_named(before_equals.collect())
+            && atoms.iter().any(|atom| matches!(atom, BraceAtom::Live('~')))
+            && self.choose("=~", 2) == 0;
         let atoms = self.tildes(atoms, if is_assignment { Tildes::Assignment } else { Tildes::First });
         let mut pieces = Vec::new();
         // Whether the current field exists even if it is empty.

@@ -201,8 +201,9 @@ fn shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
             break;
         }
         let is_long = text.starts_with("--");
-        takes_text |= text == "--command" || (!is_long && text.starts_with('-') && text.contains('c'));
-        reads_input |= !is_long && text.starts_with('-') && text.contains('s');
+        // `+c` and `+s` mean the same as `-c` and `-s`.
+        takes_text |= text == "--command" || (!is_long && text.contains('c'));
+        reads_input |= !is_long && text.contains('s');
         // Each `o` of a cluster such as `-euo` takes a word.
         let values = if is_long {
             usize::from(call.valued().contains(&text))
