@@ -550,6 +550,20 @@ pub(crate) fn is_plain(program: &ProgramSpec) -> bool {
     plain.into_iter().flatten().any(|known| known.names == program.names)
 }
 
+/// Whether a declaration says what a program does with text that is typed into it.
+pub(crate) fn declares_input(program: &ProgramSpec) -> bool {
+    let declared = [
+        coreutils::PROGRAMS,
+        databases::PROGRAMS,
+        disks::PROGRAMS,
+        editors::PROGRAMS,
+        find::PROGRAMS,
+        processes::PROGRAMS,
+        secrets::PROGRAMS,
+    ];
+    declared.into_iter().flatten().any(|known| known.names == program.names)
+}
+
 /// The declarations by name; some names end in `*`.
 static INDEX: LazyLock<HashMap<&'static str, &'static ProgramSpec>> = LazyLock::new(|| {
     all().flat_map(|program| program.names.iter().map(move |name| (*name, program))).collect()

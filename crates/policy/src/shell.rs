@@ -25,6 +25,8 @@ mod walk;
 use budget::{Budget, MAX_BYTES};
 use hermes_types::{FileUse, ShellContext, shell_quote};
 
+use crate::programs::{Language, Runs, declares_input, find};
+
 pub(crate) use args::{first_operand, has, operands, values};
 pub(crate) use nested::{Nested, nested_behind, nested_variable};
 pub use syntax::RedirectOperator;
@@ -185,7 +187,7 @@ pub fn understand(text: &str, around: &Surroundings<'_>) -> Script {
 /// Analyzes text that is typed into a program after earlier text. What the earlier text alone does
 /// was judged before.
 pub fn understand_input(
-    _program: &str,
+    program: &str,
     typed_before: Option<&str>,
     text: &str,
     around: &Surroundings<'_>,
@@ -196,16 +198,75 @@ pub fn understand_input(
     };
     // A terminal sends a carriage return for a line end.
     let all = [before, text].concat().replace('\r', "\n");
-    let (lines, _open) = before.rsplit_once(['\n', '\r']).unwrap_or_default();
-    let earlier = understand(&lines.replace('\r', "\n"), around);
-    let mut script = understand(&all, around);
-    script.segments.drain(..earlier.segments.len().min(script.segments.len()));
-    for doubt in &earlier.doubts {
-        if let Some(at) = script.doubts.iter().position(|found| found == doubt) {
-            script.doubts.remove(at);
+    let (lines, open) = before.rsplit_once(['\n', '\r']).unwrap_or(("", before));
+    let earlier = lines.replace('\r', "\n");
+    let open = format!("{open}{text}").replace('\r', "\n");
+    let program = understand(program, around);
+    let mut script = Script::default();
+    let mut add = |found: Script, known: Script| {
+        script.segments.extend(found.segments.into_iter().skip(known.segments.len()));
+        let mut doubts = found.doubts;
+        for doubt in &known.doubts {
+            if let Some(at) = doubts.iter().position(|found| found == doubt) {
+                doubts.remove(at);
+            }
+        }
+        script.doubts.extend(doubts);
+    };
+    let reader = InputReader::of(&program);
+    if let InputReader::Interpreter(language) = reader {
+        let read_code = |text: &str| {
+            read(text, around, |walk| {
+                walk.run_code(language, &Word::literal(text), "");
+            })
+        };
+        // A name that earlier lines gave to something dangerous may be used now.
+        add(read_code(&all), Script { doubts: Vec::new(), ..read_code(&earlier) });
+        // IPython runs lines behind these signs as commands.
+        for line in open.lines().filter_map(|line| line.trim_start().strip_prefix(['!', '%'])) {
+            add(understand(line.trim_start_matches(['!', '%']), around), Script::default());
+        }
+        return script;
+    }
+    if reader != InputReader::Declared {
+        add(understand(&all, around), understand(&earlier, around));
+    }
+    if reader != InputReader::Shell {
+        // The commands of the program, with the line as their input.
+        for mut segment in program.segments {
+            segment.args.insert(0, std::mem::take(&mut segment.program));
+            segment.stdin.text = Some(Word::literal(open.clone()));
+            let judged = read(&open, around, |walk| {
+                walk.run(segment, &open);
+            });
+            add(judged, Script::default());
         }
     }
     script
+}
+
+/// What reads the text that is typed into a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InputReader {
+    Shell,
+    Interpreter(Language),
+    /// A program whose declaration says what it does with its input.
+    Declared,
+    Unknown,
+}
+
+impl InputReader {
+    fn of(program: &Script) -> Self {
+        let spec = program.segments.last().map(|segment| find(&segment.name));
+        let Some(spec) = spec.filter(|spec| !spec.names.is_empty()) else { return Self::Unknown };
+        let runs = |runs: &Runs| match runs {
+            Runs::Shell => Some(Self::Shell),
+            Runs::Interprets(interpreter) => Some(Self::Interpreter(interpreter.language)),
+            _ => None,
+        };
+        let otherwise = if declares_input(spec) { Self::Declared } else { Self::Unknown };
+        spec.runs.iter().find_map(runs).unwrap_or(otherwise)
+    }
 }
 
 /// Analyzes a Python program.

@@ -23,14 +23,17 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .searches()
         .inert()
         .files(&[reads_tree(Computed(searched)).when(Test(searches_hidden))]),
-    reader(&["less", "more"]).inert().runs(&[Escapes(&["+!"])]),
+    reader(&["less", "more"])
+        .inert()
+        .files(&[writes(Computed(typed_files))])
+        .runs(&[Escapes(&["+!", "!", ":!"])]),
     // Programs that print, store or send their words.
     program(&[
         "apropos", "base32", "expr", "info", "notify-send", "pbcopy", "say", "tldr", "tr", "whatis",
         "whereis", "wl-copy", "write", "xclip", "xxd",
     ])
     .inert(),
-    program(&["man"]).inert().runs(&[Text(&["-P", "-H", "--pager", "--html"])]),
+    program(&["man"]).inert().runs(&[Text(&["-P", "-H", "--pager", "--html"]), Escapes(&["!"])]),
     reader(&["cat", "head"]).inert().asks(&[FILLS_DISK]),
     program(&["yes"]).asks(&[
         FILLS_DISK,
@@ -291,6 +294,17 @@ const SEARCH_VALUED: &[&str] = &[
     "-A", "-B", "-C", "-m", "-e", "-f", "-d", "-D", "-g", "-t", "-T", "-j", "--include", "--exclude",
     "--exclude-dir", "--glob", "--type", "--max-count", "--context", "--regexp", "--file",
 ];
+
+/// The files that commands typed into a pager open or write.
+fn typed_files(call: &Invocation<'_>) -> Vec<Word> {
+    let typed = call.segment.stdin.text.as_ref().map(Word::outline).unwrap_or_default();
+    let files = typed.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let opens = matches!(words.next(), Some(":e" | "s" | "o" | "O" | ":s" | ":o"));
+        words.next().filter(|_| opens).map(Word::literal)
+    });
+    files.collect()
+}
 
 fn keeps_absolute_names(call: &Invocation<'_>) -> bool {
     call.has(&["-P", "--absolute-names"]) || bundled_options(call).contains('P')

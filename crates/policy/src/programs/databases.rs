@@ -3,14 +3,23 @@
 use super::*;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    program(&["psql"]).key_options(&["-f"]).inert().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
-    program(&["mysql"]).inert().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
-    program(&["mariadb"]).runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
+    program(&["psql"])
+        .key_options(&["-f"])
+        .inert()
+        .files(&[writes(Computed(client_output))])
+        .runs(&[ESCAPES, Custom(client)])
+        .asks(&[LOSES_ROWS]),
+    program(&["mysql"])
+        .inert()
+        .files(&[writes(Computed(client_output))])
+        .runs(&[ESCAPES, Custom(client)])
+        .asks(&[LOSES_ROWS]),
+    program(&["mariadb"]).runs(&[ESCAPES, Custom(client)]).asks(&[LOSES_ROWS]),
     program(&["sqlite3"])
         .valued(&["-cmd", "-separator"])
         .inert()
-        .files(&[writes(FirstOperand).when(Test(changes_file)), writes(Computed(sqlite_output))])
-        .runs(&[ESCAPES])
+        .files(&[writes(FirstOperand).when(Test(changes_file)), writes(Computed(client_output))])
+        .runs(&[ESCAPES, Custom(client)])
         .asks(&[LOSES_ROWS]),
     program(&[
         "sqlcmd", "cockroach", "clickhouse-client", "clickhouse", "mongosh", "mongo", "duckdb", "pgcli",
@@ -63,6 +72,29 @@ const RESET: &str = "schema-reset";
 
 /// The commands with which database clients start a program.
 const ESCAPES: Runs = Escapes(&["\\!", ".shell ", ".system ", "system ", "!"]);
+
+/// Pipes to programs, libraries and program texts in the commands of a client.
+fn client(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let input = call.segment.stdin.text.as_ref().map(Word::outline);
+    for text in call.args.iter().map(Word::outline).chain(input) {
+        let lower = text.to_ascii_lowercase();
+        for mark in [
+            "\\g |", "\\g|", "\\o |", "\\o|", "\\w |", ".once |", ".output |", "pager ", "\\p ", "program '",
+            "'|",
+        ] {
+            let at = lower.find(mark).map(|at| at + mark.len());
+            let command =
+                at.and_then(|at| text.get(at..)).map(|rest| rest.trim_end_matches(['\'', ';', '\n']));
+            found.extend(command.map(|command| Nested::text(Word::literal(command))));
+        }
+        if [".load ", "load_extension(", "sys_exec(", "sys_eval(", "lo_export("]
+            .iter()
+            .any(|name| lower.contains(name))
+        {
+            found.push(Nested::Code(Language::Other, Word::literal(text)));
+        }
+    }
+}
 
 pub(super) const LOSES_ROWS: Ask = Test(runs_losing_statement).triggers("sql");
 
@@ -125,17 +157,19 @@ fn loses_rows(statement: &str) -> bool {
         || calls.iter().any(|call| statement.contains(call))
 }
 
+const REDIS_CHANGES: &[&str] = &[
+    "flushall", "flushdb", "shutdown", "config", "debug", "slaveof", "replicaof", "script", "eval", "module",
+    "swapdb", "unlink", "del",
+];
+
 fn empties_redis(call: &Invocation<'_>) -> bool {
     let input = call.segment.stdin.text.as_ref().map(|text| text.outline().to_lowercase());
     let input = input.unwrap_or_default();
-    let changes = Arg(&[
-        "flushall", "flushdb", "shutdown", "config", "debug", "slaveof", "replicaof", "script", "eval",
-        "module", "swapdb", "unlink", "del",
-    ]);
+    let changes = Arg(REDIS_CHANGES);
     let reads_settings = Arg(&["config"]).holds(call) && Arg(&["get"]).holds(call);
     (changes.holds(call) && !reads_settings)
+        || input.split_whitespace().next().is_some_and(|verb| REDIS_CHANGES.contains(&verb))
         || input.contains("flush")
-        || input.contains("shutdown")
         || call.segment.via.iter().any(|via| via == "xargs")
 }
 
@@ -161,12 +195,15 @@ fn changes_file(call: &Invocation<'_>) -> bool {
     })
 }
 
-fn sqlite_output(call: &Invocation<'_>) -> Vec<Word> {
-    let targets = call.args.iter().filter_map(|command| {
-        let text = command.outline();
+fn client_output(call: &Invocation<'_>) -> Vec<Word> {
+    let typed = call.segment.stdin.text.as_ref().map(Word::outline).unwrap_or_default();
+    let typed = typed.lines().map(str::to_owned);
+    let targets = call.args.iter().map(Word::outline).chain(typed).filter_map(|text| {
         let mut words = text.split_whitespace();
-        let writes = matches!(words.next(), Some(".output" | ".once" | ".backup" | ".save" | ".log"));
-        words.last().filter(|_| writes).map(Word::literal)
+        let writes =
+            [".output", ".once", ".backup", ".save", ".log", "\\o", "\\w", "\\s", "\\copy", "tee", "\\t"];
+        let writes = words.next().is_some_and(|command| writes.contains(&command));
+        words.last().filter(|_| writes).map(|path| Word::literal(path.trim_matches('\'')))
     });
     targets.collect()
 }

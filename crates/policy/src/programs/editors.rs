@@ -39,10 +39,11 @@ const EDITOR_FILES: &[DeclaredFiles] = &[writes(Computed(edited_files))];
 /// The files an editor opens, and those its commands write.
 fn edited_files(call: &Invocation<'_>) -> Vec<Word> {
     let opened = call.operands().into_iter().filter(|word| !word.prefix().starts_with('+')).cloned();
-    let commands = call.values(&["-c", "--cmd"]);
-    let written = commands.iter().filter_map(|command| {
-        let text = command.outline();
-        let writes = text.trim_start_matches([':', '%']).starts_with(['w', 's', 'x']);
+    let mut commands: Vec<String> = call.values(&["-c", "--cmd"]).iter().map(Word::outline).collect();
+    let typed = call.segment.stdin.text.as_ref().map(Word::outline).unwrap_or_default();
+    commands.extend(typed.lines().map(str::to_owned));
+    let written = commands.iter().filter_map(|text| {
+        let writes = text.trim_start_matches([':', '%']).starts_with(['w', 's', 'x', 'e', 'r', 'W', 'f']);
         text.split_whitespace().nth(1).filter(|_| writes).map(Word::literal)
     });
     opened.chain(written).collect()
@@ -102,7 +103,8 @@ fn vim(call: &Invocation<'_>, found: &mut Vec<Nested>) {
 fn ed(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     let Some(script) = &call.segment.stdin.text else { return };
     for line in script.outline().lines() {
-        let command = line.trim_start_matches([' ', 'r', 'w']).strip_prefix('!');
+        let address = |char: char| char.is_ascii_digit() || " .,$;+-%rwe".contains(char);
+        let command = line.trim_start_matches(address).strip_prefix('!');
         found.extend(command.map(|line| Nested::text(Word::literal(line))));
     }
 }

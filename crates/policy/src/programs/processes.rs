@@ -33,10 +33,26 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["fuser"]).asks(&[KILLS_HERMES, Flag(&["-k", "--kill"]).triggers("mass-kill")]),
     program(&["ps"]).asks(&[Any(&[Test(shows_variables), Flag(&["-E"])]).triggers("secret-stores")]),
     program(&["gdb", "lldb"])
-        .runs(&[Escapes(&["shell ", "platform shell ", "!"])])
+        .runs(&[Escapes(&["shell ", "platform shell ", "!", "pipe "]), Custom(debugger)])
         .asks(&[Flag(&["-p", "--pid"]).triggers("attach")]),
     program(&["gcore", "reptyr", "dtrace", "bpftrace", "jmap"]).asks(&[always("attach")]),
 ];
+
+/// Commands of a debugger that run program text or call a function.
+fn debugger(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let mut texts = call.values(&["-ex", "-eval-command", "--eval-command", "-iex", "-o", "--one-line"]);
+    texts.extend(call.segment.stdin.text.clone());
+    let lines = texts.iter().map(Word::outline);
+    for line in lines.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()) {
+        let runs_text = [
+            "python", "py ", "pi ", "script", "guile", "gu ", "source", "compile", "dump", "append",
+            "restore", "expr", "command",
+        ];
+        if runs_text.iter().any(|start| line.trim_start().starts_with(start)) || line.contains('(') {
+            found.push(Nested::Code(Language::Other, Word::literal(line)));
+        }
+    }
+}
 
 const SENDS_KILL: When = Arg(&[
     "-9", "-KILL", "-kill", "-SIGKILL", "9", "KILL", "SIGKILL", "*signal=9", "*signal=KILL",

@@ -344,6 +344,23 @@ fn python_and_typed_input_pass_the_same_gate() {
 }
 
 #[test]
+fn typed_input_is_judged_as_the_program_reads_it() {
+    let verdict = |program: &str, before: &str, text: &str| {
+        let (program, text) = (program.to_owned(), format!("{text}\n"));
+        let input = TypedInput { program, typed_before: Some(before.to_owned()), text };
+        Gate::default().report(&Job::new(Work::Input(input), CWD), &origin(Reach::Host), moment()).verdict
+    };
+    for line in include_str!("../corpus/typed.txt").lines() {
+        let (expected, rest) = line.split_once(' ').expect("a verdict comes first");
+        let (program, text) = rest.split_once(" <<< ").expect("a program and a text");
+        assert_eq!(verdict(program, "", text), expected, "{line}");
+    }
+    assert_eq!(verdict("sqlite3 x.db", "drop table", " users;"), "ask");
+    assert_eq!(verdict("sqlite3 x.db", "drop table users;\n", "select 1;"), "allow");
+    assert_eq!(verdict("python3", "import shutil\nd = shutil.rmtree\n", "d('/home/ada/x')"), "ask");
+}
+
+#[test]
 fn the_report_is_what_the_command_line_prints() {
     let report = gate_report("echo hi; rm -rf ~/x");
     let json = serde_json::to_value(&report).expect("reports are plain data");
