@@ -214,9 +214,14 @@ fn shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     }
     match rest.first() {
         Some(text) if takes_text => {
-            // A word that may be several or none leaves the rest of them open.
-            let skipped = if rest.iter().take(2).any(|word| word.splits) { 1 } else { 2 };
-            found.push(Nested::Script(text.clone(), rest.iter().skip(skipped).cloned().collect()));
+            // A word that may be several or none leaves all of them open.
+            let is_open = rest.iter().take(2).any(|word| word.splits);
+            let words = if is_open {
+                vec![Word::unknown(Unknown::Variable("@".to_owned()))]
+            } else {
+                rest.iter().skip(2).cloned().collect()
+            };
+            found.push(Nested::Script(text.clone(), words));
         }
         Some(file) if !reads_input => found.push(Nested::File(Language::Shell, file.clone())),
         _ if call.segment.stdin.is_piped() || reads_input => found.push(Nested::Stdin(Language::Shell)),

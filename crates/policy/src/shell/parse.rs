@@ -203,12 +203,29 @@ impl<'b> Parser<'b> {
                 self.at += 1;
             } else if self.peek() == Some(b'&') {
                 self.at += 1;
-                item.background = true;
+                self.background(&mut items, &mut item);
             } else if !matches!(self.peek(), None | Some(b'\n' | b')' | b';')) {
                 return Err(DoubtKind::Syntax);
             }
             items.push(item);
         }
+    }
+
+    /// Puts a command in the background, with those that `&&` and `||` join to it.
+    fn background(&self, items: &mut List, item: &mut ListItem) {
+        if item.after != Joint::Always {
+            let start = items.iter().rposition(|item| item.after == Joint::Always).unwrap_or(0);
+            let mut list = items.split_off(start);
+            let new =
+                ListItem { pipeline: Vec::new(), background: false, after: Joint::Always, negated: false };
+            list.push(std::mem::replace(item, new));
+            let first = list.iter().flat_map(|item| &item.pipeline).map(|node| node.span.start).min();
+            let span = first.unwrap_or(self.at)..self.at - 1;
+            let command = compound(CompoundKind::Subshell, Vec::new(), vec![list]);
+            item.pipeline =
+                vec![SyntaxNode { command, redirects: Vec::new(), text: Rc::clone(&self.text), span }];
+        }
+        item.background = true;
     }
 
     fn pipeline(&mut self) -> Result<ListItem, DoubtKind> {
@@ -633,7 +650,11 @@ impl<'b> Parser<'b> {
             self.document(text == "<<-")?
         } else {
             let target_start = self.at;
-            let word = self.some_word()?;
+            let word = if operator == RedirectOperator::Duplicate && self.eat("-") {
+                vec![WordPart::Text("-".to_owned())]
+            } else {
+                self.some_word()?
+            };
             let target = self.slice(target_start, self.at);
             let to_descriptor = target.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
             if operator == RedirectOperator::Duplicate && text == ">&" && !to_descriptor {

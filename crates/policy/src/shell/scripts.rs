@@ -79,8 +79,9 @@ impl Walker<'_> {
         if let Some(text) = session.aliases.get(name) {
             self.add_alias(name, &Word::literal(text));
         }
-        let Some(text) = session.functions.get(name).filter(|_| !self.env.functions.contains_key(name))
-        else {
+        let is_unsure = self.env.unsure_functions.contains(name);
+        let is_open = is_unsure || !self.env.functions.contains_key(name);
+        let Some(text) = session.functions.get(name).filter(|_| is_open) else {
             return;
         };
         match parse::parse(text, self.budget, self.depth) {
@@ -89,7 +90,8 @@ impl Walker<'_> {
                     if let CommandNode::Function { name: defined, body } = node.command
                         && defined == name
                     {
-                        Rc::make_mut(&mut self.env.functions).insert(defined, vec![body]);
+                        Rc::make_mut(&mut self.env.functions).entry(defined).or_default().push(body);
+                        Rc::make_mut(&mut self.env.unsure_functions).remove(name);
                     }
                 }
             }

@@ -659,15 +659,18 @@ impl<'a> Walker<'a> {
         }
         let mut stream = PipeData::default();
         self.repeated += 1;
+        let mut broken = Vec::new();
         for item in items {
             self.env.set(name, item);
             let result = self.catch_jumps(|walk| {
                 let result = walk.lists(&compound.lists);
                 walk.settle();
+                broken.extend(walk.jumps.clone());
                 result
             });
             stream = PipeData { text: None, ..result };
         }
+        self.join_all(broken);
         self.repeated -= 1;
         stream
     }

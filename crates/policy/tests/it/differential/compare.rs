@@ -49,9 +49,13 @@ fn covers(segment: &Segment, ran: &Execution) -> bool {
     });
     let has_words = match segment.via.last().map(String::as_str) {
         // It may run its command several times, each with some of the words.
-        Some("xargs") => ran.args.iter().flat_map(|arg| arg.split_whitespace()).all(|arg| {
-            segment.args.iter().any(|word| words_match(std::slice::from_ref(word), &[arg.to_owned()]))
-        }),
+        Some("xargs") => {
+            let has = |arg: &str| {
+                let args = [arg.to_owned()];
+                segment.args.iter().any(|word| words_match(std::slice::from_ref(word), &args))
+            };
+            ran.args.iter().all(|arg| has(arg) || arg.split_whitespace().all(has))
+        }
         _ => words_match(&segment.args, &ran.args),
     };
     segment.name == ran.name.to_lowercase() && in_directory && has_words
