@@ -84,19 +84,36 @@ fn carries_secret(word: &Word) -> bool {
     word.variables().any(|name| fits_any(name, &parts))
 }
 
+/// Options whose value may be a file, as `@file`.
+const HEADERS: &[&str] = &["-H", "--header", "--proxy-header"];
+/// Options whose value may be `name@file`.
+const NAMED_FILES: &[&str] = &["--url-query", "--variable", "--expand-data", "--expand-url"];
+
+/// The long options of bodies that a command abbreviates, as curl allows.
+fn abbreviated_bodies<'a>(call: &Invocation<'a>) -> Vec<&'a str> {
+    let options = call.args.iter().filter_map(Word::known).filter_map(|word| word.split('=').next());
+    let is_short_for = |option: &str, body: &str| body.starts_with(option) && body.starts_with("--");
+    options
+        .filter(|option| option.len() > 3 && BODIES.iter().any(|body| is_short_for(option, body)))
+        .collect()
+}
+
 /// Whether a request carries a file, the output of another program or a secret away.
 fn sends(call: &Invocation<'_>) -> bool {
-    let bodies = call.values(BODIES);
+    let mut bodies = call.values(BODIES);
+    bodies.extend(call.values(&abbreviated_bodies(call)));
     let in_address =
         |test: fn(&Word) -> bool| call.args.iter().any(|word| word.prefix().contains("://") && test(word));
     let file = bodies.iter().any(|body| {
         let text = body.outline();
         fits_any(&text, &["@*", "*=@*", "*=<*"])
             || text.contains('@') && call.has(&["--data-urlencode"]) && !text.contains(' ')
-    }) || call.args.iter().any(|word| {
-        let option = word.prefix().split('=').next().unwrap_or_default();
-        matches!(option, "--post-file" | "--body-file" | "-T" | "--upload-file")
-    });
+    }) || call.values(HEADERS).iter().any(|value| value.prefix().starts_with('@'))
+        || call.values(NAMED_FILES).iter().any(|value| value.outline().contains('@'))
+        || call.args.iter().any(|word| {
+            let option = word.prefix().split('=').next().unwrap_or_default();
+            matches!(option, "--post-file" | "--body-file" | "-T" | "--upload-file")
+        });
     let secret = bodies.iter().any(carries_secret) || in_address(carries_secret);
     let output = bodies.iter().any(carries_output) || in_address(carries_output);
     let headers = call.values(&["-H", "--header", "-A", "--user-agent", "-b", "--cookie", "-e", "--referer"]);
