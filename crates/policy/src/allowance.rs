@@ -203,7 +203,7 @@ impl ClassNeeds {
     }
 
     /// The needs of a job. The commands that pass the test run by an owner's rule.
-    pub(crate) fn new(job: &Job, script: &Script, is_allowed: impl Fn(&Segment) -> bool) -> Self {
+    pub(crate) fn new(job: &Job, script: &Script, home: &str, is_allowed: impl Fn(&Segment) -> bool) -> Self {
         let mut found = Self::default();
         let commands = commands_here(job, script, is_allowed);
         for (call, is_allowed) in &commands {
@@ -214,6 +214,9 @@ impl ClassNeeds {
             if *is_allowed && PACKAGE_MANAGERS.contains(&call.name()) {
                 found.used.insert(PackageTokens);
             }
+        }
+        if commands.iter().any(|(call, _)| shows_public_files(call, home)) {
+            found.used.insert(SshKeys);
         }
         let is_steered = || is_steered(job) || commands.iter().any(|(call, _)| steers(call));
         found.has_unread_code = !found.used.is_empty() && (is_steered() || runs_any_unread_code(&commands));
@@ -342,6 +345,19 @@ fn runs_any_unread_code(commands: &[(Invocation<'_>, bool)]) -> bool {
     commands
         .iter()
         .any(|(call, is_allowed)| !is_allowed && class_uses(call).next().is_none() && runs_unread_code(call))
+}
+
+/// Whether a command lists the directory of SSH, or shows files in it that are no secret.
+fn shows_public_files(call: &Invocation<'_>, home: &str) -> bool {
+    let directory = format!("{home}/.ssh");
+    let mut named = named_paths(call.segment, home);
+    named.retain(|path| is_at_or_below("~/.ssh", path, home));
+    let is_public = |path: &String| {
+        path.ends_with(".pub")
+            || path.ends_with("/known_hosts")
+            || (*path == directory && matches!(call.name(), "ls" | "stat"))
+    };
+    call.program.inert && !named.is_empty() && named.iter().all(is_public)
 }
 
 fn class_uses<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'static ClassUse> + 'a {

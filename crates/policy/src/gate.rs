@@ -205,7 +205,7 @@ impl Gate {
         } else if job.lacks_guard {
             ClassNeeds::lacking_guard(job, &script, is_allowed)
         } else {
-            ClassNeeds::new(job, &script, is_allowed)
+            ClassNeeds::new(job, &script, &place.home, is_allowed)
         };
         let about_code = if needs.is_mixed() {
             Some((MIXED_ACCESS, "code that was not read would run with access to protected things"))

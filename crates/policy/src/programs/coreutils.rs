@@ -175,8 +175,7 @@ const REMOVES: &[DeclaredFiles] = &[
 ];
 
 const ARCHIVES: &[DeclaredFiles] = &[
-    writes(Values(&["-C", "--directory", "--one-top-level"]))
-        .when(All(&[Test(extracts), Not(&KEEPS_OLD_FILES)])),
+    writes(Computed(unpacked)).when(All(&[Test(extracts), Not(&KEEPS_OLD_FILES)])),
     adds(Values(&["-C", "--directory", "--one-top-level"])).when(All(&[Test(extracts), KEEPS_OLD_FILES])),
     writes(FILLS_DIRECTORY).when(All(&[
         Test(extracts),
@@ -253,6 +252,12 @@ fn links_around(context: &RuleContext<'_>) -> bool {
             || paths.is_disk(&path)
             || crate::paths::is_account_file(&path)
     })
+}
+
+/// Something in each directory into which `tar` unpacks.
+fn unpacked(call: &Invocation<'_>) -> Vec<Word> {
+    let directories = call.values(&["-C", "--directory", "--one-top-level"]);
+    directories.iter().map(|word| word.followed_by(&Word::literal("/file"))).collect()
 }
 
 /// The options of `tar` that may be written without a dash, as in `tar xzf`.

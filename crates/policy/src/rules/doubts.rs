@@ -28,9 +28,7 @@ pub(super) fn doubt_match(doubt: &Doubt) -> Match {
         }
         DoubtKind::Code => ("unknown-code", "the program text is only known when it runs"),
         DoubtKind::Interactive => ("interactive-shell", "an interactive shell or interpreter is opened"),
-        DoubtKind::MadeHere => {
-            ("made-and-run", "a file is run that this command downloaded, copied or made executable")
-        }
+        DoubtKind::MadeHere => ("made-and-run", "a file is run that this command downloaded or copied"),
         DoubtKind::Temporary => {
             ("run-from-temporary", "a program is run from a directory that every user can write to")
         }

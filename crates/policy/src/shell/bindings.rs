@@ -305,7 +305,8 @@ impl Walker<'_> {
         }
         self.run_callbacks(name, args);
         for path in output::created_files(segment) {
-            let path = self.env.path(&path);
+            let is_tree = path.outline().ends_with('/');
+            let path = self.env.path(&path) + if is_tree { "/" } else { "" };
             if !self.env.files.contains_key(&path) {
                 Rc::make_mut(&mut self.env.files).insert(path, None);
             }
@@ -372,6 +373,13 @@ impl Walker<'_> {
         }
     }
 
+    /// The path of a file that is read as a whole, if it is known which one it is.
+    pub(super) fn whole_file(&self, word: &Word) -> Option<Word> {
+        let path = self.env.path(word);
+        let is_known = self.env.other_cwds.is_empty() && !word.has_glob() && path.starts_with('/');
+        (is_known && !path.contains(UNKNOWN_CHAR)).then(|| Word::literal(path))
+    }
+
     /// Keeps the state before a command with redirections, any of which may fail.
     pub(super) fn may_not_open(&mut self, segment: &Segment, before: ShellEnv) {
         let may_fail = segment.redirects.iter().any(|redirect| match redirect.operator {
@@ -398,9 +406,9 @@ impl Walker<'_> {
         let path = self.env.path(&last.target);
         let is_lost = path == "/dev/null" || !crate::paths::is_stream(&path);
         if last.operator == RedirectOperator::Duplicate || !is_lost {
-            return PipeData { text: None, ..stream };
+            return PipeData { text: None, file: None, ..stream };
         }
-        PipeData { text: Some(Word::default()), programs: Vec::new() }
+        PipeData { text: Some(Word::default()), ..PipeData::default() }
     }
 
     /// Remembers the files a command's output went to.

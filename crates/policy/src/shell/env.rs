@@ -357,7 +357,10 @@ impl ShellEnv {
         if self.files.is_empty() {
             return None;
         }
-        let mut found = self.paths(word).into_iter().filter_map(|path| self.files.get(&path));
+        let in_tree =
+            |path: &str| path.match_indices('/').find_map(|(at, _)| self.files.get(path.get(..=at)?));
+        let paths = self.paths(word);
+        let mut found = paths.iter().filter_map(|path| self.files.get(path).or_else(|| in_tree(path)));
         let first = found.next()?.clone();
         Some(first.filter(|first| found.all(|other| other.as_ref() == Some(first))))
     }

@@ -12,6 +12,7 @@ mod tables;
 
 use std::collections::HashMap;
 
+use super::UNKNOWN_CHAR;
 use super::output::unescape;
 use super::syntax::RedirectOperator;
 use crate::programs::Language;
@@ -203,6 +204,7 @@ impl Tokens {
                 effects.push(Danger(NETWORK));
             }
         }
+        effects.extend(self.servers(&names));
         names.sort_unstable();
         names.dedup();
         for (language, reason, words) in DANGERS {
@@ -222,6 +224,32 @@ impl Tokens {
             effects.push(Danger(STARTS));
         }
         effects
+    }
+
+    /// Whether servers may be reached from other machines, or show files.
+    fn servers(&self, names: &[&str]) -> Option<CodeEffect> {
+        let is_server = |name: &str| SERVERS.iter().any(|server| has_member(name, server));
+        let is_here = |at: usize| {
+            let address = self.arguments(at).unwrap_or_default().into_iter().next();
+            matches!(address, Some([Sign('('), Text(host), ..]) if LOOPBACK.contains(&host.as_str()))
+        };
+        let mut calls =
+            (0..self.all.len()).filter(|at| is_server(self.name(*at)) && self.is_sign(at + 1, "("));
+        let is_safe = match self.language {
+            Language::JavaScript => {
+                let shows_files = |token: &Token| matches!(token, Text(text) if matches!(text.trim_start_matches("node:"), "fs" | "fs/promises" | "0.0.0.0"));
+                !self.all.iter().any(shows_files)
+            }
+            _ => {
+                names.iter().all(|name| !name.ends_with("test"))
+                    && calls.clone().next().is_some()
+                    && calls.all(is_here)
+            }
+        };
+        let serves = names
+            .iter()
+            .any(|name| is_server(name) || SERVER_MODULES.iter().any(|module| has_member(name, module)));
+        (serves && !is_safe).then_some(Danger(NETWORK))
     }
 
     /// The effects of a literal: a module it names, a path, an address, a command to open.
@@ -361,6 +389,11 @@ impl Tokens {
     fn value(&self, argument: &[Token]) -> Option<String> {
         match argument {
             [Text(text)] => Some(text.clone()),
+            // Below a known directory, whatever the rest is.
+            [Name(prefix), Text(text)] if prefix == "f" && !text.contains("..") => {
+                let start = text.split('{').next().filter(|start| start.ends_with('/'))?;
+                Some(format!("{start}{UNKNOWN_CHAR}"))
+            }
             [Name(name)] => self.bound(name),
             _ => None,
         }

@@ -6,7 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::*;
 use crate::file_effects::written_words;
-use crate::programs::Invocation;
+use crate::programs::{self, Invocation};
 use hermes_types::ShellKind;
 
 /// The longest decoded text that is followed.
@@ -40,6 +40,7 @@ pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData
             return PipeData {
                 text: Some(Word::joined(&[Word::joined(&named), unknown_output(&segment.name)])),
                 programs: vec![segment.name.clone()],
+                file: None,
             };
         }
         "pwd" => segment.cwd.clone().map(Word::literal),
@@ -60,7 +61,7 @@ pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData
     if text.is_some() && !segment.stdin.is_piped() {
         programs.clear();
     }
-    PipeData { text, programs }
+    PipeData { text, programs, file: None }
 }
 
 fn unknown_output(program: &str) -> Word {
@@ -200,22 +201,38 @@ fn hex(text: &str) -> Option<String> {
     String::from_utf8(bytes.collect::<Option<_>>()?).ok()
 }
 
-/// Files a segment creates or makes executable, whose content is not known.
+/// Files a segment creates, whose content is not known. A slash ends the name of a directory in which
+/// everything may be new.
 pub(super) fn created_files(segment: &Segment) -> Vec<Word> {
     let call = Invocation::new(segment);
     let words = call.operands();
     match call.name() {
-        "chmod" => {
-            let mode = words.first().and_then(|word| word.known()).unwrap_or("+x");
-            let runs = mode.contains(['x', '1', '3', '5', '7']);
-            if runs { words.into_iter().skip(1).cloned().collect() } else { Vec::new() }
-        }
         "cp" | "mv" | "ln" | "install" => {
             let copies_program = words.iter().any(|word| crate::paths::is_program_directory(word.prefix()));
             let target = words.last().filter(|_| copies_program && words.len() > 1);
             target.map(|word| (*word).clone()).into_iter().collect()
         }
         "dd" => written_words(&call),
+        "git" if call.verb() == "clone" => {
+            let words = call.behind_verb().operands();
+            let directory = match written_words(&call).pop() {
+                Some(target) => Some(target),
+                None => words.first().and_then(|address| {
+                    let name = address.prefix().trim_end_matches('/').rsplit(['/', ':']).next()?;
+                    Some(Word::literal(name.trim_end_matches(".git")))
+                }),
+            };
+            directory.map(|name| name.followed_by(&Word::literal("/"))).into_iter().collect()
+        }
+        "tar" | "bsdtar" | "gtar" | "cpio" | "unzip" | "bsdcpio"
+            if segment.stdin.programs.iter().any(|program| programs::find(program).fetches) =>
+        {
+            let targets = written_words(&call).into_iter().map(|word| match word.known() {
+                Some(path) => Word::literal(path.strip_suffix("file").unwrap_or(path)),
+                None => word.followed_by(&Word::literal("/")),
+            });
+            targets.collect()
+        }
         name if call.program.fetches => {
             let mut files = written_words(&call);
             let by_remote_name = match name {

@@ -33,6 +33,9 @@ impl Walker<'_> {
         }
         self.depth += 1;
         let mut stream = output::standard_output(&segment, self.dialect);
+        if let ("cat", [file]) = (segment.name.as_str(), segment.args.as_slice()) {
+            stream.file = self.whole_file(file);
+        }
         // Variables set in front of a command are those of the command only.
         let mut saved = Vec::new();
         for (name, value) in segment.assignments.iter().filter(|_| runs) {
@@ -353,6 +356,14 @@ impl Walker<'_> {
         if let Some(text) = &input.text {
             return self.run_code(language, text, &segment.source);
         }
+        // `python3 < app.py` runs what `python3 app.py` does.
+        let is_script = |file: &&Word| {
+            let language_of_file = nested::language_of(&Word::default(), &file.outline());
+            language != Language::Shell && language_of_file == Some(language)
+        };
+        if let Some(file) = input.file.as_ref().filter(is_script) {
+            return self.run_file(language, file, segment, None);
+        }
         if !input.programs.is_empty() || !self.in_container() {
             self.doubt(DoubtKind::Script(input.programs.clone()), &segment.source);
         }
@@ -369,7 +380,7 @@ impl Walker<'_> {
     ) -> PipeData {
         let programs: Vec<String> = path.output_of().map(str::to_owned).collect();
         if path.prefix().starts_with("/dev/fd/") && !programs.is_empty() {
-            let input = PipeData { text: process_text.cloned(), programs };
+            let input = PipeData { text: process_text.cloned(), programs, file: None };
             return self.run_stream(language, &input, segment);
         }
         if matches!(path.known(), Some("/dev/stdin" | "-" | "/dev/fd/0" | "/proc/self/fd/0")) {
@@ -388,7 +399,8 @@ impl Walker<'_> {
             let mut redirects = segment.redirects.iter();
             let found = redirects.find(|redirect| redirect.descriptor.as_deref() == Some(descriptor));
             let text = found.filter(|found| is_here(found.operator)).map(|found| found.target.clone());
-            return self.run_stream(language, &PipeData { text, programs: vec!["<".to_owned()] }, segment);
+            let input = PipeData { text, programs: vec!["<".to_owned()], file: None };
+            return self.run_stream(language, &input, segment);
         }
         match self.env.file(path) {
             Some(Some(text)) => {

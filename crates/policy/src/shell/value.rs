@@ -208,6 +208,8 @@ pub struct PipeData {
     pub text: Option<Word>,
     /// The programs that produce it.
     pub programs: Vec<String>,
+    /// The file whose whole content it is.
+    pub file: Option<Word>,
 }
 
 impl PipeData {

@@ -317,6 +317,7 @@ impl<'a> Walker<'a> {
     /// Walks a pipeline. What it may have read of a shared input is unknown to the next one.
     fn pipeline(&mut self, item: &ListItem) -> PipeData {
         let stream = self.stages(item);
+        self.stdin.file = None;
         if self.stdin.text.take().is_some() && self.stdin.programs.is_empty() {
             self.stdin.programs.push("<".to_owned());
         }
@@ -485,7 +486,7 @@ impl<'a> Walker<'a> {
             }
             match redirect.operator {
                 RedirectOperator::HereDocument | RedirectOperator::HereString => {
-                    *stdin = PipeData { text: Some(redirect.target.clone()), programs: Vec::new() };
+                    *stdin = PipeData { text: Some(redirect.target.clone()), ..PipeData::default() };
                 }
                 RedirectOperator::Read | RedirectOperator::ReadWrite => {
                     if crate::paths::is_stream(&self.env.path(&redirect.target))
@@ -501,7 +502,7 @@ impl<'a> Walker<'a> {
                     if programs.is_empty() {
                         programs.push("<".to_owned());
                     }
-                    *stdin = PipeData { text, programs };
+                    *stdin = PipeData { text, programs, file: self.whole_file(&redirect.target) };
                 }
                 _ => {}
             }
@@ -668,7 +669,7 @@ impl<'a> Walker<'a> {
                 broken.extend(walk.jumps.clone());
                 result
             });
-            stream = PipeData { text: None, ..result };
+            stream = PipeData { text: None, file: None, ..result };
         }
         self.join_all(broken);
         self.repeated -= 1;
@@ -764,7 +765,7 @@ fn merge(mut streams: Vec<PipeData>) -> PipeData {
     let mut programs: Vec<String> = streams.into_iter().flat_map(|stream| stream.programs).collect();
     programs.dedup();
     programs.truncate(16);
-    PipeData { text: None, programs }
+    PipeData { text: None, programs, file: None }
 }
 
 /// Whether a function calls itself in a pipe or in the background: each call starts at least two

@@ -195,3 +195,18 @@ fn unread_code_asks_where_the_guard_is_not_available() {
     let rules = vec![UserRule { pattern: "make".parse().unwrap(), verdict: UserVerdict::Allow }];
     assert_eq!(verdict(&Gate { rules, ..Gate::default() }, "make"), "allow");
 }
+
+#[test]
+fn public_files_of_ssh_are_shown_unasked_unless_unread_code_runs() {
+    assert_allowances(
+        &Gate::default(),
+        &[
+            ("cat ~/.ssh/id_ed25519.pub", "allow", "ssh-keys"),
+            ("cat ~/.ssh/known_hosts | grep github", "allow", "ssh-keys"),
+            ("ls -la ~/.ssh", "allow", "ssh-keys"),
+            ("cat ~/.ssh/id_ed25519.pub; ./x.sh", "allow", ""),
+            ("cat ~/.ssh/id_ed25519.pub ~/.ssh/id_ed25519", "ask", "ssh-keys"),
+            ("cp ~/.ssh/config x", "ask", "ssh-keys"),
+        ],
+    );
+}

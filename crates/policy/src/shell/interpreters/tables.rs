@@ -124,6 +124,14 @@ pub(super) const OPENERS: &[&str] = &[
     "fs.open", "fs.openSync", "openSync", "codecs.open", "gzip.open", "File.open", "IO.open",
 ];
 
+/// Calls that open a server, and the modules that have them.
+pub(super) const SERVERS: &[&str] =
+    &["createServer", "HTTPServer", "ThreadingHTTPServer", "TCPServer", "ThreadingTCPServer", "UDPServer"];
+pub(super) const SERVER_MODULES: &[&str] = &["http.server", "socketserver"];
+
+/// Addresses that only this machine reaches.
+pub(super) const LOOPBACK: &[&str] = &["127.0.0.1", "localhost", "::1"];
+
 pub(super) const TOO_MUCH: &str = "is too complex to analyze";
 pub(super) const HIDES: &str = "runs text as code or hides which call is made";
 pub(super) const NETWORK: &str = "opens a network connection or sends data";
@@ -153,11 +161,11 @@ pub(super) const DANGERS: &[(Option<Language>, &str, &[&str])] = &[
         &[
             "socket", "Socket", "smtplib", "ftplib", "telnetlib", "paramiko", "fabric", "http.client",
             "requests.post", "requests.put", "requests.patch", "httpx.post", "httpx.put", "xmlrpc",
-            "asyncio.open_connection", "socketserver", "http.server", "urllib3", "boto3", "websockets",
-            "websocket", "WebSocket", "http.request", "https.request", "sendBeacon", "axios.post",
-            "createServer", "createConnection", "Bun.serve", "Deno.connect", "LWP", "Tiny", "Net",
-            "TCPSocket", "UDPSocket", "TCPServer", "fsockopen", "pfsockopen", "socket_create",
-            "stream_socket_client", "curl_init", "ftp_connect", "TcpStream", "net.Dial",
+            "asyncio.open_connection", "urllib3", "boto3", "websockets", "websocket", "WebSocket",
+            "http.request", "https.request", "sendBeacon", "axios.post", "createConnection", "Bun.serve",
+            "Deno.connect", "LWP", "Tiny", "Net", "TCPSocket", "UDPSocket", "TCPServer", "fsockopen",
+            "pfsockopen", "socket_create", "stream_socket_client", "curl_init", "ftp_connect", "TcpStream",
+            "net.Dial",
         ],
     ),
     (
