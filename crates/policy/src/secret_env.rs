@@ -18,7 +18,7 @@ pub const SECRET_FAMILIES: &[SecretFamily] = &[
     SecretFamily {
         description: "the key, the account or the address of a model provider",
         names: &[
-            "AI_GATEWAY_*", "ALIBABA_CODING_PLAN_*", "ANTHROPIC_*", "ARCEEAI_*", "ARCEE_*",
+            "AI_GATEWAY_*", "ALIBABA_CODING_PLAN_*", "ANTHROPIC_*", "ARCEEAI_*", "ARCEE_*", "AUXILIARY_*",
             "AWS_BEARER_TOKEN_BEDROCK", "AZURE_FOUNDRY_*", "AZURE_OPENAI_*", "BEDROCK_BASE_URL",
             "CLAUDE_CODE_OAUTH_TOKEN", "COHERE_API_KEY", "COPILOT_*", "DASHSCOPE_*", "DEEPSEEK_*",
             "FIREWORKS_*", "GEMINI_API_KEY", "GEMINI_BASE_URL", "GLM_*", "GMI_*", "GOOGLE_API_KEY", "GROQ_*",
