@@ -6,6 +6,7 @@ mod note;
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use hermes_guest::protocol::guard::{GuardEntry, GuardKind, GuardSpec, RunConfinement, ShownDir};
@@ -38,18 +39,19 @@ const ROOT_FILES: &[&str] = &[
 ];
 
 /// Directories that come before those of the system in `PATH`.
-const COMMAND_DIRS: &[&str] = &["~/.local/bin", "~/bin", "~/.cargo/bin", "/usr/local/bin", "/usr/local/sbin"];
+const COMMAND_DIRS: &[&str] =
+    &["~/.local/bin", "~/bin", "~/.cargo/bin", "~/go/bin", "/usr/local/bin", "/usr/local/sbin"];
 /// Commands that people type. A program with such a name in one of these directories would run
 /// instead of the real one. Package managers write there under other names.
 const COMMANDS: &[&str] = &[
-    "apt", "apt-get", "awk", "bash", "cat", "cd", "chmod", "chown", "clear", "cp", "crontab", "curl", "date",
-    "dd", "df", "diff", "dir", "docker", "du", "echo", "ed", "emacs", "env", "find", "fish", "git", "gpg",
-    "grep", "gzip", "head", "hermes", "hostname", "htop", "id", "ip", "journalctl", "kill", "less", "ln",
-    "ls", "make", "man", "mkdir", "more", "mount", "mv", "nano", "passwd", "ping", "pkexec", "podman", "ps",
-    "pwd", "rm", "rmdir", "rsync", "scp", "screen", "sed", "service", "sftp", "sh", "sleep", "sort", "ssh",
-    "ssh-add", "su", "sudo", "systemctl", "tail", "tar", "tee", "test", "tmux", "top", "touch", "tree",
-    "true", "uname", "unzip", "vi", "vim", "w", "wc", "wget", "which", "who", "whoami", "xargs", "zip",
-    "zsh",
+    "apt", "apt-get", "awk", "bash", "cargo", "cat", "cd", "claude", "code", "codex", "chmod", "chown",
+    "clear", "cp", "crontab", "curl", "date", "dd", "df", "diff", "dir", "docker", "du", "echo", "ed",
+    "emacs", "env", "find", "fish", "git", "go", "gpg", "grep", "gzip", "head", "hermes", "hostname", "htop",
+    "id", "ip", "journalctl", "kill", "less", "ln", "ls", "make", "man", "mkdir", "more", "mount", "mv",
+    "nano", "node", "passwd", "ping", "pkexec", "podman", "ps", "pwd", "python", "python3", "rm", "rmdir",
+    "rsync", "rustc", "scp", "screen", "sed", "service", "sftp", "sh", "sleep", "sort", "ssh", "ssh-add",
+    "su", "sudo", "systemctl", "tail", "tar", "tee", "test", "tmux", "top", "touch", "tree", "true", "uname",
+    "unzip", "vi", "vim", "w", "wc", "wget", "which", "who", "whoami", "xargs", "zip", "zsh",
 ];
 
 /// The protected paths of a place on this machine.
@@ -72,9 +74,20 @@ pub(crate) fn guard_spec(place: &ResolvedPlace, guard: Guard, work_dir: &Path) -
         entries.extend(paths.into_iter().map(|path| (path, Some(protected.class), kind)));
     }
     for project in projects(home, cwd) {
-        for name in ["hooks", "config"] {
+        for name in ["hooks", "config", "config.worktree", "commondir"] {
             let path = project.join(".git").join(name);
             entries.insert((path, Some(ProtectedClass::GitConfig), GuardKind::ReadOnly));
+        }
+    }
+    entries
+        .extend(runtime_sockets(uid).into_iter().map(|(path, class)| (path, Some(class), GuardKind::Hidden)));
+    for version in children(Path::new("/usr/lib")).filter_map(|path| path.file_name().map(ToOwned::to_owned))
+    {
+        if version.to_string_lossy().starts_with("python3.") {
+            let packages = home.join(".local/lib").join(version).join("site-packages");
+            let files = ["usercustomize.py", "sitecustomize.py"].map(|name| packages.join(name));
+            let class = Some(ProtectedClass::StartupFiles);
+            entries.extend(files.map(|path| (path, class, GuardKind::ReadOnly)));
         }
     }
     for dir in COMMAND_DIRS.iter().flat_map(|dir| expand(dir, home)) {
@@ -177,6 +190,19 @@ fn projects(home: &Path, cwd: &Path) -> Vec<PathBuf> {
     found.dedup();
     found.truncate(MAX_PROJECTS);
     found
+}
+
+/// The sockets directly in the user's runtime directory, whatever their names are.
+fn runtime_sockets(uid: rustix::process::Uid) -> Vec<(PathBuf, ProtectedClass)> {
+    let dir = PathBuf::from(format!("/run/user/{}", uid.as_raw()));
+    let is_socket = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.file_type().is_socket());
+    let with_class = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_agent = name.contains("agent") || name.contains("ssh");
+        let class = if is_agent { ProtectedClass::SshAgent } else { ProtectedClass::DesktopSession };
+        (path, class)
+    };
+    children(&dir).filter(is_socket).map(with_class).collect()
 }
 
 /// The existing directories between the home and a path, which commands must not rename.

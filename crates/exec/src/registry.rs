@@ -306,11 +306,15 @@ impl PlaceDir {
         run_blocking(move || {
             let path = dir.lock_path();
             loop {
-                create_checked_dir(dir.run_dir())?;
-                match LockFile::acquire(&path) {
+                let locked = create_private_dir(dir.run_dir())
+                    .and_then(|()| check_private_dir(dir.run_dir()))
+                    .map_err(|error| (error, dir.run_dir()))
+                    .and_then(|()| LockFile::acquire(&path).map_err(|error| (error, path.as_path())));
+                match locked {
                     // Another process removed the unused run directory just now.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    lock => return lock.map_err(Error::file(&path)),
+                    Err((error, _)) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err((error, at)) => return Err(Error::file(at)(error)),
+                    Ok(lock) => return Ok(lock),
                 }
             }
         })
@@ -506,11 +510,6 @@ fn try_lock_file(path: &Path) -> io::Result<Option<LockFile>> {
 /// Creates a directory and its parents for this user only.
 pub(crate) fn create_dirs(path: &Path) -> Result<(), Error> {
     create_private_dir(path).map_err(Error::file(path))
-}
-
-fn create_checked_dir(path: &Path) -> Result<(), Error> {
-    create_dirs(path)?;
-    check_private_dir(path).map_err(Error::file(path))
 }
 
 /// Refuses a directory that another user owns or can change: it tells which processes to end, which

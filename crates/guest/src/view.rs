@@ -77,6 +77,18 @@ struct Entry {
     kind: GuardKind,
 }
 
+impl Entry {
+    /// Whether a command must not create it. Programs keep histories and profiles of their own in
+    /// some hidden places, but no settings with tokens.
+    fn is_quarantined(&self) -> bool {
+        let holds_settings = || match self.class {
+            Some(ProtectedClass::PackageTokens | ProtectedClass::GitCredentials) => self.path.is_file(),
+            _ => false,
+        };
+        self.kind == GuardKind::ReadOnly || holds_settings()
+    }
+}
+
 /// Which protected paths exist.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Snapshot {
@@ -239,13 +251,17 @@ impl Views {
         if now.parents == guard.seen.parents {
             return;
         }
+        let moved_dirs = guard.replaced_parents(&now);
         let (mut moved, in_use) = (self.quarantined.borrow_mut(), self.in_use.borrow());
         let before_and_now = guard.seen.entries.iter().zip(&now.entries);
         for (entry, (before, now)) in guard.entries.iter().zip(before_and_now) {
             let link = before.as_ref().and_then(|before| before.link.as_deref());
-            let is_new = now.is_some() && (before.is_none() || (link.is_some() && before != now));
+            let is_new = now.is_some()
+                && (before.is_none()
+                    || (link.is_some() && before != now)
+                    || moved_dirs.contains(&entry.path.parent()));
             let is_allowed = entry.class.is_some_and(|class| in_use.contains(&class));
-            if entry.kind != GuardKind::ReadOnly || !is_new || is_allowed {
+            if !entry.is_quarantined() || !is_new || is_allowed {
                 continue;
             }
             if move_away(&entry.path, &guard.quarantine_dir()).is_ok() {
@@ -307,6 +323,16 @@ impl Guard {
             return self.seen.clone();
         }
         Snapshot { parents, entries: self.entries.iter().map(|entry| entry_state(&entry.path)).collect() }
+    }
+
+    /// The directories of protected files in whose place there is another directory now.
+    fn replaced_parents(&self, now: &Snapshot) -> Vec<Option<&Path>> {
+        let parents = self.parents.iter().zip(self.seen.parents.iter().zip(&now.parents));
+        let is_other = |(before, now): (&Option<Identity>, &Option<Identity>)| {
+            matches!((before, now), (Some(before), Some(now))
+                if (before.device, before.inode) != (now.device, now.inode))
+        };
+        parents.filter(|(_, states)| is_other(*states)).map(|(path, _)| Some(path.as_path())).collect()
     }
 
     fn quarantine_dir(&self) -> PathBuf {

@@ -41,6 +41,7 @@ impl GuardedHome {
                 entry(".netrc", Some(ProtectedClass::OtherCredentials), GuardKind::Hidden),
                 entry(".bashrc", Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly),
                 entry(".profile", Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly),
+                entry("docs/startup", Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly),
                 entry(".config/autostart", Some(ProtectedClass::StartupFiles), GuardKind::ReadOnly),
             ],
             pinned: vec![path(".config")],
@@ -179,6 +180,13 @@ as_both_users!(new_start_up_files_are_moved_to_the_quarantine, home, {
     assert!(!home.home.join(".profile").exists() && !home.home.join(".config/autostart").exists());
     let kept = fs::read_dir(home.home.join("hermes/quarantine")).unwrap().count();
     assert_eq!(kept, 2);
+    // A directory in the place of another one brings no files along.
+    fs::write(home.home.join("docs/startup"), "original\n").unwrap();
+    let ended = home.run(&[], "echo first").await;
+    assert!(ended.quarantined.is_empty(), "{ended:?}");
+    let ended = home.run(&[], "mv docs away && mkdir docs && echo evil > docs/startup").await;
+    assert_eq!(ended.quarantined.len(), 1, "{ended:?}");
+    assert!(!home.home.join("docs/startup").exists() && home.read("away/startup") == "original\n");
     // A command that may change them keeps them.
     let ended = home.run(&[ProtectedClass::StartupFiles], "echo good > .profile").await;
     assert_eq!(home.read(".profile"), "good\n", "{ended:?}");
