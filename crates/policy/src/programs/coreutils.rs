@@ -69,7 +69,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             adds(Computed(copy_targets)).when(KEEPS_FILES),
             writes(Computed(copy_targets)).when(Not(&KEEPS_FILES)),
         ])
-        .asks(&[FILLS_DISK]),
+        .asks(&[FILLS_DISK, Ask { when: Flag(&["-l", "-s", "--link", "--symbolic-link"]), ..LINKS_AROUND }]),
     reader(&["install", "ginstall"])
         .valued(&[
             "-t", "-S", "-m", "-o", "-g", "--target-directory", "--suffix", "--mode", "--owner", "--group",
@@ -82,7 +82,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             adds(Computed(copy_targets)).when(Not(&Flag(&["-f", "--force"]))),
             writes(Computed(copy_targets)).when(Flag(&["-f", "--force"])),
         ])
-        .asks(&[judged("link-around", links_around)]),
+        .asks(&[LINKS_AROUND]),
     non_reader(&["mv", "gmv"]).valued(COPY_VALUED).files(MOVES),
     reader(&["dd"]).files(&[writes(AfterPrefix("of="))]).asks(&[FILLS_DISK]),
     non_reader(&["rm", "grm", "srm", "wipe", "rimraf"]).files(REMOVES),
@@ -154,6 +154,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
 
 const CREATION_VALUED: &[&str] = &["-m", "-d", "-r", "-t", "--mode", "--date"];
 const COPY_VALUED: &[&str] = &["-t", "-S", "--target-directory", "--suffix"];
+
+const LINKS_AROUND: Ask = judged("link-around", links_around);
 
 const FILLS_DISK: Ask = judged("fill-disk", fills_disk);
 
@@ -251,8 +253,52 @@ fn links_around(context: &RuleContext<'_>) -> bool {
             || paths.is_credential(&path)
             || paths.is_disk(&path)
             || crate::paths::is_account_file(&path)
-    })
+    }) || links_out(context)
 }
+
+/// Whether files that may be changed without a question become another name for files that may not.
+fn links_out(context: &RuleContext<'_>) -> bool {
+    let (call, paths) = (&context.invocation, &context.paths);
+    let (sources, target) = sources_and_target(call);
+    let target = target.map_or_else(|| ".".to_owned(), |target| target.outline());
+    let path = call.segment.path(&Word::literal(&target));
+    let is_linked_here = paths.is_project(&path) || paths.is_cwd(&path) || paths.is_temporary(&path);
+    let is_symbolic = call.has(&["-s", "--symbolic", "--symbolic-link"]);
+    let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
+    // A relative link counts from where it lies, below the target if that is a directory.
+    let starts: &[&str] = match (is_symbolic, target.ends_with(['.', '/'])) {
+        (true, true) => &[&path],
+        (true, false) => &[&path, parent],
+        (false, _) => &[call.segment.cwd.as_deref().unwrap_or("/")],
+    };
+    let is_neighbor = |text: &str| {
+        let rest = text.strip_prefix("../").and_then(|rest| rest.split_once('/'));
+        rest.is_some_and(|(first, _)| first != ".." && !PERSONAL_DIRECTORIES.contains(&first))
+    };
+    let leads_out = |word: &Word| {
+        let text = word.outline();
+        let is_outside = |start: &&str| {
+            let path = crate::paths::resolve(&text, Some(start));
+            crate::paths::is_below(&path, paths.home)
+                && !paths.is_project(&path)
+                && !paths.is_cwd(&path)
+                && !paths.is_temporary(&path)
+                && !path.split('/').any(|part| TOOL_TREES.contains(&part))
+        };
+        !(is_symbolic && is_neighbor(&text)) && starts.iter().any(is_outside)
+    };
+    is_linked_here && sources.iter().any(leads_out)
+}
+
+/// Directories in a home that hold no work of a repository.
+const PERSONAL_DIRECTORIES: &[&str] =
+    &["Desktop", "Documents", "Downloads", "Music", "Pictures", "Public", "Templates", "Videos"];
+
+/// Trees of installed packages and programs.
+const TOOL_TREES: &[&str] = &[
+    "node_modules", "site-packages", ".cargo", ".rustup", ".nvm", ".pyenv", ".rbenv", ".local", ".npm", "go",
+    ".m2", ".gradle", "venv", ".venv",
+];
 
 /// Something in each directory into which `tar` unpacks.
 fn unpacked(call: &Invocation<'_>) -> Vec<Word> {

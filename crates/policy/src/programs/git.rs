@@ -18,6 +18,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
                 .when(Verb(&["archive", "format-patch", "diff", "log", "show"])),
             writes(OperandsFrom(2)).when(Verb(&["bundle create"])),
             adds(Computed(clone_target)).when(Verb(&["clone * *"])),
+            writes(Computed(patched)).when(All(&[
+                Verb(&["apply"]),
+                Not(&Flag(&["--check", "--stat", "--numstat", "--summary", "--cached"])),
+            ])),
+            writes(Values(&["--prefix"])).when(Verb(&["checkout-index"])),
         ])
         .runs(&[Custom(nested), After("bisect", &[], 1)])
         .asks(&[
@@ -94,6 +99,12 @@ const HOSTS: &[Ask] = &[
 fn absolute_operands(call: &Invocation<'_>) -> Vec<Word> {
     let is_absolute = |word: &&Word| word.prefix().starts_with(['/', '~']);
     call.behind_verb().operands().into_iter().filter(is_absolute).cloned().collect()
+}
+
+/// Something in the directory in which a patch is applied.
+fn patched(call: &Invocation<'_>) -> Vec<Word> {
+    let base = call.values(&["-C"]).into_iter().next().unwrap_or_else(|| Word::literal("."));
+    vec![base.followed_by(&Word::literal("/file"))]
 }
 
 fn clone_target(call: &Invocation<'_>) -> Vec<Word> {

@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     ask("write-unknown", "writes to a file that is only known when the command runs")
         .on_files(|context| context.any_write(wholly_unknown)),
-    ask("link-around", "links to a protected file or directory under another name"),
+    ask("link-around", "gives a protected file or directory, or one outside the project, another name"),
     ask("read-credentials", "reads files that hold keys, tokens or passwords").on_files(|context| {
         (context.any_read(|path| context.paths.is_credential(path)) || context.reads_credentials_below())
             && !context.invocation.asks_for_help()

@@ -189,8 +189,9 @@ pub(super) const DANGERS: &[(Option<Language>, &str, &[&str])] = &[
         None,
         FILES,
         &[
-            "chmod", "chmodSync", "chown", "chown_R", "symlink", "Dir.delete", "remove_dir_all",
-            "remove_file", "os.RemoveAll", "os.Remove", "remove_all", "ftruncate",
+            "chmod", "chmodSync", "chown", "chown_R", "symlink", "os.link", "symlink_to", "hardlink_to",
+            "linkSync", "Dir.delete", "remove_dir_all", "remove_file", "os.RemoveAll", "os.Remove",
+            "remove_all", "ftruncate",
         ],
     ),
     (
