@@ -10,6 +10,7 @@ mod assign;
 mod bindings;
 mod budget;
 mod catch_all;
+mod endless;
 mod env;
 mod expand;
 mod interpreters;

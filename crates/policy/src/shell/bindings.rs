@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
+use super::endless::calls_itself_in_parallel;
 use super::env::ShellEnv;
 use super::output;
+use super::syntax::SyntaxNode;
 use super::walk::Walker;
 use super::*;
 
@@ -109,6 +111,27 @@ impl Walker<'_> {
         {
             frame.push((name.to_owned(), before));
         }
+    }
+
+    /// Defines a function. Where its name is an alias, the shell expands that first.
+    pub(super) fn define(&mut self, name: &str, body: &Rc<SyntaxNode>, source: &str) {
+        if calls_itself_in_parallel(name, body, false) {
+            self.doubt(DoubtKind::ForkBomb, source);
+        }
+        self.load_from_session(name);
+        let functions = Rc::make_mut(&mut self.env.functions);
+        functions.insert(name.to_owned(), vec![Rc::clone(body)]);
+        if self.env.unsure_functions.contains(name) {
+            Rc::make_mut(&mut self.env.unsure_functions).remove(name);
+        }
+        for text in self.env.aliases.get(name).into_iter().flatten() {
+            let other = text.outline().trim().to_owned();
+            if other != name {
+                Rc::make_mut(&mut self.env.functions).entry(other.clone()).or_default().push(Rc::clone(body));
+                Rc::make_mut(&mut self.env.unsure_functions).extend([name.to_owned(), other]);
+            }
+        }
+        self.uncalled.push((name.to_owned(), Rc::clone(body), self.env.clone()));
     }
 
     pub(super) fn add_alias(&mut self, name: &str, text: &Word) {

@@ -114,7 +114,7 @@ impl Walker<'_> {
                 }
                 WordPart::Text(text) => atoms.push(BraceAtom::Text(text.clone())),
                 WordPart::Quoted(text) => atoms.push(BraceAtom::Text(text.clone())),
-                WordPart::Parameter(parameter) => match self.several(parameter) {
+                WordPart::Parameter(parameter) => match self.several(parameter, parts.len() > 1) {
                     Some(words) => atoms.extend(words),
                     None => atoms.extend(self.parameter(parameter)),
                 },
@@ -142,14 +142,21 @@ impl Walker<'_> {
     }
 
     /// The words of `$@`, `$*` or an array, if they are known.
-    fn several(&mut self, parameter: &Parameter) -> Option<Vec<BraceAtom>> {
+    fn several(&mut self, parameter: &Parameter, is_part: bool) -> Option<Vec<BraceAtom>> {
         let sign = parameter.several().filter(|_| parameter.form == ParameterForm::Plain)?;
-        let words = if parameter.index.is_empty() {
+        let mut words = if parameter.index.is_empty() {
             self.env.positional.as_ref()?.to_vec()
         } else {
             self.env.array(&parameter.name)?
         };
         self.charge(words.len());
+        // Where a word may be none, what is written behind the parameter follows the one before it.
+        if is_part
+            && words.iter().any(|word| word.splits)
+            && self.choose(&format!("{}?", parameter.name), 2) > 0
+        {
+            words.retain(|word| !word.splits);
+        }
         let is_joined = parameter.quoted && sign == "*";
         let separators = if is_joined { self.separators()? } else { Vec::new() };
         let mut atoms = Vec::new();

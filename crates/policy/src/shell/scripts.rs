@@ -77,7 +77,7 @@ impl Walker<'_> {
     }
 
     /// Takes over a function or an alias of the session, when its name is first used.
-    fn load_from_session(&mut self, name: &str) {
+    pub(super) fn load_from_session(&mut self, name: &str) {
         let session = self.around.shell;
         if let Some(text) = session.aliases.get(name) {
             self.add_alias(name, &Word::literal(text));
@@ -169,7 +169,10 @@ impl Walker<'_> {
             self.calls.push(mark);
             for text in texts {
                 // The words are text again, but no part of them is a sign.
-                let quoted = |word: &Word| word.map_text(hermes_types::shell_quote);
+                let quoted = |word: &Word| match word.known() {
+                    Some("") => Word::literal("''"),
+                    _ => word.map_text(hermes_types::shell_quote),
+                };
                 let next = segment.args.first().and_then(Word::known).unwrap_or_default();
                 self.load_from_session(next);
                 // Behind a blank at the end of an alias, the next word may be one too.
@@ -231,7 +234,11 @@ impl Walker<'_> {
                 if let Some(directory) = directory {
                     self.change_directory(&directory);
                 }
-                let stdin = segment.stdin.clone();
+                let mut stdin = segment.stdin.clone();
+                if segment.name == "xargs" && stdin.is_piped() {
+                    // It reads its input itself.
+                    stdin = PipeData { text: None, programs: vec![segment.name.clone()] };
+                }
                 let command = Segment { args: words, assignments, stdin, ..Segment::default() };
                 self.run(command, &segment.source)
             }
@@ -242,8 +249,29 @@ impl Walker<'_> {
                 self.run_text(&text, &segment.source)
             }
             Nested::Code(language, text) => self.run_code(language, &text, &segment.source),
-            Nested::Stdin(language) => self.run_stream(language, &segment.stdin, segment),
-            Nested::File(language, path) => self.run_file(language, &path, segment, process_text),
+            Nested::Stdin(language) => {
+                self.env.positional = parameters(segment, None);
+                self.run_stream(language, &segment.stdin, segment)
+            }
+            Nested::File(language, path) => {
+                let given = parameters(segment, Some(&path));
+                let keeps = same_shell
+                    && (self.dialect == ShellKind::Sh
+                        || given.as_ref().is_some_and(|given| given.is_empty()));
+                if keeps {
+                    return self.run_file(language, &path, segment, process_text);
+                }
+                let outer = std::mem::replace(&mut self.env.positional, given.clone());
+                let stream = self.run_file(language, &path, segment, process_text);
+                if same_shell {
+                    self.with_failed(|env| {
+                        if env.positional == given {
+                            env.positional.clone_from(&outer);
+                        }
+                    });
+                }
+                stream
+            }
             Nested::Source(path) => self.run_source(&path, segment),
             Nested::TooMuch => {
                 self.doubt(DoubtKind::TooMuch, &segment.source);
@@ -419,6 +447,22 @@ impl Walker<'_> {
         }
         PipeData::default()
     }
+}
+
+/// The words that a new shell sees as `$1` and so on: those behind a script, or behind the options of
+/// one that reads its input.
+fn parameters(segment: &Segment, script: Option<&Word>) -> Option<Rc<Vec<Word>>> {
+    let args = segment.args.as_slice();
+    let start = match script {
+        Some(script) if segment.program == *script => 0,
+        Some(script) => args.iter().position(|word| word == script)? + 1,
+        None if args.iter().any(|word| word.prefix().starts_with('+') || word.splits) => return None,
+        None => {
+            let start = first_operand(args, &["-o", "-O"]);
+            start + usize::from(args.get(start).and_then(Word::known) == Some("-"))
+        }
+    };
+    Some(Rc::new(args.get(start..).unwrap_or_default().to_vec()))
 }
 
 /// Whether the program is only known when the command runs.

@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use super::budget::{Budget, MAX_DEPTH, MAX_READINGS, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS};
+use super::endless::spawns_for_ever;
 use super::env::ShellEnv;
 use super::expand::Tildes;
 use super::syntax::{
@@ -220,7 +221,7 @@ impl<'a> Walker<'a> {
             self.repeated > 0 && self.calls.is_empty()
         };
         if !is_certain {
-            self.may_fail(before);
+            self.env = before;
         }
     }
 
@@ -464,15 +465,7 @@ impl<'a> Walker<'a> {
                 }
             }
             CommandNode::Function { name, body } => {
-                if calls_itself_in_parallel(name, body, false) {
-                    self.doubt(DoubtKind::ForkBomb, source);
-                }
-                let functions = Rc::make_mut(&mut self.env.functions);
-                functions.insert(name.clone(), vec![Rc::clone(body)]);
-                if self.env.unsure_functions.contains(name) {
-                    Rc::make_mut(&mut self.env.unsure_functions).remove(name);
-                }
-                self.uncalled.push((name.clone(), Rc::clone(body), self.env.clone()));
+                self.define(name, body, source);
                 PipeData::default()
             }
         }
@@ -766,35 +759,4 @@ fn merge(mut streams: Vec<PipeData>) -> PipeData {
     programs.dedup();
     programs.truncate(16);
     PipeData { text: None, programs, file: None }
-}
-
-/// Whether a function calls itself in a pipe or in the background: each call starts at least two
-/// more.
-fn calls_itself_in_parallel(name: &str, node: &SyntaxNode, parallel: bool) -> bool {
-    match &node.command {
-        CommandNode::Simple(simple) => {
-            parallel && simple.words.iter().take(3).any(|word| literal_text(word) == Some(name))
-        }
-        CommandNode::Compound(compound) => compound.lists.iter().flatten().any(|item| {
-            let parallel = parallel || item.background || item.pipeline.len() > 1;
-            item.pipeline.iter().any(|node| calls_itself_in_parallel(name, node, parallel))
-        }),
-        CommandNode::Function { .. } => false,
-    }
-}
-
-/// Whether an endless loop starts a background process in each iteration.
-fn spawns_for_ever(lists: &[List]) -> bool {
-    let [condition, body] = lists else { return false };
-    let endless = |node| matches!(program_and_word_count(node), Some((":" | "true", 1)));
-    let waits = |node| matches!(program_and_word_count(node), Some(("sleep" | "wait" | "read", _)));
-    let (background, rest): (Vec<_>, Vec<_>) = body.iter().partition(|item| item.background);
-    condition.iter().flat_map(|item| &item.pipeline).all(endless)
-        && !background.is_empty()
-        && !rest.iter().flat_map(|item| &item.pipeline).any(waits)
-}
-
-fn program_and_word_count(node: &SyntaxNode) -> Option<(&str, usize)> {
-    let CommandNode::Simple(simple) = &node.command else { return None };
-    Some((literal_text(simple.words.first()?)?, simple.words.len()))
 }
