@@ -41,7 +41,7 @@ pub(super) fn compare(shells: &Shells, shell: ShellKind, earlier: Option<&str>, 
 
 fn covers(segment: &Segment, ran: &Execution) -> bool {
     // An unknown part of a directory stands for anything.
-    let runs_below = segment.via.last().is_some_and(|via| via == "find");
+    let runs_below = segment.via.iter().any(|via| via == "find");
     let in_directory = segment.cwd.as_deref().is_none_or(|cwd| {
         cwd == ran.cwd
             || (runs_below && ran.cwd.starts_with(cwd))

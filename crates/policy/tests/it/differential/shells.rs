@@ -40,7 +40,11 @@ sudo)
 esac
 "#;
 
-/// Prints what a later command of the session sees. Options, parameters and `IFS` do not stay.
+/// Prints what a later command of the session sees. Options, parameters, `IFS` and variables that are
+/// not exported do not stay.
+///
+/// The directory comes last: without it, the text did not run to its end. It has no `[[`, which bash
+/// reads wrongly behind a syntax error.
 const DUMP: &str = r#"
 set +eauf
 set --
@@ -49,13 +53,16 @@ IFS=$' \t\n'
 for _n in $(compgen -A function); do printf 'F\0%s\0%s\0' "$_n" "$(declare -f "$_n")"; done >/state
 for _n in "${!BASH_ALIASES[@]}"; do printf 'A\0%s\0%s\0' "$_n" "${BASH_ALIASES[$_n]}"; done >>/state
 for _n in HOME CDPATH OLDPWD; do
-    [[ ! -v $_n ]] || printf 'V\0%s\0%s\0' "$_n" "${!_n}"
+    [ ! -v "$_n" ] || printf 'V\0%s\0%s\0' "$_n" "${!_n}"
 done >>/state
-printf 'C\0cwd\0%s\0' "$(pwd -P)" >>/state
+for _n in $(compgen -v); do
+    case $_n in [a-z]*|[A-Z]) case ${!_n@a} in *x*) ;; *) unset -n "$_n"; unset -v "$_n" ;; esac ;; esac
+done
 unset _n
 trap - EXIT DEBUG ERR RETURN
 wait || :
 : >/log
+printf 'C\0cwd\0%s\0' "$(pwd -P)" >>/state
 "#;
 
 /// A program that ran.
@@ -196,7 +203,7 @@ impl Shells {
             map.insert(name.clone(), text.clone());
         }
         // An earlier command that ends the session leaves nothing to compare.
-        if has_earlier && fields("state").len() < 3 {
+        if has_earlier && !fields("state").iter().any(|field| field == "cwd") {
             executions.clear();
         }
         Run { executions, session, cwd }
