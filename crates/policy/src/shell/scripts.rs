@@ -237,7 +237,7 @@ impl Walker<'_> {
                 let mut stdin = segment.stdin.clone();
                 if segment.name == "xargs" && stdin.is_piped() {
                     // It reads its input itself.
-                    stdin = PipeData { text: None, programs: vec![segment.name.clone()] };
+                    stdin = PipeData { programs: vec![segment.name.clone()], ..PipeData::default() };
                 }
                 let command = Segment { args: words, assignments, stdin, ..Segment::default() };
                 self.run(command, &segment.source)
