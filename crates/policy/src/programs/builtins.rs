@@ -22,7 +22,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             found.extend(call.args.iter().filter_map(|word| word.after('=')).map(Nested::text));
         })])
         .asks(&[Arg(&["sudo=*"]).triggers("redefine-sudo")]),
-    non_reader(&["export", "declare"]).inert().runs(&[Custom(variables)]).asks(&[DUMPS]),
+    non_reader(&["export", "declare"])
+        .inert()
+        .files(&[writes(Computed(super::git::exported_traces))])
+        .runs(&[Custom(variables)])
+        .asks(&[DUMPS]),
     non_reader(&["typeset", "readonly", "local"]).inert().runs(&[Custom(variables)]),
     non_reader(&["set"]).inert().asks(&[DUMPS]),
     program(&["printenv"]).inert().asks(&[DUMPS]),

@@ -30,9 +30,13 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     // Programs that print, store or send their words.
     program(&[
         "apropos", "base32", "expr", "info", "notify-send", "pbcopy", "say", "tldr", "tr", "whatis",
-        "whereis", "wl-copy", "write", "xclip", "xxd",
+        "whereis", "wl-copy", "write", "xclip",
     ])
     .inert(),
+    reader(&["xxd"])
+        .valued(&["-c", "-g", "-l", "-s", "-o", "-n", "-R"])
+        .inert()
+        .files(&[writes(OperandsFrom(1))]),
     program(&["man"]).inert().runs(&[Text(&["-P", "-H", "--pager", "--html"]), Escapes(&["!"])]),
     reader(&["cat", "head"]).inert().asks(&[FILLS_DISK]),
     program(&["yes"]).asks(&[
@@ -40,7 +44,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         Test(|call| call.segment.redirects.is_empty() && call.segment.via.iter().any(|via| via == "xargs"))
             .triggers("spawn-without-end"),
     ]),
-    reader(&["sort"]).inert().files(&[writes(Values(&["-o", "--output"]))]),
+    reader(&["sort"]).inert().files(&[writes(Values(&["-o", "--output"]))]).runs(&[Custom(compressor)]),
     program(&["uniq"]).valued(&["-f", "-s", "-w"]).inert().files(&[writes(OperandsFrom(1))]),
     reader(&["yq"]).inert().files(&[EDITS_IN_PLACE]),
     program(&["crudini", "dasel", "toml", "augtool", "xmlstarlet"]).files(&[EDITS_IN_PLACE]),
@@ -304,6 +308,16 @@ const TOOL_TREES: &[&str] = &[
 fn unpacked(call: &Invocation<'_>) -> Vec<Word> {
     let directories = call.values(&["-C", "--directory", "--one-top-level"]);
     directories.iter().map(|word| word.followed_by(&Word::literal("/file"))).collect()
+}
+
+/// A program of the project with which `sort` compresses its temporary files.
+fn compressor(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let programs = call.values(&["--compress-program"]);
+    let of_project = programs.into_iter().filter(|word| word.outline().contains(['/', UNKNOWN_CHAR]));
+    found.extend(
+        of_project
+            .map(|_| Nested::Code(Language::Other, Word::unknown(Unknown::Variable("sort".to_owned())))),
+    );
 }
 
 /// The options of `tar` that may be written without a dash, as in `tar xzf`.

@@ -9,7 +9,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .key_options(&["-E", "--cert", "--key", "--cacert", "--netrc-file", "-K", "-b", "-c", "--cookie-jar"])
         .inert()
         .files(&[
-            writes(Values(&["-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D", "--dump-header"])),
+            writes(Values(&[
+                "-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D", "--dump-header", "--trace",
+                "--trace-ascii", "--stderr", "--hsts", "--alt-svc", "--etag-save", "--libcurl",
+            ])),
             writes(super::coreutils::FILLS_DIRECTORY)
                 .when(Flag(&["-O", "--remote-name", "--remote-name-all"])),
         ])
@@ -25,6 +28,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .inert()
         .files(&[writes(Values(&[
             "-O", "--output-document", "-P", "--directory-prefix", "-o", "-a", "-d", "--dir",
+            "--output-file", "--append-output", "--save-cookies", "--hsts-file", "--warc-file",
+            "--rejected-log",
         ]))])
         .runs(&[Text(&["--use-askpass"])])
         .asks(CLIENT),

@@ -16,10 +16,14 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .asks(&[LOSES_ROWS]),
     program(&["mariadb"]).runs(&[ESCAPES, Custom(client)]).asks(&[LOSES_ROWS]),
     program(&["sqlite3"])
-        .valued(&["-cmd", "-separator"])
+        .valued(&["-cmd", "-separator", "-init", "-newline", "-nullvalue"])
         .inert()
-        .files(&[writes(FirstOperand).when(Test(changes_file)), writes(Computed(client_output))])
-        .runs(&[ESCAPES, Custom(client)])
+        .files(&[
+            writes(FirstOperand).when(Test(changes_file)),
+            writes(Computed(client_output)),
+            writes(Computed(written_by_sql)),
+        ])
+        .runs(&[ESCAPES, Custom(client), Custom(sqlite)])
         .asks(&[LOSES_ROWS]),
     program(&[
         "sqlcmd", "cockroach", "clickhouse-client", "clickhouse", "mongosh", "mongo", "duckdb", "pgcli",
@@ -94,6 +98,71 @@ fn client(call: &Invocation<'_>, found: &mut Vec<Nested>) {
             found.push(Nested::Code(Language::Other, Word::literal(text)));
         }
     }
+}
+
+/// Functions of SQLite's client that start an editor, commands it reads from a pipe, and files of
+/// commands. Plain SQL of the project is its business.
+fn sqlite(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let segment = call.segment;
+    let mut files = call.values(&["-init", "--init"]);
+    for text in texts(call) {
+        if text.to_ascii_lowercase().replace(' ', "").contains("edit(") {
+            found.push(Nested::Code(Language::Other, Word::literal(&text)));
+        }
+        for line in text.lines().map(str::trim_start).filter(|line| line.starts_with('.')) {
+            let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let rest = rest.trim().trim_matches(['"', '\'']);
+            if let Some((_, command)) = rest.split_once('|') {
+                found.push(Nested::text(Word::literal(command.split(['"', '\'']).next().unwrap_or(command))));
+            } else if ".read".starts_with(name) && name.len() > 2 {
+                files.push(Word::literal(rest));
+            }
+        }
+    }
+    found.extend(files.iter().map(|file| Nested::File(Language::Other, file.clone())));
+    files.extend(segment.stdin.file.clone().filter(|_| segment.stdin.text.is_none()));
+    let here = segment.cwd.as_deref().unwrap_or_default();
+    let is_unread = |file: &Word| {
+        let path = segment.path(file);
+        !(path.ends_with(".sql") && crate::paths::is_below(&path, here))
+    };
+    if files.iter().any(is_unread) {
+        found.push(Nested::Code(Language::Other, Word::unknown(Unknown::Variable("sql".to_owned()))));
+    }
+}
+
+/// The words and the input of a client.
+fn texts(call: &Invocation<'_>) -> Vec<String> {
+    call.args.iter().chain(&call.segment.stdin.text).map(Word::outline).collect()
+}
+
+/// The files that SQL writes: `writefile('x', …)`, `VACUUM INTO 'x'`, `ATTACH 'x'`.
+fn written_by_sql(call: &Invocation<'_>) -> Vec<Word> {
+    let mut found = Vec::new();
+    for text in texts(call) {
+        let lower = text.to_ascii_lowercase();
+        for (mark, needs_literal) in [("writefile", false), ("into '", true), ("attach ", true)] {
+            for (at, _) in lower.match_indices(mark) {
+                let rest =
+                    text.get(at + mark.len() - usize::from(mark.ends_with('\''))..).unwrap_or_default();
+                let argument = rest.trim_start_matches(|char: char| char.is_whitespace() || char == '(');
+                let argument = match argument.get(..8) {
+                    Some(word) if word.eq_ignore_ascii_case("database") => {
+                        argument.get(8..).unwrap_or_default().trim_start()
+                    }
+                    _ => argument,
+                };
+                let literal =
+                    argument.strip_prefix(['\'', '"']).and_then(|rest| rest.split(['\'', '"']).next());
+                match literal {
+                    Some(path) => found.push(Word::literal(path)),
+                    None if needs_literal => {}
+                    None => found.push(Word::unknown(Unknown::Variable("path".to_owned()))),
+                }
+            }
+        }
+    }
+    found
 }
 
 pub(super) const LOSES_ROWS: Ask = Test(runs_losing_statement).triggers("sql");
@@ -189,21 +258,23 @@ fn resets_schema(call: &Invocation<'_>) -> bool {
 
 fn changes_file(call: &Invocation<'_>) -> bool {
     let changes = ["update", "insert", "delete", "drop", "create", "alter", "replace", "vacuum"];
-    call.args.iter().skip(1).any(|word| {
+    call.args.iter().skip(1).chain(&call.segment.stdin.text).any(|word| {
         let text = word.outline().to_ascii_lowercase();
         changes.iter().any(|change| text.contains(change))
     })
 }
 
 fn client_output(call: &Invocation<'_>) -> Vec<Word> {
-    let typed = call.segment.stdin.text.as_ref().map(Word::outline).unwrap_or_default();
-    let typed = typed.lines().map(str::to_owned);
-    let targets = call.args.iter().map(Word::outline).chain(typed).filter_map(|text| {
+    let lines: Vec<String> =
+        texts(call).iter().flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let targets = lines.into_iter().filter_map(|text| {
         let mut words = text.split_whitespace();
-        let writes =
-            [".output", ".once", ".backup", ".save", ".log", "\\o", "\\w", "\\s", "\\copy", "tee", "\\t"];
+        let writes = [
+            ".output", ".once", ".backup", ".save", ".log", ".trace", ".clone", ".open", ".cd", "\\o", "\\w",
+            "\\s", "\\copy", "tee", "\\t",
+        ];
         let writes = words.next().is_some_and(|command| writes.contains(&command));
-        words.last().filter(|_| writes).map(|path| Word::literal(path.trim_matches('\'')))
+        words.last().filter(|_| writes).map(|path| Word::literal(path.trim_matches(['\'', '"'])))
     });
     targets.collect()
 }

@@ -32,7 +32,15 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["visudo", "vipw"]).valued(&["-f"]).files(&[writes(Operands)]).asks(&[always("accounts")]),
 ];
 
-const EDITOR_VALUED: &[&str] = &["-c", "--cmd", "-S", "-u"];
+const EDITOR_VALUED: &[&str] = &["-c", "--cmd", "-S", "-u", "-w", "-W"];
+
+/// Functions of Vim that run text or programs, or that change files.
+const VIM_CALLS: &[&str] = &[
+    "system(", "systemlist(", "term_start", "job_start", "jobstart", "termopen", "delete(", "writefile(",
+    "rename(", "mkdir(", "filecopy(", "libcall", "feedkeys(", "execute(", "py3eval(", "pyeval(", "pyxeval(",
+    "luaeval(", "perleval(", "rubyeval(", "nvim_exec", "nvim_command", "vim.fn", "vim.api", "vim.cmd",
+    "eval(",
+];
 
 const EDITOR_FILES: &[DeclaredFiles] = &[writes(Computed(edited_files))];
 
@@ -42,11 +50,17 @@ fn edited_files(call: &Invocation<'_>) -> Vec<Word> {
     let mut commands: Vec<String> = call.values(&["-c", "--cmd"]).iter().map(Word::outline).collect();
     let typed = call.segment.stdin.text.as_ref().map(Word::outline).unwrap_or_default();
     commands.extend(typed.lines().map(str::to_owned));
+    commands.extend(call.args.iter().filter_map(|word| word.strip_prefix("+")).map(|text| text.outline()));
     let written = commands.iter().filter_map(|text| {
-        let writes = text.trim_start_matches([':', '%']).starts_with(['w', 's', 'x', 'e', 'r', 'W', 'f']);
-        text.split_whitespace().nth(1).filter(|_| writes).map(Word::literal)
+        let line = text.trim_start_matches([':', '%']);
+        let writes = line.starts_with(['w', 's', 'x', 'e', 'r', 'W', 'f']) || line.starts_with("mk");
+        let is_redirect = line.starts_with("redi");
+        let mut words = text.split_whitespace().skip(1);
+        let word = if is_redirect { words.last() } else { words.next() };
+        word.filter(|_| writes).map(|path| Word::literal(path.trim_start_matches('>')))
     });
-    opened.chain(written).collect()
+    let logs = call.values(&["-w", "-W"]);
+    opened.chain(written).chain(logs).collect()
 }
 
 fn sed(call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -69,7 +83,9 @@ fn awk(call: &Invocation<'_>, found: &mut Vec<Nested>) {
 
 /// `-c '!cmd'`, `+'!cmd'`, and `system()` in an editor command.
 fn vim(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    let mut commands = call.values(&["-c", "--cmd", "-S"]);
+    let files = call.values(&["-S", "-u", "-U"]);
+    found.extend(files.into_iter().map(|file| Nested::File(Language::Other, file)));
+    let mut commands = call.values(&["-c", "--cmd"]);
     commands.extend(call.args.iter().filter_map(|word| word.strip_prefix("+")));
     commands.extend(call.segment.stdin.text.clone());
     for command in commands {
@@ -93,7 +109,12 @@ fn vim(call: &Invocation<'_>, found: &mut Vec<Nested>) {
                 found.push(Nested::Code(Language::Other, Word::literal(line)));
             }
         }
-        if ["system(", "term_start", "job_start"].iter().any(|call| text.contains(call)) {
+        let hides = |line: &str| {
+            let line = line.trim_start_matches([':', ' ']);
+            (line.starts_with("norm") && line.contains(':'))
+                || (line.starts_with("exe") && line.contains('/'))
+        };
+        if VIM_CALLS.iter().any(|call| text.contains(call)) || text.split(['\n', '|']).any(hides) {
             found.push(Nested::Code(Language::Other, command));
         }
     }

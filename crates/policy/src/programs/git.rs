@@ -22,6 +22,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
                 Verb(&["apply"]),
                 Not(&Flag(&["--check", "--stat", "--numstat", "--summary", "--cached"])),
             ])),
+            writes(Computed(traces)),
             writes(Values(&["--prefix"])).when(Verb(&["checkout-index"])),
         ])
         .runs(&[Custom(nested), After("bisect", &[], 1)])
@@ -58,6 +59,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
                 "remote rm", "lfs prune", "daemon", "instaweb",
             ])
             .triggers(LOSS),
+            Arg(&["core.hookspath=*"])
+                .triggers("git-helper")
+                .unless(Arg(&["core.hookspath=", "core.hookspath=/dev/null"])),
             Arg(&["ext::*", "--upload-pack*", "--receive-pack*", "--exec-path=*"]).triggers("git-helper"),
             Test(sends_elsewhere).triggers("push-elsewhere"),
             Arg(&["--template*"]).triggers("tool-settings").on(&["init"]),
@@ -99,6 +103,25 @@ const HOSTS: &[Ask] = &[
 fn absolute_operands(call: &Invocation<'_>) -> Vec<Word> {
     let is_absolute = |word: &&Word| word.prefix().starts_with(['/', '~']);
     call.behind_verb().operands().into_iter().filter(is_absolute).cloned().collect()
+}
+
+/// The files into which git writes what it does.
+fn traces(call: &Invocation<'_>) -> Vec<Word> {
+    call.segment
+        .assignments
+        .iter()
+        .filter(|(name, value)| is_trace(name, value))
+        .map(|(_, value)| value.clone())
+        .collect()
+}
+
+pub(super) fn exported_traces(call: &Invocation<'_>) -> Vec<Word> {
+    let set = call.args.iter().filter_map(Word::as_assignment);
+    set.filter(|(name, value)| is_trace(name, value)).map(|(_, value)| value).collect()
+}
+
+fn is_trace(name: &str, value: &Word) -> bool {
+    name.starts_with("GIT_TRACE") && value.prefix().starts_with('/')
 }
 
 /// Something in the directory in which a patch is applied.

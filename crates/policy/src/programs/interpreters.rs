@@ -69,7 +69,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     .runs(&[Shell]),
     reader(&["python", "python3", "pypy", "pypy3", "ipython", "bpython", "jython", "micropython"])
         .valued(&["-W", "-X", "--check-hash-based-pycs"])
-        .files(&[reads_tree(Operands).when(Value(&["-m"], &["zipfile", "tarfile"]))])
+        .files(&[
+            reads_tree(Operands).when(Value(&["-m"], &["zipfile", "tarfile"])),
+            writes(Computed(module_output)),
+            deletes_tree(OperandsFrom(1)).when(All(&[Value(&["-m"], &["venv"]), Arg(&["--clear"])])),
+        ])
         .runs(&[Interprets(&PYTHON)])
         .asks(&[judged("inbound-access", serves_owner_files), RESETS_SCHEMA]),
     reader(&["perl"]).files(IN_PLACE).runs(&[Interprets(&PERL)]),
@@ -122,6 +126,28 @@ fn edited_files(call: &Invocation<'_>) -> Vec<Word> {
     let skip = usize::from(!call.has(&["-e", "-E"]));
     let words = operands(call.args, &["-e", "-E", "-I", "-r"]);
     words.into_iter().skip(skip).cloned().collect()
+}
+
+/// The files that modules of Python write: `-m json.tool IN OUT`, `-m zipfile -e IN DIR`.
+fn module_output(call: &Invocation<'_>) -> Vec<Word> {
+    let Some(at) = call.args.iter().position(|word| word.known() == Some("-m")) else { return Vec::new() };
+    let rest = call.args.get(at + 2..).unwrap_or_default();
+    let words: Vec<&Word> = operands(rest, &["--indent", "-m", "-p"]);
+    let unpacks = has(rest, &["-e", "--extract"]);
+    let output = match call.args.get(at + 1).map(Word::prefix) {
+        Some("json.tool" | "json" | "uu" | "quopri") => words.get(1).map(|word| (**word).clone()),
+        Some("zipfile" | "tarfile") if unpacks => Some(
+            words
+                .get(1)
+                .map_or_else(|| Word::literal("file"), |word| word.followed_by(&Word::literal("/file"))),
+        ),
+        Some("zipfile" | "tarfile") if has(rest, &["-c", "--create"]) => {
+            words.first().map(|word| (**word).clone())
+        }
+        Some("zipapp") => values(rest, &["-o", "--output"]).pop(),
+        _ => None,
+    };
+    output.into_iter().collect()
 }
 
 /// Whether `python -m http.server` shows more than a project.

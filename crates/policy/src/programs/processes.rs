@@ -33,20 +33,55 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["fuser"]).asks(&[KILLS_HERMES, Flag(&["-k", "--kill"]).triggers("mass-kill")]),
     program(&["ps"]).asks(&[Any(&[Test(shows_variables), Flag(&["-E"])]).triggers("secret-stores")]),
     program(&["gdb", "lldb"])
-        .runs(&[Escapes(&["shell ", "platform shell ", "!", "pipe "]), Custom(debugger)])
+        .files(&[writes(Computed(debugger_logs))])
+        .runs(&[
+            Escapes(&["shell ", "she ", "shel ", "platform shell ", "!", "pipe ", "| "]),
+            Custom(debugger),
+        ])
         .asks(&[Flag(&["-p", "--pid"]).triggers("attach")]),
     program(&["gcore", "reptyr", "dtrace", "bpftrace", "jmap"]).asks(&[always("attach")]),
 ];
 
+const DEBUGGER_FILES: &[&str] = &[
+    "-x", "-command", "--command", "-ix", "-init-command", "--init-command", "--source",
+    "--source-before-file", "--source-on-crash",
+];
+
+/// The commands that are given or typed to a debugger.
+fn debugger_lines(call: &Invocation<'_>) -> Vec<String> {
+    let mut texts = call.values(&[
+        "-ex", "-eval-command", "--eval-command", "-iex", "-init-eval-command", "--init-eval-command", "-o",
+        "-O", "-k", "--one-line", "--one-line-before-file", "--one-line-on-crash",
+    ]);
+    texts.extend(call.segment.stdin.text.clone());
+    texts
+        .iter()
+        .map(Word::outline)
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect()
+}
+
+/// The files into which a debugger writes what it shows.
+fn debugger_logs(call: &Invocation<'_>) -> Vec<Word> {
+    let lines = debugger_lines(call).into_iter();
+    let logs = lines.filter(|line| line.contains("logging") || line.trim_start().starts_with("log "));
+    logs.filter_map(|line| line.split_whitespace().last().map(Word::literal)).collect()
+}
+
 /// Commands of a debugger that run program text or call a function.
 fn debugger(call: &Invocation<'_>, found: &mut Vec<Nested>) {
-    let mut texts = call.values(&["-ex", "-eval-command", "--eval-command", "-iex", "-o", "--one-line"]);
-    texts.extend(call.segment.stdin.text.clone());
-    let lines = texts.iter().map(Word::outline);
-    for line in lines.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()) {
+    let mut files = call.values(DEBUGGER_FILES);
+    if call.name() == "lldb" {
+        files.extend(call.values(&["-s", "-S"]));
+    }
+    found.extend(files.into_iter().map(|file| Nested::File(Language::Other, file)));
+    if call.segment.stdin.is_piped() && call.segment.stdin.text.is_none() {
+        found.push(Nested::Stdin(Language::Other));
+    }
+    for line in debugger_lines(call) {
         let runs_text = [
-            "python", "py ", "pi ", "script", "guile", "gu ", "source", "compile", "dump", "append",
-            "restore", "expr", "command",
+            "py", "pi ", "script", "guile", "gu ", "source", "compile", "dump", "append", "restore", "expr",
+            "command", "save", "generate-core", "gcore", "call ", "memory read", "process save-core",
         ];
         if runs_text.iter().any(|start| line.trim_start().starts_with(start)) || line.contains('(') {
             found.push(Nested::Code(Language::Other, Word::literal(line)));

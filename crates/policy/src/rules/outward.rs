@@ -30,7 +30,7 @@ pub(super) const RULES: &[Rule] = &[
     ask("git-loss", "discards commits or changes, here or at the remote")
         .unless(Any(&[Help, Flag(&["--dry-run"])]))
         .contained(UNCOMMITTED_WORK),
-    ask("git-helper", "lets git start a program to reach a repository"),
+    ask("git-helper", "lets git start a program that the command names"),
     ask("sql", "drops or empties database tables").inside(),
     ask("database-loss", "deletes a database or its content").inside(),
     ask("schema-reset", "drops or empties a database through a framework"),
