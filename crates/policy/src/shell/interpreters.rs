@@ -33,6 +33,8 @@ pub(super) enum CodeEffect {
     Enter(Option<String>),
     /// Deletes a file or tree.
     Delete { path: Option<String>, tree: bool },
+    /// Requests something with a text that is not known, perhaps one from the home directory.
+    Send { reads_home: bool },
     /// Does something that cannot be judged further.
     Danger(&'static str),
 }
@@ -205,6 +207,14 @@ impl Tokens {
             }
         }
         effects.extend(self.servers(&names));
+        if (0..self.all.len()).any(|at| self.sends_unknown(at, &names)) {
+            let is_home = |name: &&str| {
+                ["home", "HOME", "homedir", "expanduser"].iter().any(|home| has_member(name, home))
+            };
+            let reads_home = names.iter().any(is_home)
+                || self.all.iter().any(|token| matches!(token, Text(text) if text == "HOME"));
+            effects.push(CodeEffect::Send { reads_home });
+        }
         names.sort_unstable();
         names.dedup();
         for (language, reason, words) in DANGERS {
@@ -224,6 +234,36 @@ impl Tokens {
             effects.push(Danger(STARTS));
         }
         effects
+    }
+
+    /// Whether a request at an index goes to another machine with a text that is not known.
+    fn sends_unknown(&self, at: usize, names: &[&str]) -> bool {
+        let name = self.name(at);
+        let is_client = |name: &&str| HTTP_CLIENTS.iter().any(|client| has_member(name, client));
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let is_request = REQUESTS.contains(&last)
+            || (matches!(last, "get" | "head" | "request" | "stream" | "options")
+                && names.iter().any(is_client));
+        let is_imported = self.is_sign(at + 1, ",\n;") || self.name(at.wrapping_sub(1)) == "import";
+        if name.is_empty() || !is_request || is_imported {
+            return false;
+        }
+        let Some(arguments) = self.arguments(at) else { return self.is_sign(at + 1, ")") };
+        let is_literal = |argument: &[Token]| match argument {
+            [Name(option), Sign('='), ..] if REQUEST_OPTIONS.contains(&option.as_str()) => true,
+            [Name(_), Sign('='), rest @ ..] => !rest.iter().any(|token| matches!(token, Name(_))),
+            [Name(prefix), Text(text)] if prefix == "f" => !text.contains('{'),
+            [Sign('$'), Text(_), ..] => false,
+            argument => {
+                self.value(argument).is_some() || !argument.iter().any(|token| matches!(token, Name(_)))
+            }
+        };
+        let is_here = |token: &Token| {
+            let host = |text: &str| text.split_once("://").map(|(_, rest)| rest.to_owned());
+            matches!(token, Text(text) if host(text).is_some_and(|rest| LOOPBACK.iter().any(|host| rest.starts_with(host))))
+        };
+        let is_local = arguments.first().is_some_and(|address| address.iter().any(is_here));
+        !is_local && !arguments.into_iter().all(is_literal)
     }
 
     /// Whether servers may be reached from other machines, or show files.

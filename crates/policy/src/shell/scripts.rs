@@ -248,8 +248,14 @@ impl Walker<'_> {
                 }
                 self.run_text(&text, &segment.source)
             }
-            Nested::Code(language, text) => self.run_code(language, &text, &segment.source),
+            Nested::Code(language, text) => {
+                self.check_sender(language, &text, segment);
+                self.run_code(language, &text, &segment.source)
+            }
             Nested::Stdin(language) => {
+                if let Some(text) = &segment.stdin.text {
+                    self.check_sender(language, text, segment);
+                }
                 self.env.positional = parameters(segment, None);
                 self.run_stream(language, &segment.stdin, segment)
             }
@@ -355,8 +361,19 @@ impl Walker<'_> {
         let outline = text.outline();
         self.charge(outline.len() / 4);
         let outer = self.env.cwd.clone();
-        for effect in code_effects(language, &outline) {
+        let effects = code_effects(language, &outline);
+        let reads_owner = effects.iter().any(|effect| match effect {
+            CodeEffect::Touch(_, Some(path)) | CodeEffect::Mention(path) => {
+                self.is_owners(&Word::literal(path))
+            }
+            _ => false,
+        });
+        for effect in effects {
             match effect {
+                CodeEffect::Send { reads_home } if reads_home || reads_owner => {
+                    self.doubt(DoubtKind::Danger(SENDS_FILES), source);
+                }
+                CodeEffect::Send { .. } => {}
                 CodeEffect::Shell(text) => {
                     let outer = std::mem::replace(&mut self.dialect, ShellKind::Sh);
                     self.run_text(&Word::literal(text), source);
@@ -377,6 +394,32 @@ impl Walker<'_> {
         }
         self.env.cwd = outer;
         PipeData::default()
+    }
+
+    /// Whether a path is one of the owner's, outside the working directory.
+    fn is_owners(&self, path: &Word) -> bool {
+        let path = self.env.path(&self.tilde_in_value(path));
+        let cwd = crate::paths::normalize(self.around.cwd);
+        (path == self.around.home || crate::paths::is_below(&path, self.around.home))
+            && path != cwd
+            && !crate::paths::is_below(&path, &cwd)
+    }
+
+    /// Asks about a program text that sends something, if files of the owner are its input.
+    fn check_sender(&mut self, language: Language, text: &Word, segment: &Segment) {
+        let is_input_unknown = segment.stdin.text.is_none()
+            && match &segment.stdin.file {
+                Some(file) => self.is_owners(file),
+                None => !segment.stdin.programs.is_empty(),
+            };
+        let gets_files = is_input_unknown || segment.args.iter().any(|word| self.is_owners(word));
+        let sends = |effect: &CodeEffect| matches!(effect, CodeEffect::Send { .. });
+        if gets_files
+            && language != Language::Shell
+            && code_effects(language, &text.outline()).iter().any(sends)
+        {
+            self.doubt(DoubtKind::Danger(SENDS_FILES), &segment.source);
+        }
     }
 
     /// An interpreter that reads its program from standard input.
@@ -464,6 +507,7 @@ fn parameters(segment: &Segment, script: Option<&Word>) -> Option<Rc<Vec<Word>>>
     };
     Some(Rc::new(args.get(start..).unwrap_or_default().to_vec()))
 }
+const SENDS_FILES: &str = "sends files from outside the working directory to another machine";
 
 /// Whether the program is only known when the command runs.
 fn program_unknown(segment: &Segment) -> bool {

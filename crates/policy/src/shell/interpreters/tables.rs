@@ -124,6 +124,13 @@ pub(super) const OPENERS: &[&str] = &[
     "fs.open", "fs.openSync", "openSync", "codecs.open", "gzip.open", "File.open", "IO.open",
 ];
 
+/// Calls that request an address, the libraries that have more of them, and options that carry no
+/// text away.
+pub(super) const REQUESTS: &[&str] = &["urlopen", "urlretrieve", "Request", "fetch"];
+pub(super) const HTTP_CLIENTS: &[&str] =
+    &["requests", "httpx", "aiohttp", "axios", "got", "http", "https", "urllib3"];
+pub(super) const REQUEST_OPTIONS: &[&str] = &["timeout", "verify", "stream", "allow_redirects", "context"];
+
 /// Calls that open a server, and the modules that have them.
 pub(super) const SERVERS: &[&str] =
     &["createServer", "HTTPServer", "ThreadingHTTPServer", "TCPServer", "ThreadingTCPServer", "UDPServer"];
