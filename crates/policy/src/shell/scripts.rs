@@ -13,6 +13,8 @@ use super::walk::Walker;
 use super::*;
 use crate::programs::{self, Language};
 
+const SENDS_FILES: &str = "sends files from outside the working directory to another machine";
+
 impl Walker<'_> {
     /// Records one command, then follows everything it runs in turn.
     pub(super) fn run(&mut self, segment: Segment, source: &str) -> PipeData {
@@ -43,6 +45,13 @@ impl Walker<'_> {
             self.env.set(name, value.clone());
         }
         let name = segment.program.known().unwrap_or_default().to_owned();
+        if runs
+            && !BUILTINS.contains(&name.as_str())
+            && !name.contains('/')
+            && self.finds_project_first(&name)
+        {
+            self.doubt(DoubtKind::Program, source);
+        }
         let before = self.env.clone();
         let unopened = (!segment.redirects.is_empty()).then(|| before.clone());
         let is_replaced = self.call(&name, &segment, &mut stream);
@@ -74,6 +83,29 @@ impl Walker<'_> {
             }
         }
         self.write_output(&segment, stream)
+    }
+
+    /// Whether a name may mean a program of the project: `PATH` has one of its directories in front of
+    /// those of the system, or anywhere for the subcommands of git. Virtual environments are ordinary.
+    fn finds_project_first(&self, name: &str) -> bool {
+        let Some(path) = self.env.value("PATH").map(|path| path.outline()) else { return false };
+        // The directories that were there before are those of the system.
+        let is_known = |directory: &&str| !directory.starts_with(UNKNOWN_CHAR);
+        let is_system = |directory: &&str| crate::paths::is_program_directory(&format!("{directory}/"));
+        let is_common = |directory: &str| {
+            ["venv/bin", "/env/bin", "node_modules/.bin"].iter().any(|end| directory.ends_with(end))
+        };
+        let cwd = crate::paths::normalize(self.around.cwd);
+        let is_project = |directory: &str| {
+            let path = crate::paths::resolve(directory, self.env.cwd.as_deref());
+            (path == cwd || crate::paths::is_below(&path, &cwd)) && !is_common(directory)
+        };
+        let directories = path.split(':');
+        let first: Vec<&str> = match name {
+            "git" => directories.filter(is_known).collect(),
+            _ => directories.take_while(|directory| is_known(directory) && !is_system(directory)).collect(),
+        };
+        !self.in_container() && self.env.functions.get(name).is_none() && first.into_iter().any(is_project)
     }
 
     /// Takes over a function or an alias of the session, when its name is first used.
@@ -507,7 +539,16 @@ fn parameters(segment: &Segment, script: Option<&Word>) -> Option<Rc<Vec<Word>>>
     };
     Some(Rc::new(args.get(start..).unwrap_or_default().to_vec()))
 }
-const SENDS_FILES: &str = "sends files from outside the working directory to another machine";
+
+/// Commands of the shell, which no program on `PATH` replaces.
+const BUILTINS: &[&str] = &[
+    "cd", "pushd", "popd", "exit", "exec", "return", "break", "continue", "declare", "typeset", "local",
+    "export", "readonly", "read", "mapfile", "readarray", "unset", "getopts", "let", "printf", "set",
+    "shift", "shopt", "wait", "alias", "unalias", "eval", "source", ".", "trap", ":", "times", "echo",
+    "test", "[", "true", "false", "pwd", "type", "command", "builtin", "hash", "ulimit", "umask", "jobs",
+    "bg", "fg", "kill", "dirs", "disown", "history", "help", "enable", "complete", "compgen", "bind",
+    "caller", "",
+];
 
 /// Whether the program is only known when the command runs.
 fn program_unknown(segment: &Segment) -> bool {

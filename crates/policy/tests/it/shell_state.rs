@@ -203,6 +203,7 @@ fn the_state_of_a_session_changes_the_meaning() {
         (&variable("HOME", "/var/lib"), "rm ~/dpkg/status"),
         (&variable("CDPATH", "/home/ada"), "cd Documents && rm -rf a"),
         (&variable("PATH", "/tmp/evil:/usr/bin"), "ls"),
+        (&variable("PATH", "/home/ada/work/bin:/usr/bin"), "ls"),
         (&variable("BASH_ENV", "evil"), "ls"),
         (&variable("x", "rm"), "$x -rf ~/Documents"),
     ] {
