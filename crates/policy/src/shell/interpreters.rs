@@ -259,8 +259,9 @@ impl Tokens {
             }
         };
         let is_here = |token: &Token| {
-            let host = |text: &str| text.split_once("://").map(|(_, rest)| rest.to_owned());
-            matches!(token, Text(text) if host(text).is_some_and(|rest| LOOPBACK.iter().any(|host| rest.starts_with(host))))
+            let Text(text) = token else { return false };
+            let host = text.split_once("://").map_or("", |(_, rest)| rest);
+            LOOPBACK.iter().any(|here| host.starts_with(here))
         };
         let is_local = arguments.first().is_some_and(|address| address.iter().any(is_here));
         !is_local && !arguments.into_iter().all(is_literal)
