@@ -241,7 +241,8 @@ impl Walker<'_> {
         if self.env.is_unset(name) {
             values = vec![Word::default()];
         }
-        let was_set = !values.is_empty();
+        let is_open = self.env.positional.is_none() && name.parse::<usize>().is_ok();
+        let was_set = is_open || !values.is_empty();
         let choice = self.choose(name, values.len());
         let value = (choice < values.len()).then(|| values.swap_remove(choice));
         let is_unset = |pieces: &[WordPiece]| matches!(pieces, [WordPiece::Unknown(Unknown::Variable(_))]);
