@@ -241,7 +241,7 @@ impl Walker<'_> {
         if self.env.is_unset(name) {
             values = vec![Word::default()];
         }
-        let is_open = self.env.positional.is_none() && name.parse::<usize>().is_ok();
+        let is_open = self.env.volatile || (self.env.positional.is_none() && name.parse::<usize>().is_ok());
         let was_set = is_open || !values.is_empty();
         let choice = self.choose(name, values.len());
         let value = (choice < values.len()).then(|| values.swap_remove(choice));

@@ -202,7 +202,7 @@ impl Parser<'_> {
                 let inner = self.nested(|parser| parser.parts_until(b']', Quoting::Bare))?;
                 parts.push(WordPart::Arithmetic(inner));
             }
-            Some(b'\'') if quoting == Quoting::Bare => {
+            Some(b'\'') if matches!(quoting, Quoting::Bare | Quoting::Word) => {
                 self.budget.uses_bash_syntax();
                 self.at += 2;
                 let text = self.ansi_c()?;
