@@ -66,6 +66,7 @@ fn spelled(word: &str, how: u8, split: usize) -> String {
 /// here-documents are closed.
 fn wrapped(command: &str, how: u8, simple: bool) -> String {
     let quoted = format!("'{}'", command.replace('\'', "'\\''"));
+    // Not `sh`, whose syntax and `echo` differ from those of the other wrappers.
     // Wrappers that accept only a simple command get a shell in between.
     let one = if simple { command.to_owned() } else { format!("bash -c {quoted}") };
     match how % 26 {
@@ -76,7 +77,7 @@ fn wrapped(command: &str, how: u8, simple: bool) -> String {
         4 => format!("false || {command}"),
         5 => format!("echo a; {command}\n# done"),
         6 => format!("bash -c {quoted}"),
-        7 => format!("sh -ec {quoted}"),
+        7 => format!("bash -ec {quoted}"),
         8 => format!("eval {quoted}"),
         9 => format!("env A=b nohup {one}"),
         10 => format!("timeout 10 {one}"),
@@ -87,7 +88,7 @@ fn wrapped(command: &str, how: u8, simple: bool) -> String {
         15 => format!("while false; do :; done; {command}"),
         16 => format!("f() {{ {command}\n}}; f"),
         17 => format!("bash <<'END{how}'\n{command}\nEND{how}\n"),
-        18 => format!("echo {quoted} | sh"),
+        18 => format!("echo {quoted} | bash"),
         19 => format!("cat <({command}\n)"),
         20 => format!("case x in *) {command}\n;; esac"),
         21 => format!("nice -n 5 setsid {one}"),
