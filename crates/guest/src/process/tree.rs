@@ -56,17 +56,19 @@ fn read_stat(proc: impl rustix::fd::AsFd, name: &[u8]) -> Option<ProcStat> {
 
 /// Parses a line of `/proc/PID/stat`. The program name is in parentheses and may contain any byte.
 fn parse_stat(text: &[u8]) -> Option<ProcStat> {
-    let pid = parse_number(text.split(|byte| *byte == b' ').next()?)?;
+    // The kernel shows -1 for the group of a process that is being removed.
+    let parse_pid = |digits: &[u8]| parse_number(digits).map(|pid: i32| Pid::from_raw(pid.max(0)));
+    let pid = parse_pid(text.split(|byte| *byte == b' ').next()?)?;
     let after_name = memchr::memrchr(b')', text)? + 2;
     let mut fields = text.get(after_name..)?.split(|byte| *byte == b' ');
     let state = fields.next()?;
-    let parent = parse_number(fields.next()?)?;
-    let group = parse_number(fields.next()?)?;
+    let parent = parse_pid(fields.next()?)?;
+    let group = parse_pid(fields.next()?)?;
     let started = parse_number(fields.nth(16)?)?;
     Some(ProcStat {
-        pid: Pid::from_raw(pid)?,
-        parent: Pid::from_raw(parent),
-        group: Pid::from_raw(group),
+        pid: pid?,
+        parent,
+        group,
         start_time: started,
         is_zombie: state == b"Z" || state == b"X",
     })
@@ -159,6 +161,9 @@ mod tests {
             is_zombie: false,
         };
         assert_eq!(parse_stat(line), Some(stat));
+        let ending = b"41 (a) X 0 -1 -1 0 -1 4 0 0 0 0 0 0 0 0 20 0 0 0 12345 0 0 2";
+        let ending = parse_stat(ending).unwrap();
+        assert_eq!((ending.parent, ending.group, ending.is_zombie), (None, None, true));
         assert_eq!(parse_stat(b"41 (cut"), None);
         assert_eq!(parse_stat(b""), None);
     }
