@@ -4,7 +4,7 @@
 
 mod note;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -102,13 +102,18 @@ pub(crate) fn guard_spec(place: &ResolvedPlace, guard: Guard, work_dir: &Path) -
     let hidden: BTreeSet<PathBuf> = hidden.into_iter().chain(other_run_dirs).collect();
     entries.extend(hidden.iter().map(|path| (path.clone(), None, GuardKind::Hidden)));
     // A link cannot be covered, but the file it leads to can.
-    let targets: Vec<_> = entries
+    let mut real_dirs = HashMap::new();
+    let existing: Vec<_> = entries
         .iter()
-        .filter_map(|(path, class, kind)| {
-            let target = path.canonicalize().ok().filter(|target| target != path)?;
-            Some((target, *class, *kind))
-        })
+        .filter_map(|(path, class, kind)| Some((path, real_path(path, &mut real_dirs)?, *class, *kind)))
         .collect();
+    let pinned: BTreeSet<PathBuf> = existing
+        .iter()
+        .flat_map(|(path, real, ..)| [*path, real])
+        .flat_map(|path| parents_below(path, home))
+        .collect();
+    let links = existing.into_iter().filter(|(path, real, ..)| *path != real);
+    let targets: Vec<_> = links.map(|(_, real, class, kind)| (real, class, kind)).collect();
     entries.extend(targets);
 
     let is_hidden = |path: &Path| hidden.iter().any(|hidden| path.starts_with(hidden));
@@ -121,7 +126,6 @@ pub(crate) fn guard_spec(place: &ResolvedPlace, guard: Guard, work_dir: &Path) -
         .filter(|(path, _)| is_hidden(path) && !hidden.contains(*path))
         .map(|(path, is_writable)| ShownDir { path: to_bytes(path), is_writable })
         .collect();
-    let pinned: BTreeSet<PathBuf> = entries.iter().flat_map(|(path, ..)| parents_below(path, home)).collect();
     let project = (guard == Guard::Project).then(|| writable_dirs(home, cwd));
     Some(GuardSpec {
         cover: to_bytes(&place.installation.run_dir),
@@ -192,6 +196,16 @@ fn projects(home: &Path, cwd: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The path without symbolic links, if it exists. The real directories are remembered, because
+/// there are many entries and few directories.
+fn real_path<'a>(path: &'a Path, real_dirs: &mut HashMap<&'a Path, Option<PathBuf>>) -> Option<PathBuf> {
+    let (dir, name) = (path.parent()?, path.file_name()?);
+    let real_dir = real_dirs.entry(dir).or_insert_with(|| dir.canonicalize().ok()).as_ref()?;
+    let real = real_dir.join(name);
+    let found = real.symlink_metadata().ok()?;
+    if found.is_symlink() { real.canonicalize().ok() } else { Some(real) }
+}
+
 /// The sockets directly in the user's runtime directory, whatever their names are.
 fn runtime_sockets(uid: rustix::process::Uid) -> Vec<(PathBuf, ProtectedClass)> {
     let dir = PathBuf::from(format!("/run/user/{}", uid.as_raw()));
@@ -205,16 +219,14 @@ fn runtime_sockets(uid: rustix::process::Uid) -> Vec<(PathBuf, ProtectedClass)> 
     children(&dir).filter(is_socket).map(with_class).collect()
 }
 
-/// The existing directories between the home and a path, which commands must not rename.
+/// The directories between the home and an existing path, which commands must not rename.
 fn parents_below<'a>(path: &'a Path, home: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     let is_repository = path.parent().is_some_and(|parent| parent.ends_with(".git"));
-    let exists = path.symlink_metadata().is_ok();
     path.ancestors()
         .skip(1)
         .take_while(move |dir| *dir != home && (dir.starts_with(home) || dir.ends_with(".git")))
         // Renaming a repository is harmless for what is outside of it.
         .take(if is_repository { 1 } else { usize::MAX })
-        .filter(move |dir| exists && dir.is_dir())
         .map(Path::to_owned)
 }
 

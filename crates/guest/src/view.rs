@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_guest::protocol::guard::{GuardKind, GuardSpec, GuardState, RunConfinement};
+use hermes_guest::protocol::guard::{GuardEntry, GuardKind, GuardSpec, GuardState, RunConfinement};
 use hermes_types::{ProtectedClass, Timestamp, create_private_dir};
 
 use build::ViewPlan;
@@ -73,6 +73,8 @@ struct Guard {
 #[derive(Debug)]
 struct Entry {
     path: PathBuf,
+    /// The index of its directory in [`Guard::parents`].
+    parent: usize,
     class: Option<ProtectedClass>,
     kind: GuardKind,
 }
@@ -285,15 +287,17 @@ impl Views {
 
 impl Guard {
     fn new(spec: GuardSpec) -> Self {
-        let entries: Vec<Entry> = spec
-            .entries
-            .iter()
-            .map(|entry| Entry { path: to_path(&entry.path), class: entry.class, kind: entry.kind })
-            .collect();
+        let parent_of = |path: &Path| path.parent().unwrap_or(path).to_owned();
         let mut parents: Vec<PathBuf> =
-            entries.iter().filter_map(|entry| entry.path.parent().map(Path::to_owned)).collect();
+            spec.entries.iter().map(|entry| parent_of(&to_path(&entry.path))).collect();
         parents.sort_unstable();
         parents.dedup();
+        let entry = |entry: &GuardEntry| {
+            let path = to_path(&entry.path);
+            let parent = parents.binary_search(&parent_of(&path)).unwrap_or_default();
+            Entry { path, parent, class: entry.class, kind: entry.kind }
+        };
+        let entries: Vec<Entry> = spec.entries.iter().map(entry).collect();
         let mut guard = Self { spec, entries, parents, seen: Snapshot::default() };
         guard.seen = guard.snapshot();
         guard
@@ -316,13 +320,19 @@ impl Guard {
         }
     }
 
-    /// Looks at the entries only if a directory changed.
+    /// Looks only at the entries of directories that changed.
     fn snapshot(&self) -> Snapshot {
         let parents: Vec<Option<Identity>> = self.parents.iter().map(|path| identity(path)).collect();
-        if parents == self.seen.parents {
-            return self.seen.clone();
-        }
-        Snapshot { parents, entries: self.entries.iter().map(|entry| entry_state(&entry.path)).collect() }
+        let is_seen: Vec<bool> = parents
+            .iter()
+            .enumerate()
+            .map(|(index, now)| self.seen.parents.get(index) == Some(now))
+            .collect();
+        let state = |(index, entry): (usize, &Entry)| match self.seen.entries.get(index) {
+            Some(seen) if is_seen.get(entry.parent) == Some(&true) => seen.clone(),
+            _ => entry_state(&entry.path),
+        };
+        Snapshot { entries: self.entries.iter().enumerate().map(state).collect(), parents }
     }
 
     /// The directories of protected files in whose place there is another directory now.
