@@ -162,7 +162,7 @@ impl ApprovalReviewer {
     }
 }
 
-/// What the model is told about a question.
+/// What the model gets to know about a question.
 fn document(question: &Question, origin: &Origin) -> Value {
     let job = question.job();
     let kind = match &job.work {

@@ -126,7 +126,7 @@ section! {
         /// programs that honor HTTP_PROXY). Default: proxy for sandbox, full for the others. local
         /// supports only full.
         network: Option<Network> = None, "TERMINAL_NETWORK";
-        /// What the kernel keeps from commands that nobody approved on this machine. `protect` hides
+        /// What the kernel keeps from commands without approval on this machine. `protect` hides
         /// credentials, control sockets and the hermes home, and keeps start-up files from changes;
         /// `project` also makes everything read-only except the project, temporary and cache
         /// directories; `off` leaves everything to the gate.

@@ -113,7 +113,7 @@ struct GuestConnection {
     shell: ShellContext,
     /// Whether the session existed before.
     origin: SessionOrigin,
-    /// Whether the guest confines commands that nobody approved.
+    /// Whether the guest confines commands without approval.
     guard: GuardState,
     /// Limits that are not enforced in a place created by this call.
     unenforced_limits: Vec<String>,

@@ -3,7 +3,7 @@
 //! - `serve` answers clients on a Unix socket until the guest is idle for too long.
 //! - `attach` connects its standard input and output to that socket, for hosts that can only start
 //!   a program in the environment.
-//! - `view` creates the namespaces in which commands run that nobody approved.
+//! - `view` creates the namespaces of commands without approval.
 //! - `empty` deletes the files that commands of another user left, for hosts without that
 //!   permission.
 

@@ -1,4 +1,4 @@
-//! Views: mount namespaces in which commands run that nobody approved.
+//! Views: mount namespaces of commands without approval.
 //!
 //! In a view, protected paths are empty or read-only ([`build`]). There is one view per set of
 //! allowed classes; programs enter it between fork and exec, so it costs two system calls.

@@ -1,4 +1,4 @@
-//! What the kernel keeps from commands that nobody approved. The gate knows credentials and
+//! What the kernel keeps from commands without approval. The gate knows credentials and
 //! start-up files from the same list, so that the two never differ.
 
 use hermes_types::ProtectedClass;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use strum::{EnumIter, EnumString, IntoStaticStr};
 
-/// What the kernel keeps from commands on this machine that nobody approved.
+/// What the kernel keeps from commands without approval on this machine.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, EnumString, EnumIter, IntoStaticStr,
 )]

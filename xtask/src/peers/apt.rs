@@ -32,6 +32,7 @@ pub(crate) const PROGRAMS: &[Need] = &[
     Need { program: "curl", package: "curl" },
     Need { program: "docker-registry", package: "docker-registry" },
     Need { program: "git", package: "git" },
+    Need { program: "make", package: "make" },
     Need { program: "npm", package: "npm" },
     Need { program: "openssl", package: "openssl" },
     Need { program: "pip3", package: "python3-pip" },

@@ -1,4 +1,4 @@
-//! This machine. Commands that nobody approved run under the guard.
+//! This machine. Commands without approval run under the guard.
 //!
 //! | | |
 //! |---|---|

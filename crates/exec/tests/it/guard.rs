@@ -85,6 +85,7 @@ async fn everyday_tools_work_under_the_guard() {
     ];
     for (tool, command) in tools {
         if s.run(&format!("command -v {tool}")).await.code != 0 {
+            assert!(variable("CI").is_none(), "{tool} is not installed");
             eprintln!("skipped: {tool} is not installed");
             continue;
         }

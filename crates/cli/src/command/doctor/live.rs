@@ -137,7 +137,7 @@ impl LiveCheck<'_> {
         Ok(findings)
     }
 
-    /// Tries what the guard keeps from commands that nobody approved.
+    /// Tries what the guard keeps from commands without approval.
     async fn try_guard(&self) -> [DoctorFinding; 3] {
         [self.read_home(&[]).await, self.read_keys(&[]).await, self.change_startup().await]
     }
