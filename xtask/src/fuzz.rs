@@ -7,6 +7,8 @@
 #[path = "../../crates/policy/tests/it/differential/compare.rs"]
 mod compare;
 mod generate;
+mod python;
+mod python_grammar;
 #[expect(clippy::panic, reason = "a failure here fails the test or the run")]
 #[path = "../../crates/policy/tests/it/differential/shells.rs"]
 mod shells;
@@ -23,7 +25,7 @@ use compare::{Outcome, compare};
 use generate::Generator;
 use shells::Shells;
 
-const USAGE: &str = "usage: cargo xtask fuzz gate [--seconds N] [--seed N] [--shell bash|sh]";
+const USAGE: &str = "usage: cargo xtask fuzz gate [--seconds N] [--seed N] [--shell bash|sh] [--python]";
 
 pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     let mut args = args.iter().map(String::as_str);
@@ -31,7 +33,12 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
         bail!(USAGE);
     }
     let (mut seconds, mut seed, mut only) = (60_u64, 1_u64, None);
+    let mut is_python = false;
     while let Some(option) = args.next() {
+        if option == "--python" {
+            is_python = true;
+            continue;
+        }
         let value = args.next().context(USAGE)?;
         match option {
             "--seconds" => seconds = value.parse()?,
@@ -39,6 +46,9 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
             "--shell" => only = Some(if value == "sh" { ShellKind::Sh } else { ShellKind::Bash }),
             _ => bail!(USAGE),
         }
+    }
+    if is_python {
+        return python::main(seconds, seed);
     }
     let directory = tempfile::tempdir()?;
     let shells = Shells::new(directory.path()).map_err(anyhow::Error::msg)?;

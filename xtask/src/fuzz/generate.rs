@@ -44,6 +44,36 @@ impl Generator {
         from.get(index).copied().unwrap_or_default()
     }
 
+    /// A text of a grammar. `<use TEXT>` puts the text in place of `@`.
+    pub(super) fn expand(&mut self, grammar: &[(&str, &[&str])], name: &str) -> String {
+        let alternatives = grammar.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, all)| all);
+        let limit = if self.depth > 6 { 1 } else { alternatives.len() };
+        let index = self.below(limit);
+        let mut rest = alternatives.get(index).copied().unwrap_or(name);
+        let mut text = String::new();
+        self.depth += 1;
+        while let Some((before, part)) = rest.split_once('<') {
+            text.push_str(before);
+            let end = matching_end(part);
+            let (name, behind) = part.split_at(end);
+            match name.split_once(' ') {
+                Some((name, argument)) => {
+                    let argument = match argument.strip_prefix("'<").and_then(|rest| rest.strip_suffix(">'"))
+                    {
+                        Some(inner) => format!("'{}'", self.expand(grammar, inner)),
+                        None => argument.to_owned(),
+                    };
+                    text.push_str(&self.expand(grammar, name).replace('@', &argument));
+                }
+                None => text.push_str(&self.expand(grammar, name)),
+            }
+            rest = behind.get(1..).unwrap_or_default();
+        }
+        self.depth -= 1;
+        text.push_str(rest);
+        text
+    }
+
     pub(super) fn script(&mut self) -> String {
         let count = 1 + self.below(4);
         let mut text = String::new();
@@ -451,4 +481,19 @@ impl Generator {
         }
         text.into_iter().collect()
     }
+}
+
+/// Where the part ends that a text begins with.
+fn matching_end(text: &str) -> usize {
+    let mut depth = 0_usize;
+    text.find(|char| {
+        match char {
+            '<' => depth += 1,
+            '>' if depth > 0 => depth -= 1,
+            '>' => return true,
+            _ => {}
+        }
+        false
+    })
+    .unwrap_or(text.len())
 }

@@ -125,8 +125,9 @@ impl Tokens {
         let mut escaped = false;
         let end = body.char_indices().find(|(at, char)| {
             let ends = !escaped && body.get(*at..).is_some_and(|rest| rest.starts_with(&mark));
+            let breaks = !escaped && *char == '\n' && mark.len() == 1 && quote != "`";
             escaped = *char == '\\' && !escaped;
-            ends || (*char == '\n' && mark.len() == 1 && quote != "`")
+            ends || breaks
         });
         let Some(body) =
             end.and_then(|(end, _)| body.get(..end)).filter(|_| end.is_some_and(|end| end.1 != '\n'))
@@ -181,7 +182,8 @@ impl Tokens {
             let is_call = |known: &&str| {
                 name.strip_suffix(*known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             };
-            match CALLS.iter().find(|(_, names)| names.iter().any(is_call)) {
+            let call = CALLS.iter().find(|(_, names)| names.iter().any(is_call));
+            match call.or_else(|| self.is_path_replace(at).then_some(PATH_REPLACE)) {
                 _ if self.language == Language::Compiled => {}
                 Some((CallEffect::Run, _)) if !starts_programs => {}
                 Some((effect, _)) if calls < MAX_EFFECTS => {
@@ -384,7 +386,7 @@ impl Tokens {
     /// Judges the use of a module that can change the system: only its known members are harmless.
     fn module_use(&self, at: usize) -> Option<CodeEffect> {
         let (module, member) = self.name(at).split_once('.').unwrap_or((self.name(at), ""));
-        if !matches!(module, "os" | "subprocess" | "shutil") {
+        if !matches!(module, "os" | "posix" | "subprocess" | "shutil") {
             return None;
         }
         let before = at.wrapping_sub(1);
@@ -496,7 +498,8 @@ impl Tokens {
             effects.extend(match effect {
                 _ if self.is_sign(at + 1, "=:") => None,
                 CallEffect::Run => Some(Danger(STARTS)),
-                CallEffect::Delete { .. } => Some(Danger(FILES)),
+                CallEffect::Delete { .. } | CallEffect::Move | CallEffect::WriteSelf => Some(Danger(FILES)),
+                CallEffect::Open if self.is_passed_on(at) => Some(Danger(FILES)),
                 _ => None,
             });
             return;
@@ -513,17 +516,45 @@ impl Tokens {
             }
             CallEffect::Write(index) => effects.push(write(value(index))),
             CallEffect::Save(index) => effects.extend(value(index).map(|path| write(Some(path)))),
-            CallEffect::Enter => effects.push(Enter(value(0))),
+            CallEffect::Enter => {
+                // In a loop, `..` may lead anywhere above.
+                let loops = self
+                    .all
+                    .iter()
+                    .any(|token| matches!(token, Name(name) if matches!(name.as_str(), "for" | "while")));
+                effects.push(Enter(value(0).filter(|path| !loops || path.starts_with(['/', '~']))));
+            }
             CallEffect::WriteSelf => effects.push(write(self.receiver(at))),
+            CallEffect::Move if arguments.len() == 1 && self.name(at).contains('.') => {
+                effects.extend([Delete { path: self.receiver(at), tree: false }, write(value(0))]);
+            }
             CallEffect::Move => effects.extend([Delete { path: value(0), tree: false }, write(value(1))]),
             CallEffect::Open => {
                 let on_object = !OPENERS.contains(&self.name(at));
-                let mode = usize::from(!on_object);
-                if !arguments.iter().skip(mode).all(|mode| self.is_reading(mode)) {
+                let has_path = arguments.first().is_some_and(|first| !is_option(first));
+                let mode = usize::from(!on_object && has_path);
+                if arguments.iter().any(|argument| matches!(argument, [Sign('*'), ..])) {
+                    effects.push(write(None));
+                } else if !arguments.iter().skip(mode).all(|mode| self.is_reading(mode)) {
                     effects.push(write(if on_object { self.receiver(at) } else { value(0) }));
                 }
             }
         }
+    }
+
+    /// Whether a call of `replace` is that of a path: the one of a text has two arguments.
+    fn is_path_replace(&self, at: usize) -> bool {
+        self.language == Language::Python
+            && self.name(at).ends_with(".replace")
+            && self.arguments(at).is_some_and(|arguments| arguments.len() == 1)
+    }
+
+    /// Whether the function that opens files is given to something else, under another name perhaps.
+    fn is_passed_on(&self, at: usize) -> bool {
+        let before = self.name(at.wrapping_sub(1));
+        self.language == Language::Python
+            && OPENERS.contains(&self.name(at))
+            && !matches!(before, "import" | "def" | "as")
     }
 
     /// The command a call starts, as a shell text or as words.

@@ -13,6 +13,12 @@ use super::walk::Walker;
 use super::*;
 use crate::programs::{self, Language};
 
+/// The current directory and the others that are possible.
+type Directories = (Option<String>, Vec<Option<String>>);
+
+/// Variables with their values.
+type Variables = Vec<(String, Option<Vec<Word>>)>;
+
 const SENDS_FILES: &str = "sends files from outside the working directory to another machine";
 
 impl Walker<'_> {
@@ -392,7 +398,6 @@ impl Walker<'_> {
         }
         let outline = text.outline();
         self.charge(outline.len() / 4);
-        let outer = self.env.cwd.clone();
         let effects = code_effects(language, &outline);
         let reads_owner = effects.iter().any(|effect| match effect {
             CodeEffect::Touch(_, Some(path)) | CodeEffect::Mention(path) => {
@@ -400,6 +405,7 @@ impl Walker<'_> {
             }
             _ => false,
         });
+        let before = self.enter_all(&effects);
         for effect in effects {
             match effect {
                 CodeEffect::Send { reads_home } if reads_home || reads_owner => {
@@ -408,7 +414,7 @@ impl Walker<'_> {
                 CodeEffect::Send { .. } => {}
                 CodeEffect::Shell(text) => {
                     let outer = std::mem::replace(&mut self.dialect, ShellKind::Sh);
-                    self.run_text(&Word::literal(text), source);
+                    self.in_subshell(|walk| walk.run_text(&Word::literal(text), source));
                     self.dialect = outer;
                 }
                 CodeEffect::Argv(words) => {
@@ -420,12 +426,37 @@ impl Walker<'_> {
                     self.delete(path, if tree { "-rf" } else { "-f" }, source);
                 }
                 CodeEffect::Mention(path) => self.touch(RedirectOperator::Mention, Some(path), source),
-                CodeEffect::Enter(path) => self.change_directory(&self.path_word(path)),
+                CodeEffect::Enter(_) => {}
                 CodeEffect::Danger(what) => self.doubt(DoubtKind::Danger(what), source),
             }
         }
-        self.env.cwd = outer;
+        if let Some((directories, variables)) = before {
+            (self.env.cwd, self.env.other_cwds) = directories;
+            self.restore(variables);
+        }
         PipeData::default()
+    }
+
+    /// Goes to every directory that a program text may go to, since the order of its calls is not
+    /// known. Returns the directories and variables before.
+    fn enter_all(&mut self, effects: &[CodeEffect]) -> Option<(Directories, Variables)> {
+        let mut targets = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                CodeEffect::Enter(path) => Some(path.clone()),
+                _ => None,
+            })
+            .peekable();
+        targets.peek()?;
+        let directories = (self.env.cwd.clone(), self.env.other_cwds.clone());
+        let variables = ["PWD", "OLDPWD"].map(|name| (name.to_owned(), self.env.bound(name)));
+        for target in targets {
+            let possible = std::iter::once(self.env.cwd.clone()).chain(self.env.other_cwds.clone());
+            let possible: Vec<_> = possible.collect();
+            self.change_directory(&self.path_word(target));
+            possible.into_iter().for_each(|directory| self.env.add_cwd(directory));
+        }
+        Some((directories, variables.into()))
     }
 
     /// Whether a path is one of the owner's, outside the working directory.

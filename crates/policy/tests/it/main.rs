@@ -11,6 +11,7 @@ mod decisions;
 mod differential;
 mod fuzzed;
 mod metamorphic;
+mod python;
 mod shell_state;
 mod support;
 mod text_patterns;

@@ -60,8 +60,8 @@ pub(super) const CALLS: &[(CallEffect, &[&str])] = &[
         &[
             "FileHandler", "extractall", "to_csv", "to_json", "to_parquet", "to_excel", "to_pickle",
             "to_html", "savefig", "imwrite", "np.save", "savetxt", "savez", "imsave", "os.makedirs",
-            "os.mkdir", "mkdirSync", "outputFileSync", "writeJsonSync", "ZipFile", "sqlite3.connect",
-            "shelve.open", "dbm.open", "TarFile", "FileUtils.touch", "file.copy", "sink",
+            "os.mkdir", "mkdirSync", "outputFileSync", "writeJsonSync", "sqlite3.connect", "shelve.open",
+            "dbm.open", "FileUtils.touch", "file.copy", "sink",
         ],
     ),
     (CallEffect::Save(1), &["urlretrieve", "unpack_archive", "cp.copy", "cpSync"]),
@@ -75,8 +75,11 @@ pub(super) const CALLS: &[(CallEffect, &[&str])] = &[
         ],
     ),
     (CallEffect::Move, &["shutil.move", "rename", "os.replace", "renameSync", "FileUtils.mv"]),
-    (CallEffect::Open, &["open", "fopen", "openSync", "FileIO"]),
+    (CallEffect::Open, &["open", "fopen", "openSync", "FileIO", "ZipFile", "TarFile"]),
 ];
+
+/// `Path.replace`, whose name is also that of a method of texts.
+pub(super) const PATH_REPLACE: &(CallEffect, &[&str]) = &(CallEffect::Move, &["replace"]);
 
 /// Members of Python's `os`, `subprocess` and `shutil` that look and do not touch.
 pub(super) const SAFE_MEMBERS: &[&str] = &[
@@ -121,7 +124,8 @@ pub(super) const PATH_MAKERS: &[&str] = &[
 /// Functions that open the path in their first argument. Other `open`s are methods of a path.
 pub(super) const OPENERS: &[&str] = &[
     "open", "fopen", "io.open", "FileIO", "io.FileIO", "bz2.open", "lzma.open", "tarfile.open", "os.open",
-    "fs.open", "fs.openSync", "openSync", "codecs.open", "gzip.open", "File.open", "IO.open",
+    "fs.open", "fs.openSync", "openSync", "codecs.open", "gzip.open", "File.open", "IO.open", "ZipFile",
+    "zipfile.ZipFile", "TarFile", "tarfile.TarFile",
 ];
 
 /// Calls that request an address, the libraries that have more of them, and options that carry no
@@ -155,10 +159,10 @@ pub(super) const DANGERS: &[(Option<Language>, &str, &[&str])] = &[
             "eval", "__import__", "__builtins__", "builtins", "__subclasses__", "__globals__",
             "__getattribute__", "__loader__", "sys.modules", "importlib", "runpy", "ctypes", "cffi",
             "marshal", "Marshal", "pickle.loads", "pickle.load", "dill", "code.interact", "getattr",
-            "globals", "attrgetter", "methodcaller", "pty", "InteractiveConsole", "Function",
-            "process.binding", "process.mainModule", "constructor", "globalThis", "process.dlopen",
-            "module._load", "DynaLoader", "syscall", "instance_eval", "class_eval", "send", "__send__",
-            "public_send", "const_get", "fiddle", "Fiddle", "create_function", "call_user_func",
+            "globals", "attrgetter", "methodcaller", "pty", "InteractiveConsole", "InteractiveInterpreter",
+            "Function", "process.binding", "process.mainModule", "constructor", "globalThis",
+            "process.dlopen", "module._load", "DynaLoader", "syscall", "instance_eval", "class_eval", "send",
+            "__send__", "public_send", "const_get", "fiddle", "Fiddle", "create_function", "call_user_func",
             "call_user_func_array", "preg_replace_callback", "unserialize", "asm", "__asm__",
         ],
     ),
@@ -204,7 +208,7 @@ pub(super) const DANGERS: &[(Option<Language>, &str, &[&str])] = &[
     (
         Some(Language::Python),
         HIDES,
-        &["exec", "compile", "vars", "imp", "timeit", "cProfile", "profile", "bdb"],
+        &["exec", "compile", "vars", "imp", "timeit", "cProfile", "profile", "bdb", "Trace"],
     ),
     (Some(Language::Python), FILES, &["fileinput"]),
     (Some(Language::JavaScript), HIDES, &["vm"]),
