@@ -31,8 +31,11 @@ use serde::{Deserialize, Serialize};
 use crate::root;
 use list::{Entry, Kind};
 
-const USAGE: &str = "usage: cargo xtask attack [--hermes PROGRAM] [--guard off|protect|project] \
+const USAGE: &str = "usage: cargo xtask attack [--hermes PROGRAM] [--guard off|protect|project|missing] \
                      [--only TEXT] [--jobs N] [--json] FILE...";
+
+/// The value of `--guard` for a machine that cannot give a guard, so that only the gate is tested.
+const MISSING_GUARD: &str = "missing";
 
 #[derive(Debug)]
 struct Options {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,12 +16,13 @@ use serde_json::{Value, json};
 use super::catcher::Catcher;
 use super::evidence::{self, Evidence};
 use super::list::Step;
-use super::{RunReport, RunRequest, Runner};
+use super::{MISSING_GUARD, RunReport, RunRequest, Runner};
 
 pub(super) const HOME: &str = "/home/ada";
 const PROJECT: &str = "/home/ada/work";
 const RUNTIME_DIR: &str = "/run/user/1000";
 const USER: u32 = 1000;
+const HERMES: &str = "/usr/local/bin/hermes";
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for what a step left running, and for data on its way.
@@ -80,8 +82,10 @@ pub(super) fn run_inside(request: &Path) -> Result<ExitCode> {
     let request: RunRequest = serde_json::from_str(request.to_str().context("a request is text")?)?;
     create_user()?;
     create_home()?;
-    symlink(&request.hermes, "/usr/local/bin/hermes").ok();
-    if let (Runner::Hermes, Some(guard)) = (request.runner, &request.guard) {
+    symlink(&request.hermes, HERMES).ok();
+    if request.runner == Runner::Hermes && request.guard.as_deref() == Some(MISSING_GUARD) {
+        forbid_namespaces()?;
+    } else if let (Runner::Hermes, Some(guard)) = (request.runner, &request.guard) {
         let config = format!("terminal:\n  backend: local\n  guard: {guard}\n");
         fs::write(Path::new(HOME).join(".hermes/config.yaml"), config)?;
     }
@@ -249,7 +253,29 @@ fn run_with_hermes(steps: &[Step]) -> Result<RunReport> {
 }
 
 fn hermes(args: &[&str]) -> Result<Ended> {
-    run(Command::new("/usr/local/bin/hermes").args(args))
+    match NAMESPACE_OWNER.get() {
+        None => run(Command::new(HERMES).args(args)),
+        Some(owner) => run(Command::new("nsenter")
+            .args(["--user", "--preserve-credentials", "--target", &owner.to_string(), "--", HERMES])
+            .args(args)),
+    }
+}
+
+/// The process whose user namespace forbids new namespaces, if `hermes` runs in it.
+static NAMESPACE_OWNER: OnceLock<u32> = OnceLock::new();
+
+/// Makes all later runs of `hermes` share a user namespace in which the guard is not available.
+fn forbid_namespaces() -> Result<()> {
+    let script = "cd /proc/sys/user && echo 0 >max_user_namespaces && echo 0 >max_mnt_namespaces && \
+                  echo ready && exec sleep infinity";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-current-user", "--keep-caps", "sh", "-c", script]);
+    let mut owner = as_user(&mut command).stdout(Stdio::piped()).spawn().context("unshare")?;
+    let mut ready = [0; 6];
+    owner.stdout.take().context("a pipe")?.read_exact(&mut ready).context("cannot forbid namespaces")?;
+    // It ends with the machine.
+    NAMESPACE_OWNER.get_or_init(|| owner.id());
+    Ok(())
 }
 
 fn call_tool(name: &str, args: &Value) -> Result<Ended> {

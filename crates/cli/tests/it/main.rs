@@ -50,8 +50,10 @@ struct Home {
     user: Option<User>,
 }
 
-/// The user id of the rootless peer.
-const ORDINARY_UID: u32 = 1001;
+/// The user id of the rootless peers, which depends on the machine.
+fn ordinary_uid() -> u32 {
+    peers::user().expect("`cargo xtask peers up` creates a user for the rootless peers")
+}
 
 /// An unprivileged user with a copy of the program.
 struct User {
@@ -74,8 +76,9 @@ impl Home {
         let copied =
             Command::new("cp").arg(env!("CARGO_BIN_EXE_hermes")).arg(programs.path()).status().unwrap();
         assert!(copied.success());
-        chown(programs.path(), Some(ORDINARY_UID), Some(ORDINARY_UID)).unwrap();
-        let user = Some(User { uid: ORDINARY_UID, programs });
+        let uid = ordinary_uid();
+        chown(programs.path(), Some(uid), Some(uid)).unwrap();
+        let user = Some(User { uid, programs });
         let home = Self { user, ..Self::new() };
         home.write("config.yaml", config);
         home

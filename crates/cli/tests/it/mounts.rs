@@ -11,7 +11,7 @@ use std::thread;
 use hermes_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::{Home, ORDINARY_UID, Run, socket};
+use crate::{Home, Run, ordinary_uid, socket};
 
 const IMAGE: &str = "localhost/hermes-test:bash";
 
@@ -258,7 +258,7 @@ fn mounts_appear_at_their_targets_without_root() {
     let persistent = env.persistent_dir().join(&name);
     let work = env.work.path();
     for path in [persistent.join("workspace/a/b"), work.join("inner/c/d"), work.join("inner/new")] {
-        assert_eq!(fs::metadata(&path).unwrap().uid(), ORDINARY_UID, "{}", path.display());
+        assert_eq!(fs::metadata(&path).unwrap().uid(), ordinary_uid(), "{}", path.display());
     }
 }
 
@@ -496,7 +496,7 @@ fn the_host_user_can_write_to_home_and_workspace(engine: &str) {
         );
         assert_eq!(
             done.out,
-            format!("{ORDINARY_UID}\n{ORDINARY_UID}\n/root\n/root\n"),
+            format!("{0}\n{0}\n/root\n/root\n", ordinary_uid()),
             "{persistent}: {done:?}"
         );
     }
@@ -520,9 +520,9 @@ fn rootless_files_in_mounts_belong_to_the_owner() {
     let [place] = env.places().try_into().unwrap();
     let home = env.persistent_dir().join(&place).join("home");
     let owner = |name: &str| fs::metadata(home.join(name)).unwrap().uid();
-    assert_eq!(owner("mine"), ORDINARY_UID);
+    assert_eq!(owner("mine"), ordinary_uid());
     // Files of another user of the container have an unmapped owner here, and are removed too.
-    assert_ne!(owner("other"), ORDINARY_UID);
+    assert_ne!(owner("other"), ordinary_uid());
     let removed = env.run(&["sandbox", "rm", &place]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
     assert!(!home.exists());

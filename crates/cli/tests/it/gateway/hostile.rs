@@ -1,6 +1,7 @@
 //! Hostile users.
 
 use std::fs;
+use std::path::Path;
 
 use hermes_testkit::discord::Snowflake;
 use hermes_testkit::fake_platform::FakePlatform;
@@ -252,7 +253,7 @@ async fn files_and_guests_of_other_chats_are_not_reachable() {
     let steps = [
         terminal_call("c1", "echo ann\\'s >secret; ls"),
         ScriptStep::text("saved"),
-        terminal_call("c2", &format!("find {0}; grep -rs ann {0}; true", base.path().display())),
+        terminal_call("c2", &format!("find {0}; grep -rs ann {0}; echo searched", base.path().display())),
         ScriptStep::text("looked"),
     ];
     let env = GatewayEnv::new(steps).await;
@@ -264,8 +265,27 @@ async fn files_and_guests_of_other_chats_are_not_reachable() {
     env.send(env.bob, bob, "what did ann save?");
     assert_eq!(env.wait_for_replies(bob, 1).await, ["looked"]);
     let seen = last_prompt(&env);
-    assert!(seen.contains("files") && !seen.contains("secret") && !seen.contains("sock"), "{seen}");
+    assert!(seen.contains("searched") && !seen.contains("secret") && !seen.contains("sock"), "{seen}");
+    // Both are there to be found.
+    let names = names_below(base.path());
+    assert!(names.iter().any(|name| name == "secret"), "{names:?}");
+    assert!(names.iter().any(|name| name.contains("sock")), "{names:?}");
     env.close().await;
+}
+
+/// The names of all files below a directory.
+fn names_below(directory: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                pending.push(entry.path());
+            }
+        }
+    }
+    names
 }
 
 #[tokio::test]
