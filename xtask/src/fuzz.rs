@@ -21,11 +21,12 @@ use anyhow::{Context, Result, bail};
 use hermes_policy::shell::{Doubt, DoubtKind};
 use hermes_types::ShellKind;
 
-use compare::{Outcome, compare};
+use compare::{Outcome, compare, entries};
 use generate::Generator;
 use shells::Shells;
 
-const USAGE: &str = "usage: cargo xtask fuzz gate [--seconds N] [--seed N] [--shell bash|sh] [--python]";
+const USAGE: &str =
+    "usage: cargo xtask fuzz gate [--seconds N] [--seed N] [--shell bash|sh] [--python] [--replay FILE]";
 
 pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     let mut args = args.iter().map(String::as_str);
@@ -44,6 +45,7 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
             "--seconds" => seconds = value.parse()?,
             "--seed" => seed = value.parse()?,
             "--shell" => only = Some(if value == "sh" { ShellKind::Sh } else { ShellKind::Bash }),
+            "--replay" => return replay(value),
             _ => bail!(USAGE),
         }
     }
@@ -103,6 +105,27 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
         "{runs} scripts: {compared} compared, {doubted} doubted, {invalid} invalid, {found} disagreements"
     );
     Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Compares the entries of a file in the form of `differential.txt`, and prints each result.
+fn replay(path: &str) -> Result<ExitCode> {
+    let directory = tempfile::tempdir()?;
+    let shells = Shells::new(directory.path()).map_err(anyhow::Error::msg)?;
+    let text = std::fs::read_to_string(path).with_context(|| path.to_owned())?;
+    let mut status = ExitCode::SUCCESS;
+    for (shell, earlier, script) in entries(&text) {
+        let outcome = compare(&shells, shell, earlier.as_deref(), &script);
+        let result = match outcome {
+            Outcome::Agrees => "agrees".to_owned(),
+            Outcome::Doubted(doubt) => format!("doubted: {:?} {:?}", doubt.kind, doubt.source),
+            Outcome::Disagrees(missed) => {
+                status = ExitCode::FAILURE;
+                format!("ran {missed}")
+            }
+        };
+        println!("{}{script}\n%%\n# {result}\n", earlier.map(|it| it + "\n#: then\n").unwrap_or_default());
+    }
+    Ok(status)
 }
 
 /// Whether a shell accepts the script, which does not run.

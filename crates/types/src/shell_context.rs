@@ -1,6 +1,6 @@
 //! The state of a shell session that changes the meaning of a command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,11 +40,17 @@ pub struct ShellContext {
     /// Those of [`MEANING_VARIABLES`] whose values differ from those of a new session; empty for one
     /// that was unset.
     pub variables: BTreeMap<String, String>,
+    /// The names of other exported variables whose values differ from those of a new session. Their
+    /// values may be secret, so they are not reported. [`Self::ANY_NAME`] stands for any name.
+    pub exported: BTreeSet<String>,
     /// Identifies this state; empty for that of a new session of bash.
     pub digest: String,
 }
 
 impl ShellContext {
+    /// The name that stands for any name, if there are too many to report.
+    pub const ANY_NAME: &str = "*";
+
     /// A new session of bash.
     pub const fn new() -> Self {
         Self {
@@ -52,6 +58,7 @@ impl ShellContext {
             aliases: BTreeMap::new(),
             functions: BTreeMap::new(),
             variables: BTreeMap::new(),
+            exported: BTreeSet::new(),
             digest: String::new(),
         }
     }

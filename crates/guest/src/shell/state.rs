@@ -1,6 +1,6 @@
 //! The state of a shell session, and how the changes of one command are applied to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hermes_guest::protocol::limit;
 use hermes_types::{MEANING_VARIABLES, ShellContext, ShellKind, hex};
@@ -56,10 +56,7 @@ impl ShellState {
 
     /// Whether commands mean the same in both states.
     pub(crate) fn has_same_meaning(&self, other: &Self) -> bool {
-        let is_same = |name: &&str| self.env.get(name.as_bytes()) == other.env.get(name.as_bytes());
-        self.functions == other.functions
-            && self.aliases == other.aliases
-            && MEANING_VARIABLES.iter().all(is_same)
+        self.functions == other.functions && self.aliases == other.aliases && self.env == other.env
     }
 
     /// What of this state changes the meaning of commands, compared with the variables of a new
@@ -83,6 +80,7 @@ impl ShellState {
                 .filter(changed)
                 .map(|name| ((*name).to_owned(), value(name)))
                 .collect(),
+            exported: self.exported(new_env),
             digest: String::new(),
         };
         if context != ShellContext::new() {
@@ -91,6 +89,23 @@ impl ShellState {
             context.digest = hex(&Sha256::digest(bytes));
         }
         context
+    }
+
+    /// The names of the variables that differ from those of a new session and are not reported
+    /// with their values.
+    fn exported(&self, new_env: &ByteMap) -> BTreeSet<String> {
+        let is_reported = |name: &[u8]| MEANING_VARIABLES.iter().any(|known| known.as_bytes() == name);
+        let names = self
+            .env
+            .iter()
+            .filter(|(name, value)| new_env.get(*name) != Some(value))
+            .filter(|(name, _)| is_assignable(name) && !SHELL_OWNED_VARS.contains(&name.as_slice()))
+            .map(|(name, _)| name)
+            .filter(|name| !is_reported(name));
+        if names.clone().map(Vec::len).sum::<usize>() > limit::MAX_CONTEXT_BYTES {
+            return BTreeSet::from([ShellContext::ANY_NAME.to_owned()]);
+        }
+        names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
     }
 
     /// Makes the changes of a command that started with the state `before` and left `after`.
@@ -199,6 +214,7 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(context.aliases, [pair("ls", "rm")].into());
         assert_eq!(context.variables, [pair("EDITOR", ""), pair("PATH", "/tmp:/bin")].into());
+        assert_eq!(context.exported, ["OTHER".to_owned()].into());
         assert_ne!(context.digest, now.context(ShellKind::Sh, &new.env).digest);
         assert_ne!(new.context(ShellKind::Sh, &new.env).digest, "");
     }
@@ -210,6 +226,16 @@ mod tests {
         state.aliases.insert(b"short".to_vec(), b"ls".to_vec());
         let context = state.context(ShellKind::Bash, &ByteMap::new());
         assert_eq!((context.aliases["long"].as_str(), context.aliases["short"].as_str()), ("(", "ls"));
+    }
+
+    #[test]
+    fn too_many_names_stand_for_any_name() {
+        let names =
+            (0..8).map(|index| (format!("N{index}{}", "x".repeat(limit::MAX_CONTEXT_BYTES / 8)), "1"));
+        let names: Vec<(String, &str)> = names.collect();
+        let env: Vec<(&str, &str)> = names.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let context = state_with_env(&env).context(ShellKind::Bash, &ByteMap::new());
+        assert_eq!(context.exported, [ShellContext::ANY_NAME.to_owned()].into());
     }
 
     #[test]

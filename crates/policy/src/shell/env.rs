@@ -57,11 +57,13 @@ impl ShellEnv {
     pub(super) fn new(around: &Surroundings<'_>) -> Self {
         let session = around.shell.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let usual = [("HOME", around.home), ("HERMES_HOME", around.hermes_home), ("IFS", " \t\n")];
+        let unknown = |name: &String| (name.clone(), vec![Word::unknown(Unknown::Variable(name.clone()))]);
         let variables: HashMap<String, Vec<Word>> = usual
             .into_iter()
             .chain(session)
             .chain([("PWD", around.cwd)])
             .map(|(name, value)| (name.to_owned(), vec![Word::literal(value)]))
+            .chain(around.shell.exported.iter().map(unknown))
             .collect();
         let exported = variables.keys().filter(|name| *name != "IFS").cloned().collect();
         let cwd = paths::normalize(around.cwd);
@@ -70,6 +72,7 @@ impl ShellEnv {
             exported: Rc::new(exported),
             made: Rc::new(HashSet::from([cwd.clone()])),
             cwd: Some(cwd),
+            volatile: around.shell.exported.contains(ShellContext::ANY_NAME),
             ..Self::default()
         }
     }
@@ -91,10 +94,19 @@ impl ShellEnv {
         (self.files, self.made) = (files, made);
     }
 
-    /// Becomes the state of a new shell, which sees only exported variables.
+    /// Becomes the state of a new shell, which surely sees only exported variables.
     pub(super) fn enter_new_shell(&mut self) {
         let exported = Rc::clone(&self.exported);
-        Rc::make_mut(&mut self.variables).retain(|name, _| name == "PWD" || exported.contains(name));
+        for (name, values) in Rc::make_mut(&mut self.variables).iter_mut() {
+            // One of the owner's may be exported too, and the shell drops a wrong `OLDPWD`.
+            if !values.is_empty() && (name == "OLDPWD" || !exported.contains(name)) {
+                *values = vec![Word::unknown(Unknown::Variable(name.clone()))];
+            }
+        }
+        match self.cwd.clone().filter(|_| self.other_cwds.is_empty()) {
+            Some(cwd) => self.set("PWD", Word::literal(cwd)),
+            None => self.forget("PWD"),
+        }
         self.set("IFS", Word::literal(" \t\n"));
         (self.opaque, self.arrays) = Default::default();
         (self.exits_on_failure, self.exports_all, self.last_in_shell, self.volatile) =

@@ -7,26 +7,8 @@ mod shells;
 
 use std::path::Path;
 
-use hermes_types::ShellKind;
-
-use compare::{Outcome, compare};
+use compare::{Outcome, compare, entries};
 use shells::Shells;
-
-/// The scripts of the list: the shell, an earlier command of the session, and the script.
-fn scripts() -> Vec<(ShellKind, Option<String>, String)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/differential.txt");
-    let text = std::fs::read_to_string(path).expect("the corpus is part of the repository");
-    text.split("\n%%\n")
-        .filter_map(|entry| entry.trim_end_matches('\n').split_once('\n'))
-        .map(|(label, script)| {
-            let shell = if label.contains("sh only") { ShellKind::Sh } else { ShellKind::Bash };
-            match script.split_once("\n#: then\n") {
-                Some((earlier, script)) => (shell, Some(earlier.to_owned()), script.to_owned()),
-                None => (shell, None, script.to_owned()),
-            }
-        })
-        .collect()
-}
 
 #[test]
 fn every_program_that_runs_is_found_or_doubted() {
@@ -39,7 +21,8 @@ fn every_program_that_runs_is_found_or_doubted() {
         }
         Err(reason) => panic!("{reason}"),
     };
-    let scripts = scripts();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/differential.txt");
+    let scripts = entries(&std::fs::read_to_string(path).expect("the corpus is part of the repository"));
     assert!(scripts.len() >= 100);
     let mut doubts = Vec::new();
     let mut wrong = String::new();

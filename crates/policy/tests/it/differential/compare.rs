@@ -5,6 +5,20 @@ use hermes_types::{ShellContext, ShellKind};
 
 use super::shells::{CWD, Execution, HOME, Run, Shells};
 
+/// The entries of a list: the shell, an earlier command of the session, and the script.
+pub(super) fn entries(text: &str) -> Vec<(ShellKind, Option<String>, String)> {
+    text.split("\n%%\n")
+        .filter_map(|entry| entry.trim_end_matches('\n').split_once('\n'))
+        .map(|(label, script)| {
+            let shell = if label.contains("sh only") { ShellKind::Sh } else { ShellKind::Bash };
+            match script.split_once("\n#: then\n") {
+                Some((earlier, script)) => (shell, Some(earlier.to_owned()), script.to_owned()),
+                None => (shell, None, script.to_owned()),
+            }
+        })
+        .collect()
+}
+
 /// The result of a comparison.
 pub(super) enum Outcome {
     Agrees,
@@ -49,7 +63,7 @@ fn covers(segment: &Segment, ran: &Execution) -> bool {
     });
     let has_words = match segment.via.last().map(String::as_str) {
         // It may run its command several times, each with some of the words.
-        Some("xargs") => {
+        Some("xargs") if segment.args.iter().any(Word::has_unknown) => {
             let has = |arg: &str| {
                 let args = [arg.to_owned()];
                 segment.args.iter().any(|word| words_match(std::slice::from_ref(word), &args))

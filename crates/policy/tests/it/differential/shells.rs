@@ -10,13 +10,13 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use hermes_types::{ShellContext, ShellKind};
+use hermes_types::{MEANING_VARIABLES, ShellContext, ShellKind};
 
 pub(super) const HOME: &str = "/home/ada";
 pub(super) const CWD: &str = "/home/ada/work";
 
-/// Programs that exist. `cat` and `seq` also print, because scripts need text to work on.
-/// [`WRAPPERS`] also run what they are given.
+/// Programs that exist. `cat` and `seq` also print, because scripts need text to work on. Those of
+/// [`REAL`] also do what they are for.
 pub(super) const PROGRAMS: &[&str] = &[
     "rm", "ls", "cp", "mv", "cat", "seq", "git", "make", "tee", "touch", "install", "mkdir", "dirname",
     "basename", "env", "sudo", "xargs", "find", "grep", "sed", "curl", "chmod", "dd", "python3", "node",
@@ -24,7 +24,7 @@ pub(super) const PROGRAMS: &[&str] = &[
     "nohup", "timeout", "docker", "ssh", "kill", "x", "y",
 ];
 
-const WRAPPERS: &[&str] = &["env", "xargs", "find", "timeout", "nohup"];
+const REAL: &[&str] = &["env", "xargs", "find", "timeout", "nohup", "mkdir"];
 
 const STUB: &str = r#"#!/usr/bin/dash
 set -f
@@ -33,12 +33,15 @@ case ${0##*/} in
 cat) while IFS= read -r line || [ -n "$line" ]; do printf '%s\n' "$line"; done ;;
 seq) echo 1; echo 2 ;;
 ls) for word; do case $word in -*) ;; *) printf '%s\n' "$word" ;; esac; done ;;
-env|xargs|find|timeout|nohup) exec "/usr/lib/wrappers/${0##*/}" "$@" ;;
+env|xargs|find|timeout|nohup|mkdir) exec "/usr/lib/real/${0##*/}" "$@" ;;
 sudo)
     while :; do case $1 in -u) shift 2 ;; -*) shift ;; *) break ;; esac; done
-    exec "/usr/lib/wrappers/env" "$@" ;;
+    exec "/usr/lib/real/env" "$@" ;;
 esac
 "#;
+
+/// The users whose homes a tilde can name.
+const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n";
 
 /// Prints what a later command of the session sees. Options, parameters, `IFS` and variables that are
 /// not exported do not stay.
@@ -52,6 +55,7 @@ shopt -u lastpipe extglob nullglob dotglob
 IFS=$' \t\n'
 for _n in $(compgen -A function); do printf 'F\0%s\0%s\0' "$_n" "$(declare -f "$_n")"; done >/state
 for _n in "${!BASH_ALIASES[@]}"; do printf 'A\0%s\0%s\0' "$_n" "${BASH_ALIASES[$_n]}"; done >>/state
+for _n in $(compgen -e); do printf 'E\0%s\0\0' "$_n"; done >>/state
 for _n in HOME CDPATH OLDPWD; do
     [ ! -v "$_n" ] || printf 'V\0%s\0%s\0' "$_n" "${!_n}"
 done >>/state
@@ -64,6 +68,9 @@ wait || :
 : >/log
 printf 'C\0cwd\0%s\0' "$(pwd -P)" >>/state
 "#;
+
+/// Variables that every shell sets itself.
+const SHELL_OWNED: &[&str] = &["_", "PWD", "SHLVL"];
 
 /// A program that ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,10 +109,10 @@ impl Shells {
         for (link, target) in [("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib")] {
             symlink(target, self.root.join(link))?;
         }
-        let wrappers = self.root.join("usr/lib/wrappers");
-        fs::create_dir_all(&wrappers)?;
+        let real = self.root.join("usr/lib/real");
+        fs::create_dir_all(&real)?;
         let shells = ["bash", "dash"].map(|name| (name, &programs));
-        for (name, directory) in shells.into_iter().chain(WRAPPERS.iter().map(|name| (*name, &wrappers))) {
+        for (name, directory) in shells.into_iter().chain(REAL.iter().map(|name| (*name, &real))) {
             let path = format!("/usr/bin/{name}");
             fs::copy(&path, directory.join(name))?;
             let output = Command::new("ldd").arg(&path).output()?;
@@ -120,6 +127,8 @@ impl Shells {
         symlink("dash", programs.join("sh"))?;
         fs::write(programs.join("stub"), STUB)?;
         fs::set_permissions(programs.join("stub"), fs::Permissions::from_mode(0o755))?;
+        fs::create_dir_all(self.root.join("etc"))?;
+        fs::write(self.root.join("etc/passwd"), PASSWD)?;
         PROGRAMS.iter().try_for_each(|name| symlink("stub", programs.join(name)))
     }
 
@@ -192,6 +201,13 @@ impl Shells {
         for record in fields("state").chunks_exact(3) {
             let [kind, name, text] = record else { continue };
             let map: &mut BTreeMap<String, String> = match kind.as_str() {
+                "E" if MEANING_VARIABLES.contains(&name.as_str()) || SHELL_OWNED.contains(&name.as_str()) => {
+                    continue;
+                }
+                "E" => {
+                    session.exported.insert(name.clone());
+                    continue;
+                }
                 "F" => &mut session.functions,
                 "A" => &mut session.aliases,
                 "V" => &mut session.variables,
