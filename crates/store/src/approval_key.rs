@@ -2,8 +2,9 @@
 //!
 //! Each such row carries an HMAC-SHA256 over all its values. The key is in `approvals.key` next to
 //! the database, a file that commands cannot read: the view of `local` and the jail hide it, and no
-//! container mounts it. The ids of revoked grants follow the key in the same file, so an old copy
-//! of a row does not bring its grant back. A row without the right code does not exist for callers.
+//! container mounts it. The ids of revoked grants and used answers follow the key in the same file,
+//! so an old copy of a row brings neither back. A row without the right code does not exist for
+//! callers.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -28,11 +29,11 @@ pub const KEY_FILE_NAME: &str = "approvals.key";
 const KEY_BYTES: usize = 32;
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// The key, and the grants that were revoked.
+/// The key, and the ids of revoked grants and used answers.
 #[derive(Debug)]
 pub(crate) struct ApprovalKey {
     key: hmac::Key,
-    revoked: HashSet<String>,
+    ended: HashSet<String>,
 }
 
 /// A row as it is stored, before its code was checked.
@@ -41,6 +42,8 @@ pub(crate) struct CodedRow<T> {
     pub(crate) id: String,
     pub(crate) fields: Vec<Option<String>>,
     pub(crate) code: Option<Vec<u8>>,
+    /// Whether the row itself says that it no longer allows anything.
+    pub(crate) is_ended: bool,
     /// The row, or why it cannot be read.
     pub(crate) row: QueryResult<T>,
 }
@@ -72,7 +75,7 @@ impl ApprovalKey {
             file.set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         }
         let mut text = String::new();
-        // A cut list of revoked grants would bring grants back, so a file that is too long is wrong.
+        // A cut list of ids would bring approvals back, so a file that is too long is wrong.
         let length = file.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(failed)?;
         let mut lines = text.lines();
         let secret = lines.next().filter(|line| line.len() == 2 * KEY_BYTES);
@@ -80,7 +83,7 @@ impl ApprovalKey {
             return Err(Error::InvalidKey { path });
         };
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        Ok(Some(Self { key, revoked: lines.map(str::to_owned).collect() }))
+        Ok(Some(Self { key, ended: lines.map(str::to_owned).collect() }))
     }
 
     /// Reads the key or creates it. Of several processes, one creates it.
@@ -106,8 +109,8 @@ impl ApprovalKey {
         }
     }
 
-    /// Records that grants were revoked, before their rows are changed.
-    pub(crate) fn revoke(database: &Path, ids: &[String]) -> Result<()> {
+    /// Records that grants were revoked or answers used, before their rows are changed.
+    pub(crate) fn end(database: &Path, ids: &[String]) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
@@ -126,7 +129,7 @@ impl ApprovalKey {
     pub(crate) fn is_valid<T>(&self, row: &CodedRow<T>) -> bool {
         let is_signed =
             row.code.as_ref().is_some_and(|code| hmac::verify(&self.key, &encode(&row.fields), code).is_ok());
-        is_signed && !self.revoked.contains(&row.id)
+        is_signed && (row.is_ended || !self.ended.contains(&row.id))
     }
 }
 
@@ -176,7 +179,7 @@ pub(crate) fn read_coded<T>(
     };
     let fields = (0..count).map(field).collect::<QueryResult<Vec<_>>>()?;
     let id = fields.first().cloned().flatten().unwrap_or_default();
-    Ok(CodedRow { id, fields, code: row.get(count)?, row: read(row) })
+    Ok(CodedRow { id, fields, code: row.get(count)?, is_ended: false, row: read(row) })
 }
 
 impl Store {

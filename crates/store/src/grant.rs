@@ -86,7 +86,7 @@ impl Store {
         self.write(move |transaction| {
             let revoked = sql::rows(transaction, sql, values, read_row)?;
             let ids: Vec<String> = revoked.iter().map(|grant| grant.id.clone()).collect();
-            ApprovalKey::revoke(&database, &ids)?;
+            ApprovalKey::end(&database, &ids)?;
             revoked.into_iter().map(|grant| grant.row).collect()
         })
         .await

@@ -193,8 +193,13 @@ impl Store {
         let sql = "UPDATE questions SET used = ?2 WHERE id = ?1 AND state = 'answered' AND used IS NULL";
         let (id, database) = (id.to_owned(), self.path().to_owned());
         self.write(move |transaction| {
-            let is_valid = get(transaction, &database, &id)?.is_some();
-            Ok(is_valid && sql::execute_counted(transaction, sql, (id, at.seconds()))? == 1)
+            let question = get(transaction, &database, &id)?;
+            let is_answered = |question: &QuestionRow| matches!(question.state, QuestionState::Answered(_));
+            if !question.is_some_and(|question| is_answered(&question) && !question.is_used) {
+                return Ok(false);
+            }
+            ApprovalKey::end(&database, std::slice::from_ref(&id))?;
+            Ok(sql::execute_counted(transaction, sql, (id, at.seconds()))? == 1)
         })
         .await
     }
@@ -274,7 +279,8 @@ pub(crate) fn effective(connection: &Connection, now: Timestamp) -> QueryResult<
 }
 
 fn read_row(row: &Row<'_>) -> QueryResult<CodedRow<QuestionRow>> {
-    read_coded(row, 14, read_question)
+    let is_ended = row.get::<_, Option<u64>>(15)?.is_some();
+    Ok(CodedRow { is_ended, ..read_coded(row, 14, read_question)? })
 }
 
 fn read_question(row: &Row<'_>) -> QueryResult<QuestionRow> {

@@ -278,6 +278,29 @@ async fn an_answer_written_into_the_database_file_is_ignored() {
 }
 
 #[tokio::test]
+async fn a_used_answer_does_not_come_back_with_an_old_copy_of_its_row() {
+    let home = Home::new();
+    let store = home.store().await;
+    let id = session(&store).await;
+    let turn = store.open_turn(&id, vec![NewMessage::new(user("x"), at(0))], vec![], at(0)).await.unwrap();
+    for name in ["q_used", "q_unused"] {
+        let waiting_call = Some(WaitingCall { session: id.clone(), turn, call: CallId::new("c1") });
+        store.save_question(NewQuestion { waiting_call, ..question(name) }).await.unwrap();
+        store.answer_question(name, answer("cli", 1, Choice::Once)).await.unwrap();
+    }
+    forge(&home, "CREATE TABLE copies AS SELECT * FROM questions");
+    assert!(store.consume_answer("q_used", at(2)).await.unwrap());
+    assert!(store.question("q_used").await.unwrap().unwrap().is_used);
+    forge(&home, "DELETE FROM questions; INSERT INTO questions SELECT * FROM copies");
+    assert!(!store.consume_answer("q_used", at(3)).await.unwrap());
+    let listed = store.session_questions(&id).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|question| (question.id.as_str(), question.is_used)).collect();
+    assert_eq!(listed, [("q_unused", false)]);
+    assert_eq!(store.invalid_approvals(at(3)).await.unwrap().unwrap().questions, ["q_used"]);
+    assert!(store.consume_answer("q_unused", at(3)).await.unwrap());
+}
+
+#[tokio::test]
 async fn a_lost_approval_key_invalidates_the_grants() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
