@@ -6,7 +6,7 @@
 
 use hermes_policy::{Gate, Moment};
 use hermes_types::{
-    Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp, Work,
+    Attendance, BackendName, Egress, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp, Work,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -27,6 +27,7 @@ fuzz_target!(|data: &[u8]| {
             id: PlaceId::new("p"),
             backend: BackendName::Local,
             reach: Reach::Host,
+            egress: Egress::ALL,
             home: "/home/ada".to_owned(),
             hermes_home: "/home/ada/.hermes".to_owned(),
         },

@@ -23,7 +23,7 @@ use hermes_exec::{
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{Gate, UserRule, UserVerdict};
 use hermes_sandbox::JailLimits;
-use hermes_types::{BackendName, Network, Place, PlaceId, Reach, SessionKey};
+use hermes_types::{BackendName, Egress, Network, Place, PlaceId, Reach, SessionKey};
 
 use crate::ConfigContext;
 use crate::failure::Failure;
@@ -404,7 +404,8 @@ fn unsupported_place(context: &ConfigContext, backend: BackendName) -> (Place, S
         _ => (Reach::Nothing, "/root".to_owned(), WORKSPACE_DIR.to_owned()),
     };
     let hermes_home = context.home.path().display().to_string();
-    (Place { id: PlaceId::new("test"), backend, reach, home, hermes_home }, cwd)
+    let egress = Egress::ALL;
+    (Place { id: PlaceId::new("test"), backend, reach, egress, home, hermes_home }, cwd)
 }
 
 /// 128 random bits as 32 hexadecimal digits.

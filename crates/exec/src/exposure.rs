@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hermes_policy::escape::escape;
-use hermes_types::{MountAccess, Network, Reach};
+use hermes_types::{Egress, MountAccess, Network, Reach};
 use serde::{Deserialize, Serialize};
 
 use crate::{Backend, PlaceRecord, Spec};
@@ -31,12 +31,26 @@ impl Spec {
         self.backend.reach()
     }
 
+    /// What commands in this place can send or ask for through its network.
+    pub fn egress(&self) -> Egress {
+        let network = self.backend.network();
+        let shows_owner_data = match &self.backend {
+            Backend::Local(_) => true,
+            Backend::Sandbox(sandbox) => !sandbox.shown_mounts().is_empty(),
+            Backend::Docker(docker) => !docker.owner_mounts().is_empty(),
+        };
+        Egress {
+            sends_owner_data: shows_owner_data && network != Network::None,
+            reaches_private_addresses: network == Network::Full,
+        }
+    }
+
     pub fn exposures(&self) -> Vec<Exposure> {
         let host = (self.reach() == Reach::Host).then_some(Exposure::Host);
         let (network, mounts, options) = match &self.backend {
             // All of the network belongs to the host, which is listed.
             Backend::Local(_) => (Network::None, Vec::new(), Vec::new()),
-            Backend::Sandbox(sandbox) => (sandbox.network, sandbox.binds.clone(), Vec::new()),
+            Backend::Sandbox(sandbox) => (sandbox.network, sandbox.shown_mounts(), Vec::new()),
             Backend::Docker(docker) => (docker.network, docker.owner_mounts(), docker.run_args.exposures()),
         };
         let mounts = mounts.into_iter().map(|mount| Exposure::Mount {
@@ -164,6 +178,7 @@ mod tests {
         let mut expected = vec![
             Exposure::Host,
             full(),
+            mount("/home/me", "/home/me", MountAccess::ReadOnly),
             mount("/nowhere/a", "/in", MountAccess::ReadWrite),
             mount("/nowhere/b", "/in", MountAccess::ReadOnly),
         ];
@@ -171,7 +186,9 @@ mod tests {
         let found = spec(sandbox(Network::Full, binds)).exposures();
         assert_eq!(found, expected);
         assert!(!serde_json::to_string(&found).unwrap().contains("hunter2"));
-        assert_eq!(spec(sandbox(Network::None, Vec::new())).exposures(), variables());
+        let [token, blank] = variables();
+        let home = mount("/home/me", "/home/me", MountAccess::ReadOnly);
+        assert_eq!(spec(sandbox(Network::None, Vec::new())).exposures(), [home, token, blank]);
     }
 
     #[test]
@@ -209,6 +226,30 @@ mod tests {
         expected.extend(variables());
         assert_eq!(spec.exposures(), expected);
         assert_eq!(spec.reach(), Reach::Directories(vec!["/data".to_owned()]));
+    }
+
+    #[test]
+    fn data_can_be_sent_if_it_is_shown_and_private_addresses_are_reached_without_the_proxy() {
+        let egress = |sends_owner_data, reaches_private_addresses| Egress {
+            sends_owner_data,
+            reaches_private_addresses,
+        };
+        let of_chat = |network, binds| match sandbox(network, binds) {
+            Backend::Sandbox(jail) => {
+                spec(Backend::Sandbox(SandboxBackend { audience: Audience::Others, ..jail })).egress()
+            }
+            other => spec(other).egress(),
+        };
+        let data = || vec![bind("/nowhere/a", MountAccess::ReadOnly)];
+        // The owner's home is visible in the owner's sandbox.
+        assert_eq!(spec(sandbox(Network::Proxy, Vec::new())).egress(), egress(true, false));
+        assert_eq!(spec(sandbox(Network::None, Vec::new())).egress(), Egress::NONE);
+        assert_eq!(of_chat(Network::Proxy, Vec::new()), Egress::NONE);
+        assert_eq!(of_chat(Network::Proxy, data()), egress(true, false));
+        assert_eq!(of_chat(Network::Full, Vec::new()), egress(false, true));
+        assert_eq!(spec(container(&[], Vec::new(), Vec::new())).egress(), egress(false, true));
+        assert_eq!(spec(container(&[], data(), Vec::new())).egress(), Egress::ALL);
+        assert_eq!(spec(Backend::Local(LocalBackend::default())).egress(), Egress::ALL);
     }
 
     #[test]

@@ -296,6 +296,7 @@ impl ResolvedPlace {
             max_idle: self.installation.limits.max_idle.map_or(0, |limit| limit.as_secs()),
             max_age: self.installation.limits.max_age.map_or(0, |limit| limit.as_secs()),
             reach: self.spec.reach(),
+            egress: self.spec.egress(),
             exposures: Some(self.spec.exposures()),
             spec: self.spec_json.clone(),
             files: self.spec.backend.kept_dir(self),

@@ -16,7 +16,8 @@ use hermes_guest::client::Client;
 use hermes_guest::protocol::message::Stats;
 use hermes_guest::removal::{self, descriptor_path};
 use hermes_types::{
-    LockFile, Place, PlaceId, Reach, Timestamp, create_private_dir, remove_if_exists, replace_file, run_dir,
+    Egress, LockFile, Place, PlaceId, Reach, Timestamp, create_private_dir, remove_if_exists, replace_file,
+    run_dir,
 };
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,9 @@ pub struct PlaceRecord {
     pub max_age: u64,
     pub reach: Reach,
     /// Missing in records of older versions.
+    #[serde(default = "Egress::all")]
+    pub egress: Egress,
+    /// Missing in records of older versions.
     #[serde(default)]
     pub exposures: Option<Vec<Exposure>>,
     /// The spec without values of environment variables.
@@ -106,6 +110,7 @@ impl PlaceRecord {
             id: self.place.clone(),
             backend: self.backend.parse().ok()?,
             reach: self.reach.clone(),
+            egress: self.egress,
             home: self.spec.get("home")?.as_str()?.to_owned(),
             hermes_home: hermes_home.display().to_string(),
         })

@@ -155,6 +155,7 @@ impl ResolvedPlace {
             id: self.id.clone(),
             backend: self.backend_name(),
             reach: self.spec.reach(),
+            egress: self.spec.egress(),
             home: self.spec.home.clone(),
             hermes_home: self.installation.home.display().to_string(),
         }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use hermes_policy::{Gate, Moment};
 use hermes_types::{
-    Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
+    Attendance, BackendName, Egress, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey,
+    Timestamp,
 };
 
 const TYPICAL: &[&str] = &[
@@ -43,6 +44,7 @@ fn main() {
             id: PlaceId::new("p"),
             backend: BackendName::Local,
             reach: Reach::Host,
+            egress: Egress::ALL,
             home: "/home/ada".to_owned(),
             hermes_home: "/home/ada/.hermes".to_owned(),
         },

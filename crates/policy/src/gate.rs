@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | an owner's deny rule matches | refuse, in every environment |
 //! | 2 | the floor matches, and the host or an owner's directory is reachable | refuse |
-//! | 3 | nothing of the owner's can be damaged, and no owner's ask rule matches | allow |
+//! | 3 | nothing of the owner's can be damaged or sent away, and no owner's ask rule matches | allow |
 //! | 4 | nothing matches, or grants and allow rules cover every match | allow |
 //! | 5 | the mode is `off`, and all of the text could be read | allow |
 //! | 6 | there is no approver | refuse, unless configured otherwise, or the mode is `smart` and a model may answer |
@@ -239,7 +239,7 @@ impl Gate {
             return Verdict::Deny(Refusal::Floor(floor));
         }
         let can_harm = |found: &Match| match place.reach {
-            Reach::Nothing => false,
+            Reach::Nothing => found.leak.is_possible(place.egress),
             Reach::Directories(_) => found.harms == Harms::Owner,
             Reach::Host => true,
         };

@@ -14,7 +14,7 @@ mod outward;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-use hermes_types::ProtectedClass;
+use hermes_types::{Egress, ProtectedClass};
 use serde::Serialize;
 
 use crate::allowance::classes_of_paths;
@@ -46,6 +46,8 @@ struct Rule {
     unless: When,
     /// The uses of programs that a model may allow, see [`contained`].
     contained: When,
+    /// The harm even where nothing outside the environment can be damaged.
+    leak: Leak,
 }
 
 /// The commands a rule tests, apart from the declarations of programs that name it.
@@ -70,6 +72,7 @@ const fn floor(id: &'static str, reason: &'static str) -> Rule {
         trigger,
         unless: When::Any(&[]),
         contained: never,
+        leak: Leak::Nothing,
     }
 }
 
@@ -97,6 +100,10 @@ impl Rule {
     const fn contained(self, contained: When) -> Self {
         Self { contained, ..self }
     }
+
+    const fn leaks(self, leak: Leak) -> Self {
+        Self { leak, ..self }
+    }
 }
 
 /// A rule that matched, and where.
@@ -123,6 +130,9 @@ pub struct Match {
     /// The harm where only some directories of the owner can be reached.
     #[serde(skip)]
     pub(crate) harms: Harms,
+    /// The harm where nothing outside the environment can be damaged.
+    #[serde(skip)]
+    pub(crate) leak: Leak,
     /// The protected classes of the files that it concerns.
     #[serde(skip)]
     pub(crate) classes: BTreeSet<ProtectedClass>,
@@ -138,6 +148,26 @@ pub(crate) enum Harms {
     Place,
     /// Something that outlives the place.
     Owner,
+}
+
+/// What a command does through the network of an environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leak {
+    Nothing,
+    /// It sends data away.
+    Data,
+    /// It asks another machine for something that only machines of the owner give away.
+    PrivateAccess,
+}
+
+impl Leak {
+    pub(crate) fn is_possible(self, egress: Egress) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Data => egress.sends_owner_data,
+            Self::PrivateAccess => egress.reaches_private_addresses,
+        }
+    }
 }
 
 /// The id of matches that come from the owner's own ask rules.
@@ -162,6 +192,7 @@ impl Match {
             what,
             at: None,
             harms: Harms::Owner,
+            leak: Leak::Nothing,
             classes: BTreeSet::new(),
             is_contained: false,
         }
@@ -330,6 +361,7 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
             found.push(Match {
                 at: Some(at),
                 harms: harms(rule, &context),
+                leak: rule.leak,
                 classes,
                 is_contained,
                 ..matched

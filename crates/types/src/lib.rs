@@ -46,7 +46,7 @@ pub use origin::{Attendance, Origin};
 pub use person::Person;
 pub use place::{Place, PlaceId};
 pub use process::{parse_start_time, process_start_time};
-pub use reach::Reach;
+pub use reach::{Egress, Reach};
 pub use run_dir::RunDir;
 pub use secret::Secret;
 pub use session::SessionKey;

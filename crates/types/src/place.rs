@@ -1,6 +1,6 @@
 //! Execution environments, called places in the code.
 
-use crate::{BackendName, Reach};
+use crate::{BackendName, Egress, Reach};
 
 crate::text_id! {
     /// The identity of an environment: a hash of its installation, user, session, backend and
@@ -14,6 +14,7 @@ pub struct Place {
     pub id: PlaceId,
     pub backend: BackendName,
     pub reach: Reach,
+    pub egress: Egress,
     /// The absolute home directory of the user that runs commands.
     pub home: String,
     /// The Hermes home directory (configuration, approvals, audit log) as seen from inside.

@@ -4,7 +4,8 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use hermes_cli::args::Args;
 use hermes_policy::{Gate, GateReport, Moment};
 use hermes_types::{
-    Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
+    Attendance, BackendName, Egress, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey,
+    Timestamp,
 };
 
 /// The commands that run without a question.
@@ -29,6 +30,7 @@ fn report(command: &str) -> GateReport {
             id: PlaceId::new("place-1"),
             backend: BackendName::Local,
             reach: Reach::Host,
+            egress: Egress::ALL,
             home: "/home/ada".to_owned(),
             hermes_home: "/home/ada/.hermes".to_owned(),
         },

@@ -3,8 +3,8 @@
 use hermes_policy::{Gate, Moment, StoredQuestion, Verdict};
 use hermes_store::{GrantRow, NewQuestion, QuestionState};
 use hermes_types::{
-    Answer, Attendance, BackendName, Choice, EntryPoint, GrantScope, Job, Origin, Person, Place, PlaceId,
-    Reach, SessionKey, Timestamp,
+    Answer, Attendance, BackendName, Choice, Egress, EntryPoint, GrantScope, Job, Origin, Person, Place,
+    PlaceId, Reach, SessionKey, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -27,6 +27,7 @@ fn origin(approvers: &[&str]) -> Origin {
             id: PlaceId::new("p"),
             backend: BackendName::Local,
             reach: Reach::Host,
+            egress: Egress::ALL,
             home: "/home/ada".to_owned(),
             hermes_home: "/home/ada/.hermes".to_owned(),
         },

@@ -90,6 +90,14 @@ impl SandboxBackend {
         bind::binds_reach(&self.binds)
     }
 
+    /// What commands see of the owner's files: the mounts and, if they work for the owner, the home.
+    pub(crate) fn shown_mounts(&self) -> Vec<BindMount> {
+        let (source, target) = (self.owner_home.clone(), self.owner_home.clone());
+        let home = BindMount { source, target, access: MountAccess::ReadOnly };
+        let shown = self.audience.is_owner().then_some(home);
+        shown.into_iter().chain(self.binds.iter().cloned()).collect()
+    }
+
     /// Starts the launcher early, because it takes longer than the remaining preparation.
     pub(super) fn start_launcher(&self) -> LauncherTask {
         let launcher = Launcher::new(&self.helper);

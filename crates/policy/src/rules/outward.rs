@@ -2,7 +2,7 @@
 //! letting data out or other machines in.
 
 use super::contained::UNCOMMITTED_WORK;
-use super::{Rule, RuleContext, ask, floor};
+use super::{Leak, Rule, RuleContext, ask, floor};
 use crate::programs::When::{Any, Arg, Flag, Help};
 use crate::shell::{Word, pattern_matches};
 
@@ -44,42 +44,51 @@ pub(super) const RULES: &[Rule] = &[
     ])),
     ask("publish", "publishes packages or releases, or deletes published ones")
         .unless(Any(&[Help, Arg(&["--dry-run*", "--snapshot", "--check"])])),
-    ask("send-file", "sends files or command output to another machine"),
-    ask("copy-out", "copies files to another machine").unless(Help),
+    ask("send-file", "sends files or command output to another machine").leaks(Leak::Data),
+    ask("copy-out", "copies files to another machine").unless(Help).leaks(Leak::Data),
     ask("inbound-access", "lets other machines reach or control this one").unless(Help),
-    ask("raw-socket", "connects to another machine through the shell").on_every(|context| {
-        let is_socket =
-            |word: &Word| word.prefix().starts_with("/dev/tcp/") || word.prefix().starts_with("/dev/udp/");
-        let segment = context.segment();
-        segment.redirects.iter().map(|redirect| &redirect.target).chain(&segment.args).any(is_socket)
-    }),
-    ask("metadata", "asks the cloud for the keys of this machine"),
-    ask("steal-by-name", "hides data in a name lookup"),
+    ask("raw-socket", "connects to another machine through the shell")
+        .on_every(|context| {
+            let is_socket = |word: &Word| {
+                word.prefix().starts_with("/dev/tcp/") || word.prefix().starts_with("/dev/udp/")
+            };
+            let segment = context.segment();
+            segment.redirects.iter().map(|redirect| &redirect.target).chain(&segment.args).any(is_socket)
+        })
+        .leaks(Leak::Data),
+    ask("metadata", "asks the cloud for the keys of this machine").leaks(Leak::PrivateAccess),
+    ask("steal-by-name", "hides data in a name lookup").leaks(Leak::Data),
     ask("secret-stores", "reads passwords or tokens from a password store").unless(Help),
     ask("dump-environment", "prints every variable, secrets included, into a file or to another program"),
     ask("many-machines", "runs commands on many machines at once").unless(Help),
-    ask("delete-remote", "asks another machine to delete something"),
+    ask("delete-remote", "asks another machine to delete something").leaks(Leak::PrivateAccess),
     ask(
         "push-elsewhere",
         "sends the repository, or the content of a file, to an address that the command names",
-    ),
+    )
+    .leaks(Leak::Data),
     ask(
         "packages-elsewhere",
         "installs packages over an unencrypted connection, which others on the network can change",
     ),
-    ask("scan", "scans other machines").unless(Help),
+    ask("scan", "scans other machines").unless(Help).leaks(Leak::PrivateAccess),
 ];
 
 /// Directories of the Hermes home that belong to the work, not to Hermes.
 const WORK_DIRECTORIES: &[&str] = &["workspace", "workspaces", "cache", "tmp", "home"];
 
+/// The path below the Hermes home that it lies in.
+fn below_hermes<'a>(context: &RuleContext<'_>, path: &'a str) -> &'a str {
+    let home = crate::paths::normalize(context.paths.hermes_home);
+    let rest = path.strip_prefix(&home).or_else(|| path.split_once("/.hermes").map(|(_, rest)| rest));
+    rest.unwrap_or_default().trim_start_matches('/')
+}
+
 fn is_guarded(context: &RuleContext<'_>, path: &str) -> bool {
     if !context.paths.is_hermes(path) {
         return false;
     }
-    let home = crate::paths::normalize(context.paths.hermes_home);
-    let rest = path.strip_prefix(&home).or_else(|| path.split_once("/.hermes").map(|(_, rest)| rest));
-    let rest = rest.unwrap_or_default().trim_start_matches('/');
+    let rest = below_hermes(context, path);
     let mut parts = rest.split('/');
     let (first, second) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     // Programs in the cache run inside every environment.

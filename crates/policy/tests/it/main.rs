@@ -9,6 +9,7 @@ mod corpus;
 mod decisions;
 #[expect(clippy::disallowed_methods, reason = "it compares the gate with real shells")]
 mod differential;
+mod egress;
 mod fuzzed;
 mod metamorphic;
 mod python;

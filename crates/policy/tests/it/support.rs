@@ -2,7 +2,8 @@
 
 use hermes_policy::{Gate, GateReport, Moment};
 use hermes_types::{
-    Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
+    Attendance, BackendName, Egress, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey,
+    Timestamp,
 };
 
 pub(crate) const CWD: &str = "/home/ada/work";
@@ -17,6 +18,11 @@ pub(crate) fn person() -> Person {
 
 /// A person at a terminal, and an environment with this reach.
 pub(crate) fn origin(reach: Reach) -> Origin {
+    let egress = if reach == Reach::Nothing { Egress::NONE } else { Egress::ALL };
+    origin_with_egress(reach, egress)
+}
+
+pub(crate) fn origin_with_egress(reach: Reach, egress: Egress) -> Origin {
     let backend = if reach == Reach::Host { BackendName::Local } else { BackendName::Docker };
     Origin {
         person: person(),
@@ -27,6 +33,7 @@ pub(crate) fn origin(reach: Reach) -> Origin {
             id: PlaceId::new("place-1"),
             backend,
             reach,
+            egress,
             home: "/home/ada".to_owned(),
             hermes_home: "/home/ada/.hermes".to_owned(),
         },
