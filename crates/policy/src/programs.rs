@@ -34,6 +34,7 @@ mod wrappers;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+pub(crate) use git::added_remote;
 pub(crate) use interpreters::{Interpreter, Language};
 pub(crate) use network::is_metadata;
 pub(crate) use ssh::is_remote;

@@ -21,7 +21,7 @@ use crate::allowance::classes_of_paths;
 use crate::file_effects::{FileEffect, file_effects, named_paths};
 use crate::paths::KnownPaths;
 use crate::programs::{self, Invocation, PathAccess, When};
-use crate::shell::{Script, Segment, Surroundings};
+use crate::shell::{Script, Segment, Surroundings, Word};
 
 /// The force of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,6 +218,8 @@ pub(crate) struct RuleContext<'a> {
     pub(crate) invocation: Invocation<'a>,
     effects: &'a [FileEffect],
     pub(crate) paths: KnownPaths<'a>,
+    /// The remotes that the script adds to repositories.
+    pub(crate) added_remotes: &'a [Word],
 }
 
 impl RuleContext<'_> {
@@ -333,10 +335,13 @@ fn matching_rules(context: &RuleContext<'_>, inside: bool) -> Vec<&'static Rule>
 pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[String]) -> Vec<Match> {
     let paths = KnownPaths::new(around.home, around.hermes_home, around.cwd, owned);
     let mut found: Vec<Match> = script.doubts.iter().map(doubts::doubt_match).collect();
+    let added =
+        script.segments.iter().filter_map(|segment| programs::added_remote(&Invocation::new(segment)));
+    let added_remotes: Vec<Word> = added.cloned().collect();
     for (at, segment) in script.segments.iter().enumerate() {
         let invocation = Invocation::new(segment);
         let effects = file_effects(&invocation, around.home);
-        let context = RuleContext { invocation, effects: &effects, paths };
+        let context = RuleContext { invocation, effects: &effects, paths, added_remotes: &added_remotes };
         let inside = segment.via.iter().any(|via| programs::find(via).contains);
         for rule in matching_rules(&context, inside) {
             if found.len() >= MAX_MATCHES && (inside || rule.tier != Tier::Floor) {

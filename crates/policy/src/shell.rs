@@ -31,8 +31,8 @@ use crate::programs::{Language, Runs, declares_input, find};
 pub(crate) use args::{first_operand, has, operands, values};
 pub(crate) use nested::{Nested, nested_behind, nested_variable};
 pub use syntax::RedirectOperator;
-pub(crate) use value::UNKNOWN_CHAR;
 pub use value::pattern_matches;
+pub(crate) use value::{FILE_CONTENT, UNKNOWN_CHAR};
 pub use value::{PipeData, Redirect, Unknown, Word, WordPiece};
 
 /// The properties of the environment that the analysis needs.

@@ -2,6 +2,7 @@
 
 use super::network::{carries_output, is_local, names_metadata};
 use super::*;
+use crate::shell::FILE_CONTENT;
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     reader(&["curl"])
@@ -121,8 +122,10 @@ fn sends(call: &Invocation<'_>) -> bool {
         });
     let secret = bodies.iter().any(carries_secret) || in_address(carries_secret);
     let output = bodies.iter().any(carries_output) || in_address(carries_output);
-    let headers = call.values(&["-H", "--header", "-A", "--user-agent", "-b", "--cookie", "-e", "--referer"]);
-    let printers = ["cat", "base64", "env", "printenv", "xxd", "tar", "gzip", "openssl", "gpg"];
+    let headers = call.values(&[
+        "-H", "--header", "-A", "--user-agent", "-b", "--cookie", "-e", "--referer", "-u", "--user",
+    ]);
+    let printers = ["cat", "base64", "env", "printenv", "xxd", "tar", "gzip", "openssl", "gpg", FILE_CONTENT];
     let header = headers.iter().flat_map(Word::output_of).any(|program| printers.contains(&program));
     if is_to_this_machine(call) && !secret {
         return header && output;

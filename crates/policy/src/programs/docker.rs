@@ -68,6 +68,10 @@ const OBJECTS: &[&str] = &[
 ];
 
 /// Verbs that stop or delete something.
+///
+/// `compose down` is among them even without `--volumes`, as in Hermes Agent: it takes services of
+/// the owner down, and data that a container keeps outside of a volume is lost with it. What is in
+/// the file of the project, and whether its services are in use, the words do not tell.
 const LOSSES: &[&str] = &[
     "stop", "restart", "kill", "rm", "rmi", "down", "prune", "remove", "pause", "leave", "reset", "rename",
     "update", "purge", "rollback", "drain", "delete",

@@ -64,6 +64,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
                 .unless(Arg(&["core.hookspath=", "core.hookspath=/dev/null"])),
             Arg(&["ext::*", "--upload-pack*", "--receive-pack*", "--exec-path=*"]).triggers("git-helper"),
             Test(sends_elsewhere).triggers("push-elsewhere"),
+            judged("push-elsewhere", pushes_to_new_remote),
             Arg(&["--template*"]).triggers("tool-settings").on(&["init"]),
             Test(changes_settings).triggers("tool-settings").on(&["config"]),
             Verb(&["credential fill", "credential approve", "credential reject", "credential-*"])
@@ -143,6 +144,28 @@ fn sends_elsewhere(call: &Invocation<'_>) -> bool {
     };
     let pushes = call.verb() == "push";
     call.args.iter().filter(is_address).any(|word| pushes || super::network::carries_output(word))
+}
+
+/// The remote that a command adds.
+pub(crate) fn added_remote<'a>(call: &Invocation<'a>) -> Option<&'a Word> {
+    let words = operands(call.behind_verb().args, &["-t", "-m", "--mirror"]);
+    let adds = call.name() == "git" && call.verb() == "remote";
+    match words.as_slice() {
+        [verb, name, _, ..] if adds && verb.known() == Some("add") => Some(name),
+        _ => None,
+    }
+}
+
+/// Whether the remote that a push names, or all of them, may be one that the same script adds.
+fn pushes_to_new_remote(context: &RuleContext<'_>) -> bool {
+    let call = &context.invocation;
+    let words = operands(call.behind_verb().args, &["-o", "--push-option", "--repo", "--receive-pack"]);
+    let named = call.values(&["--repo"]);
+    let target = named.first().or(words.first().copied());
+    let is_target = |remote: &Word| {
+        target.is_none_or(|target| target == remote || target.has_unknown() || remote.has_unknown())
+    };
+    call.verb() == "push" && context.added_remotes.iter().any(is_target)
 }
 
 /// Settings of one repository that cannot start a program.

@@ -15,6 +15,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             Operand(&["scripts.*"]).triggers("tool-settings"),
             OPEN_CONNECTION,
             RESETS_SCHEMA,
+            REMOTE_CODE.on(&["exec", "x", "create", "init", "innit"]),
         ]),
     non_reader(&["yarn"]).runs(&[After("exec", &[], 0), After("dlx", &["-p"], 0)]).asks(&[
         PUBLISHES,
@@ -22,16 +23,26 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         SETTINGS,
         OPEN_CONNECTION,
         RESETS_SCHEMA,
+        REMOTE_CODE.on(&["dlx", "create"]),
     ]),
-    non_reader(&["pnpm"])
-        .runs(&[After("exec", &[], 0), After("dlx", &[], 0)])
-        .asks(&[PUBLISHES, SETTINGS, OPEN_CONNECTION, RESETS_SCHEMA]),
-    program(&["bun"])
-        .valued(NODE_VALUED)
-        .runs(&[Interprets(&BUN)])
-        .asks(&[PUBLISHES, OPEN_CONNECTION, RESETS_SCHEMA]),
-    program(&["npx"]).valued(&["-p", "--package"]).runs(&[Text(&["-c", "--call"]), Behind(0)]),
-    program(&["bunx", "pnpx"]).valued(&["-p", "--package"]).runs(&[Behind(0)]),
+    non_reader(&["pnpm"]).runs(&[After("exec", &[], 0), After("dlx", &[], 0)]).asks(&[
+        PUBLISHES,
+        SETTINGS,
+        OPEN_CONNECTION,
+        RESETS_SCHEMA,
+        REMOTE_CODE.on(&["dlx", "create"]),
+    ]),
+    program(&["bun"]).valued(NODE_VALUED).runs(&[Interprets(&BUN)]).asks(&[
+        PUBLISHES,
+        OPEN_CONNECTION,
+        RESETS_SCHEMA,
+        REMOTE_CODE.on(&["x", "create"]),
+    ]),
+    program(&["npx"])
+        .valued(&["-p", "--package"])
+        .runs(&[Text(&["-c", "--call"]), Behind(0)])
+        .asks(&[REMOTE_CODE]),
+    program(&["bunx", "pnpx"]).valued(&["-p", "--package"]).runs(&[Behind(0)]).asks(&[REMOTE_CODE]),
     non_reader(&["cargo"])
         .valued(&["--config", "-C", "-Z", "--color", "--manifest-path"])
         .runs(&[Custom(|call, found| {
@@ -55,14 +66,14 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             &["--with", "-p", "--python", "--extra", "--group", "--directory", "--project"],
             0,
         )])
-        .asks(&[Verb(&["publish"]).triggers("publish"), OPEN_CONNECTION]),
-    program(&["uvx"]).valued(&["--from", "--with", "-p", "--python"]).runs(&[Behind(0)]),
+        .asks(&[Verb(&["publish"]).triggers("publish"), OPEN_CONNECTION, REMOTE_CODE.on(&["tool run"])]),
+    program(&["uvx"]).valued(&["--from", "--with", "-p", "--python"]).runs(&[Behind(0)]).asks(&[REMOTE_CODE]),
     non_reader(&["poetry"])
         .runs(&[After("run", &[], 0)])
         .asks(&[Verb(&["publish"]).triggers("publish"), OPEN_CONNECTION]),
     program(&["pdm", "hatch"]).runs(&[After("run", &[], 0)]).asks(&[Verb(&["publish"]).triggers("publish")]),
     program(&["pipenv", "rye"]).runs(&[After("run", &[], 0)]),
-    program(&["pipx"]).runs(&[After("run", &["--spec", "--python"], 0)]),
+    program(&["pipx"]).runs(&[After("run", &["--spec", "--python"], 0)]).asks(&[REMOTE_CODE.on(&["run"])]),
     program(&["conda"]).runs(&[After("run", CONDA_VALUED, 0)]).asks(&[SETTINGS, OPEN_CONNECTION]),
     program(&["mamba", "micromamba"]).runs(&[After("run", CONDA_VALUED, 0)]),
     program(&["gem"]).asks(&[
@@ -80,6 +91,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .triggers("tool-settings")
         .on(&["env"]),
         OPEN_CONNECTION,
+        Test(runs_floating_module).triggers("remote-code").on(&["run"]),
     ]),
     program(&["flit", "jsr", "lerna"]).asks(&[Verb(&["publish"]).triggers("publish")]),
     program(&["vsce", "ovsx"]).asks(&[Verb(&["publish", "unpublish"]).triggers("publish")]),
@@ -95,6 +107,56 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["goreleaser"]).asks(&[Any(&[Verb(&["release"]), NoOperands]).triggers("publish")]),
     program(&["semantic-release"]).asks(&[always("publish")]),
 ];
+
+/// Packages that are downloaded and run.
+///
+/// A bare name may be a tool of the project (`npx tsc`) or one that is already installed, which the
+/// words do not tell. A name with a version is pinned. Both run without a question, as
+/// `npm install` does, and on this machine the guard keeps the owner's keys from them. A tag such
+/// as `@latest` means new code at every run, and an address means code from anywhere.
+const REMOTE_CODE: Ask = Test(runs_unpinned_package).triggers("remote-code");
+
+/// Options whose value is a package to run.
+const PACKAGE_OPTIONS: &[&str] = &["-p", "--package", "--from", "--with", "--spec"];
+
+fn runs_unpinned_package(call: &Invocation<'_>) -> bool {
+    let named = call.values(PACKAGE_OPTIONS);
+    // Behind `uv tool`.
+    let is_verb = |word: &&Word| word.known() == Some("run");
+    let first = operands(call.args, PACKAGE_OPTIONS).into_iter().find(|word| !is_verb(word));
+    named.iter().chain(first).any(|word| is_unpinned(&word.outline()))
+}
+
+fn is_unpinned(package: &str) -> bool {
+    let is_address = package.contains("://")
+        || ["git+", "git@", "github:", "gitlab:", "bitbucket:", "gist:"]
+            .iter()
+            .any(|start| package.starts_with(start))
+        || package.split(" @ ").nth(1).is_some_and(|rest| rest.contains(':'))
+        || [".tgz", ".tar.gz"].iter().any(|end| package.ends_with(end));
+    let is_path = package.starts_with(['.', '/', '~']);
+    // `owner/repository` is one of GitHub; `@scope/name` is a package.
+    let is_repository = !is_path && !package.starts_with('@') && package.contains('/');
+    is_address || is_repository || (!is_path && has_floating_tag(package))
+}
+
+/// Whether a version is the name of whatever is newest.
+fn has_floating_tag(package: &str) -> bool {
+    let scope = package.starts_with('@').then_some(1).unwrap_or_default();
+    let tag = package.get(scope..).and_then(|name| name.split_once('@')).map(|(_, tag)| tag);
+    tag.is_some_and(|tag| {
+        !tag.trim_start_matches(['^', '~', '=', 'v']).starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// Whether `go run` gets a package of another module in whatever version is newest.
+fn runs_floating_module(call: &Invocation<'_>) -> bool {
+    let package = operands(call.args, GO_RUN_VALUED).into_iter().next();
+    package.is_some_and(|word| has_floating_tag(&word.outline()))
+}
+
+const GO_RUN_VALUED: &[&str] =
+    &["-exec", "-C", "-tags", "-ldflags", "-gcflags", "-mod", "-modfile", "-p", "-o"];
 
 const CONDA_VALUED: &[&str] = &["-n", "-p", "--name", "--prefix", "--cwd"];
 

@@ -3,6 +3,7 @@
 
 use super::contained::UNCOMMITTED_WORK;
 use super::{Leak, Rule, RuleContext, ask, floor};
+use crate::programs::PathAccess;
 use crate::programs::When::{Any, Arg, Flag, Help};
 use crate::shell::{Word, pattern_matches};
 
@@ -10,6 +11,12 @@ pub(super) const RULES: &[Rule] = &[
     floor("hermes-files", "changes Hermes' own settings, approvals or records").on_files(|context| {
         context.any_change(|path, _| is_guarded(context, path))
             || context.any_possible_change(|path| is_guarded(context, path))
+    }),
+    ask("read-hermes", "reads conversations, approvals or other records of Hermes").on_files(|context| {
+        context.any(|effect| {
+            matches!(effect.access, PathAccess::Read | PathAccess::ReadTree)
+                && is_record(context, &effect.path)
+        })
     }),
     floor("hermes-policy", "uses Hermes to change its settings, answers, records or environments"),
     ask("hermes-work", "starts another conversation or job of Hermes"),
@@ -71,11 +78,20 @@ pub(super) const RULES: &[Rule] = &[
         "packages-elsewhere",
         "installs packages over an unencrypted connection, which others on the network can change",
     ),
+    ask("remote-code", "downloads code that the project does not pin, and runs it").unless(Help),
     ask("scan", "scans other machines").unless(Help).leaks(Leak::PrivateAccess),
 ];
 
 /// Directories of the Hermes home that belong to the work, not to Hermes.
 const WORK_DIRECTORIES: &[&str] = &["workspace", "workspaces", "cache", "tmp", "home"];
+
+/// Files of the Hermes home that commands may read: what the owner wrote for the model.
+const READABLE_FILES: &[&str] = &["skills", "config.yaml", "SOUL.md"];
+
+fn is_record(context: &RuleContext<'_>, path: &str) -> bool {
+    let first = below_hermes(context, path).split('/').next().unwrap_or_default();
+    is_guarded(context, path) && !READABLE_FILES.contains(&first)
+}
 
 /// The path below the Hermes home that it lies in.
 fn below_hermes<'a>(context: &RuleContext<'_>, path: &'a str) -> &'a str {

@@ -296,14 +296,17 @@ impl Walker<'_> {
                         match variable {
                             "IFS" if name == "unset" => self.env.set("IFS", Word::literal(" \t\n")),
                             variable if name == "unset" && is_plain => self.env.unset(variable),
+                            variable if matches!(name, "read" | "mapfile" | "readarray") => {
+                                self.env.set_from_input(variable, &segment.stdin);
+                            }
                             variable => self.env.forget(variable),
                         }
                     }
                     self.env.volatile |= word.has_unknown() && name != "wait";
                 }
                 for variable in ["REPLY", "MAPFILE", "OPTARG"] {
-                    if self.env.bound(variable).is_some() {
-                        self.env.forget(variable);
+                    if self.env.bound(variable).is_some() || segment.stdin.is_piped() {
+                        self.env.set_from_input(variable, &segment.stdin);
                     }
                 }
             }

@@ -346,6 +346,15 @@ impl ShellEnv {
         self.set(name, Word::unknown(Unknown::Variable(name.to_owned())));
     }
 
+    /// Sets a variable to a part of an input.
+    pub(super) fn set_from_input(&mut self, name: &str, input: &PipeData) {
+        if input.programs.is_empty() {
+            self.forget(name);
+        } else {
+            self.set(name, Word::unknown(Unknown::Output(input.programs.clone())));
+        }
+    }
+
     /// The absolute path of a word, with unknown parts as a placeholder.
     pub(super) fn path(&self, word: &Word) -> String {
         paths::resolve(&word.outline(), self.cwd.as_deref())

@@ -254,7 +254,12 @@ impl Walker<'_> {
             Some((None, [WordPiece::Unknown(_)])) if parameter.strong => None,
             Some(_) => Some(true),
         };
-        let unknown = || Word::unknown(Unknown::Variable(name.to_owned()));
+        let outputs: Vec<String> = value.iter().flat_map(Word::output_of).map(str::to_owned).collect();
+        // A part of a value has the origin of the whole.
+        let unknown = || match outputs.as_slice() {
+            [] => Word::unknown(Unknown::Variable(name.to_owned())),
+            outputs => Word::unknown(Unknown::Output(outputs.to_vec())),
+        };
         let question = format!("{name}?");
         let word = match parameter.form {
             ParameterForm::Plain if !index.is_empty() => {

@@ -41,6 +41,9 @@ impl Walker<'_> {
         }
         self.depth += 1;
         let mut stream = output::standard_output(&segment, self.dialect);
+        if stream.text.is_none() && segment.args.iter().any(|word| self.is_owners(word)) {
+            stream.programs.push(FILE_CONTENT.to_owned());
+        }
         if let ("cat", [file]) = (segment.name.as_str(), segment.args.as_slice()) {
             stream.file = self.whole_file(file);
         }

@@ -35,6 +35,9 @@ pub enum Unknown {
     Number,
 }
 
+/// Stands among the programs of an output for the content of a file.
+pub(crate) const FILE_CONTENT: &str = "<";
+
 /// Stands for an unknown part in text that is only compared, never shown.
 pub(crate) const UNKNOWN_CHAR: char = '\u{0}';
 

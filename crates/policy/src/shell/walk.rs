@@ -320,7 +320,7 @@ impl<'a> Walker<'a> {
         let stream = self.stages(item);
         self.stdin.file = None;
         if self.stdin.text.take().is_some() && self.stdin.programs.is_empty() {
-            self.stdin.programs.push("<".to_owned());
+            self.stdin.programs.push(FILE_CONTENT.to_owned());
         }
         if let Some(trapped) = &mut self.trapped {
             trapped.join(self.env.clone());
@@ -493,7 +493,7 @@ impl<'a> Walker<'a> {
                     let text = written
                         .or_else(|| (!programs.is_empty()).then(|| self.process_text.take()).flatten());
                     if programs.is_empty() {
-                        programs.push("<".to_owned());
+                        programs.push(FILE_CONTENT.to_owned());
                     }
                     *stdin = PipeData { text, programs, file: self.whole_file(&redirect.target) };
                 }
