@@ -16,7 +16,7 @@ const SYSTEM_PATHS: &[&str] = &[
     "/etc/ppp", "/etc/kubernetes", "/etc/rancher", "/etc/docker", "/etc/krb5.keytab", "/var/lib/docker",
     "/var/lib/containers", "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/rancher", "/var/lib/lxd",
     "/var/lib/incus", "/var/lib/libvirt", "/var/lib/cloud", "/var/lib/sss", "/var/lib/postgresql",
-    "/var/lib/mysql", "/var/spool", "/var/mail", "/var/log", "/var/backups", "/var/crash",
+    "/var/lib/mysql", "/var/spool", "/var/mail", "/var/log", "/var/backups", "/var/crash", "/var/snap",
 ];
 
 /// Parent directories of homes. All homes are masked except that of the jail's user.
@@ -37,7 +37,8 @@ const HOME_CREDENTIALS: &[&str] = &[
     ".composer/auth.json", ".huggingface", ".cache/huggingface/token", ".openai", ".anthropic", ".claude",
     ".codex", ".gemini", ".modal.toml", ".daytona", ".bash_history", ".zsh_history", ".python_history",
     ".node_repl_history", ".psql_history", ".mysql_history", ".local/share/fish/fish_history", ".Xauthority",
-    ".ICEauthority", ".dbus", ".hermes",
+    ".ICEauthority", ".dbus", ".hermes", ".colima", ".lima", ".rd", ".orbstack", ".1password",
+    ".local/share/docker", ".emacs.d/server", ".config/emacs/server",
 ];
 
 /// The masked paths for a user with this home, and the bind mounts that make the home itself

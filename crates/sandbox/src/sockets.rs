@@ -3,8 +3,11 @@
 //! A read-only mount does not prevent a connection to a socket on it, and editors, agents and
 //! databases place sockets anywhere; many of them execute commands. Landlock blocks all of them on
 //! kernels that support it (Linux 7). On older kernels, the sockets that exist when the jail is
-//! created are masked. A socket that is created later, in a directory that is neither masked nor
-//! private, by a program that accepts the jail's user, can be reached.
+//! created are masked, and the directories that hold nothing else: a server that restarts creates
+//! its socket again, and the mask of a file ends with the file. A socket that is created later, in
+//! another directory that is neither masked nor private, by a program that accepts the jail's user,
+//! can be reached. So can what the supplementary groups of the jail's user allow, which only root
+//! can drop; the usual sockets of such groups are in masked directories.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -14,8 +17,11 @@ use hermes_types::MountAccess;
 
 use crate::jail::Jail;
 
+/// A directory with more entries holds more than sockets.
+const MAX_ENTRIES: usize = 64;
+
 /// The sockets in the file system of this network namespace, except those in writable bind mounts,
-/// which are meant for the jail.
+/// which are meant for the jail, and the directories made for them.
 pub(crate) fn host_sockets(jail: &Jail) -> Vec<PathBuf> {
     let listed = fs::read("/proc/net/unix").unwrap_or_default();
     let is_meant_for_jail = |path: &Path| {
@@ -25,7 +31,29 @@ pub(crate) fn host_sockets(jail: &Jail) -> Vec<PathBuf> {
     // A path of another mount namespace may be a different file here.
     let is_socket = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
     paths.retain(|path| !is_meant_for_jail(path) && is_socket(path));
+    let mut directories: Vec<PathBuf> = paths.iter().filter_map(|path| Some(path.parent()?.into())).collect();
+    directories.dedup();
+    directories.retain(|directory| !is_meant_for_jail(directory) && holds_only_sockets(directory));
+    paths.extend(directories);
     paths
+}
+
+/// Whether there is nothing in a directory but sockets and the files that servers leave next to
+/// them.
+fn holds_only_sockets(directory: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return false };
+    let is_of_server = |entry: fs::DirEntry| {
+        let path = entry.path();
+        let name_says = path.extension().is_some_and(|end| end == "pid" || end == "lock");
+        fs::symlink_metadata(&path).is_ok_and(|meta| {
+            let kind = meta.file_type();
+            kind.is_socket() || (kind.is_file() && (name_says || meta.len() == 0))
+        })
+    };
+    entries
+        .take(MAX_ENTRIES + 1)
+        .enumerate()
+        .all(|(count, entry)| count < MAX_ENTRIES && entry.is_ok_and(is_of_server))
 }
 
 /// The eighth field of each line is the path, which may contain spaces.

@@ -5,7 +5,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use hermes_sandbox::{Jail, JailMount, JailNetwork};
@@ -450,6 +450,35 @@ fn a_socket_outside_the_workspace_is_not_reached() {
         let _listener = UnixListener::bind(user.path("outside/editor.sock")).unwrap();
         user.chown_tree(&user.path("outside"));
         testbed(|user| ["unix".into(), user.path_str("outside/editor.sock")]).assert_refused_for(&user);
+    }
+}
+
+#[test]
+fn a_socket_that_a_server_creates_again_is_not_reached() {
+    for user in test_users() {
+        let directory = user.path("outside/server");
+        fs::create_dir(&directory).unwrap();
+        let socket = directory.join("s.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        fs::write(directory.join("s.pid"), "1").unwrap();
+        let [ready, going] = ["work/ready", "work/going"].map(|name| user.path(name));
+        for fifo in [&ready, &going] {
+            assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
+        }
+        user.chown_tree(&directory);
+        user.chown_tree(&user.path("work"));
+        let attack = [user.path_str("testbed"), "attack".into(), "unix".into(), socket.display().to_string()];
+        let script = format!("echo > ready; read -r < going; {}", attack.join(" "));
+        let mut jail = user.jail_command(&user.jail("/bin/bash", &["-c", &script])).spawn().unwrap();
+        fs::read(&ready).unwrap();
+        drop(listener);
+        fs::remove_file(&socket).unwrap();
+        let _listener = UnixListener::bind(&socket).unwrap();
+        user.chown_tree(&directory);
+        let control = user.run_unconfined(&attack);
+        assert_eq!(control.code, 0, "{control:?}");
+        fs::write(&going, "\n").unwrap();
+        assert_eq!(jail.wait().unwrap().code(), Some(REFUSED));
     }
 }
 
