@@ -69,6 +69,11 @@ impl SetupError {
         Self { step, subject: None, errno: error.into().raw_os_error().unwrap_or(0) }
     }
 
+    /// No system call failed.
+    pub(crate) fn about(step: SetupStep, path: &Path) -> Self {
+        Self { step, subject: Some(path.display().to_string()), errno: 0 }
+    }
+
     pub(crate) fn at<E: Into<io::Error>>(
         step: SetupStep,
         path: &(impl AsRef<Path> + ?Sized),
@@ -107,6 +112,8 @@ pub enum SetupStep {
     Loopback,
     #[error("open the mount source")]
     OpenSource,
+    #[error("use a link in a directory that commands can write as the mount source")]
+    SourceLink,
     #[error("create the private file system")]
     Scratch,
     #[error("create the read-only root")]

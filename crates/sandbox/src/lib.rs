@@ -17,8 +17,8 @@
 //! must not outlive its launcher.
 //!
 //! *Where to start reading.* [`jail`] for the options. [`launcher`] and `supervisor` are the two
-//! ends of the launch, `init` has the order of the setup steps; `mount_plan`, `sockets` and
-//! `rootfs` build the file tree; `file_access` (Landlock), `seccomp`, `privilege` and `cgroup` add
+//! ends of the launch, `init` has the order of the setup steps; `mount_plan`, `mount_source`,
+//! `sockets` and `rootfs` build the file tree; `file_access` (Landlock), `seccomp`, `privilege` and `cgroup` add
 //! the other layers. [`probe`] tests a jail on this machine. `sys` has the unsafe code.
 
 mod cgroup;
@@ -31,6 +31,7 @@ pub mod launcher;
 mod limit_report;
 mod mask;
 mod mount_plan;
+mod mount_source;
 mod privilege;
 pub mod probe;
 mod rootfs;
@@ -45,4 +46,5 @@ pub use ipc::JailExit;
 pub use jail::{Jail, JailLimits, JailMount, JailNetwork, Lifetime};
 pub use launcher::{JailStreams, Launcher, PreparedLauncher, RunningJail};
 pub use limit_report::{LimitReport, LimitStatus};
+pub use mount_source::{SourceError, resolve_source};
 pub use supervisor::helper_main;

@@ -11,6 +11,7 @@ use crate::error::{SetupError, SetupStep};
 use hermes_types::MountAccess;
 
 use crate::jail::{Jail, JailNetwork};
+use crate::mount_source::{SourceError, resolve_source};
 
 /// The mounts, parents first.
 #[derive(Debug)]
@@ -41,10 +42,18 @@ const CPU_INFO_DIR: &str = "/sys/devices/system/cpu";
 impl MountPlan {
     pub(crate) fn new(jail: &Jail) -> Result<Self, SetupError> {
         let mut mounts = base_mounts();
+        let writable: Vec<PathBuf> = jail
+            .binds
+            .iter()
+            .filter(|bind| bind.access == MountAccess::ReadWrite)
+            .filter_map(|bind| fs::canonicalize(&bind.source).ok())
+            .collect();
         let mut binds = Vec::new();
         for bind in &jail.binds {
-            let source = fs::canonicalize(&bind.source)
-                .map_err(SetupError::at(SetupStep::OpenSource, &bind.source))?;
+            let source = resolve_source(Path::new(&bind.source), &writable).map_err(|error| match error {
+                SourceError::Link(link) => SetupError::about(SetupStep::SourceLink, &link),
+                SourceError::Io(error) => SetupError::at(SetupStep::OpenSource, &bind.source)(error),
+            })?;
             let target = resolve_target(Path::new(&bind.target))
                 .map_err(SetupError::at(SetupStep::MountPoint, &bind.target))?;
             binds.push((source, target, bind.access));

@@ -21,6 +21,7 @@ use hermes_types::MountAccess;
 
 use crate::jail::Jail;
 use crate::mount_plan::{MountKind, MountPlan, PlannedMount};
+use crate::mount_source::open_resolved;
 use crate::sys;
 
 /// Set-user-ID programs and devices have no effect on any mount of a jail, except in `/dev`.
@@ -162,7 +163,10 @@ fn detach_root(old_root: &OwnedFd) -> rustix::io::Result<()> {
 
 fn open_source(mount: &PlannedMount) -> Result<Option<OwnedFd>, SetupError> {
     match &mount.kind {
-        MountKind::Bind(_, source) => clone_mount(CWD, source).map(Some),
+        MountKind::Bind(_, source) => {
+            let opened = open_resolved(source).map_err(SetupError::at(SetupStep::OpenSource, source))?;
+            clone_mount(&opened, Path::new("")).map(Some)
+        }
         MountKind::Mask | MountKind::Private(_) | MountKind::Dev | MountKind::Proc => Ok(None),
     }
 }

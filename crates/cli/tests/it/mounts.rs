@@ -143,6 +143,7 @@ fn files_of_hermes_are_never_mounted_and_missing_paths_are_not_created() {
     let work = env.work.path();
     fs::create_dir(work.join("inner")).unwrap();
     symlink(&home, work.join("link")).unwrap();
+    symlink("/etc", work.join("inner/data")).unwrap();
     symlink("/etc/passwd", home.join("outside-link")).unwrap();
     symlink(".env", home.join("env-link")).unwrap();
     let at = |path: &Path| path.display().to_string();
@@ -157,6 +158,8 @@ fn files_of_hermes_are_never_mounted_and_missing_paths_are_not_created() {
         (volume(&in_home("env-link"), "/x"), in_home(".env")),
         (volume(&in_home("cache"), "/x"), in_home("cache/guest")),
         (volume("./inner", "/.hermes/guest"), "/.hermes".to_owned()),
+        // A command in the container may have made the link.
+        (json!({"docker_volumes": ["./inner:/x", "./inner/data:/y:ro"]}), at(&work.join("inner/data"))),
         (json!({"credential_files": ["/etc/passwd"]}), "/etc/passwd".to_owned()),
         (json!({"credential_files": ["../x"]}), "../x".to_owned()),
         (json!({"credential_files": ["outside-link"]}), "/etc/passwd".to_owned()),

@@ -39,6 +39,22 @@ fn a_missing_source_is_named() {
 }
 
 #[test]
+fn a_link_that_a_command_may_have_made_is_no_mount_source() {
+    for user in test_users() {
+        // Both directories are mounted; what runs in the first can replace the second.
+        std::os::unix::fs::symlink(user.path("home/.ssh"), user.path("work/data")).unwrap();
+        let mut jail = marking_jail(&user);
+        let (source, target) = (user.path("work/data").into(), "/data".into());
+        jail.binds.push(JailMount { source, target, access: MountAccess::ReadOnly });
+        let reason = format!(
+            "cannot use a link in a directory that commands can write as the mount source {}",
+            user.path_str("work/data")
+        );
+        assert_no_jail(&user, &user.run_confined(&jail), &reason);
+    }
+}
+
+#[test]
 fn a_missing_mount_point_is_named() {
     for user in test_users() {
         let mut jail = marking_jail(&user);

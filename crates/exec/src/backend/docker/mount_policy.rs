@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use hermes_sandbox::SourceError;
 use hermes_types::{MountAccess, Volume, VolumeSource};
 use thiserror::Error;
 
@@ -87,6 +88,8 @@ pub enum MountError {
     Unavailable { key: String, path: PathBuf, error: io::Error },
     #[error("{key}: cannot mount {}: it would expose {}, which Hermes itself depends on", path.display(), protected.display())]
     Exposes { key: String, path: PathBuf, protected: PathBuf },
+    #[error("{key}: cannot mount {}: {} is a link in a directory that commands can write", path.display(), link.display())]
+    Link { key: String, path: PathBuf, link: PathBuf },
     #[error("{key}: cannot mount {} with options", path.display())]
     Options { key: String, path: PathBuf },
     #[error("{key} {problem}")]
@@ -102,6 +105,9 @@ impl MountError {
                 Some("Create the path first; an engine would create a directory owned by root.")
             }
             Self::Exposes { .. } => Some("Nothing ran. Mount a directory that does not contain it."),
+            Self::Link { .. } => {
+                Some("Nothing ran. Check who made the link, or name the path that it leads to.")
+            }
             Self::CredentialFile { .. } => Some("Use `terminal.docker_volumes` to mount other files."),
         }
     }
@@ -144,16 +150,17 @@ impl MountPolicy {
 
     /// Resolves the configured mounts or refuses them.
     pub fn resolve(&self, settings: &MountSettings<'_>) -> Result<ResolvedMounts, MountError> {
-        let mut mounts = self.listed(settings)?;
+        let writable = self.writable_directories(settings);
+        let mut mounts = self.listed(settings, &writable)?;
         if let Some(source) = &settings.workspace
             && !mounts.is_taken(Path::new(WORKSPACE_DIR))
         {
-            let source = self.check(source, "terminal.docker_mount_cwd_to_workspace")?;
+            let source = self.check(source, "terminal.docker_mount_cwd_to_workspace", &writable)?;
             let target = PathBuf::from(WORKSPACE_DIR);
             mounts.binds.push(BindMount { source, target, access: MountAccess::ReadWrite });
         }
         if let Some(files) = &settings.home_files {
-            let shown = self.shown(files, &mut mounts.warnings)?;
+            let shown = self.shown(files, &writable, &mut mounts.warnings)?;
             for bind in shown {
                 if !mounts.is_taken(&bind.target) {
                     mounts.binds.push(bind);
@@ -163,8 +170,23 @@ impl MountPolicy {
         Ok(mounts)
     }
 
+    /// The directories in which commands may have replaced something by a link.
+    fn writable_directories(&self, settings: &MountSettings<'_>) -> Vec<PathBuf> {
+        let writable = settings.volumes.iter().filter(|volume| volume.access == MountAccess::ReadWrite);
+        let sources = writable.filter_map(|volume| source_path(volume, settings));
+        sources
+            .chain(settings.workspace.clone())
+            .chain([self.home.join("sandboxes")])
+            .filter_map(|path| fs::canonicalize(path).ok())
+            .collect()
+    }
+
     /// The volumes that the owner listed.
-    fn listed(&self, settings: &MountSettings<'_>) -> Result<ResolvedMounts, MountError> {
+    fn listed(
+        &self,
+        settings: &MountSettings<'_>,
+        writable: &[PathBuf],
+    ) -> Result<ResolvedMounts, MountError> {
         let mut mounts = ResolvedMounts::default();
         for volume in settings.volumes {
             let key = format!("terminal.docker_volumes: `{volume}`");
@@ -177,9 +199,8 @@ impl MountPolicy {
             let source = match &volume.source {
                 VolumeSource::Named(name) => PathBuf::from(name),
                 VolumeSource::Path(_) => {
-                    let path = volume.source.resolve(settings.owner_home, settings.cwd);
-                    let path: PathBuf = path.unwrap_or_default().components().collect();
-                    let source = self.check(&path, &key)?;
+                    let path = source_path(volume, settings).unwrap_or_default();
+                    let source = self.check(&path, &key, writable)?;
                     options.retain(|option| !IGNORED_OPTIONS.contains(&option.as_str()));
                     if options.is_empty() {
                         mounts.binds.push(BindMount { source, target, access });
@@ -197,7 +218,12 @@ impl MountPolicy {
     }
 
     /// The parts of the Hermes home and the skills that exist.
-    fn shown(&self, files: &HomeFiles<'_>, warnings: &mut Vec<String>) -> Result<Vec<BindMount>, MountError> {
+    fn shown(
+        &self,
+        files: &HomeFiles<'_>,
+        writable: &[PathBuf],
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<BindMount>, MountError> {
         let mut binds = Vec::new();
         for part in SHOWN_PARTS {
             let path = self.home.join(part);
@@ -209,7 +235,7 @@ impl MountPolicy {
                 Some(link) => warnings.push(hidden(&path, &link)),
             }
         }
-        for (number, path) in self.external_skills(files, warnings)?.into_iter().enumerate() {
+        for (number, path) in self.external_skills(files, writable, warnings)?.into_iter().enumerate() {
             match self.way_out(&path, &path) {
                 None => binds.push(shown(path, &format!("{}/{number}", SKILLS[1]))),
                 Some(link) => warnings.push(hidden(&path, &link)),
@@ -256,6 +282,7 @@ impl MountPolicy {
     fn external_skills(
         &self,
         files: &HomeFiles<'_>,
+        writable: &[PathBuf],
         warnings: &mut Vec<String>,
     ) -> Result<Vec<PathBuf>, MountError> {
         let mut found = Vec::new();
@@ -266,7 +293,7 @@ impl MountPolicy {
                 warnings.push(format!("{key}: there is no directory {}", path.display()));
                 continue;
             }
-            let real = self.check(&path, &key)?;
+            let real = self.check(&path, &key, writable)?;
             if real != self.home.join(SKILLS[0]) && !found.contains(&real) {
                 found.push(real);
             }
@@ -275,11 +302,12 @@ impl MountPolicy {
     }
 
     /// The path without symbolic links, if it exists and exposes nothing protected.
-    fn check(&self, path: &Path, key: &str) -> Result<PathBuf, MountError> {
+    fn check(&self, path: &Path, key: &str, writable: &[PathBuf]) -> Result<PathBuf, MountError> {
         let (key, path) = (key.to_owned(), path.to_owned());
-        let real = match fs::canonicalize(&path) {
+        let real = match hermes_sandbox::resolve_source(&path, writable) {
             Ok(real) => real,
-            Err(error) => return Err(MountError::Unavailable { key, path, error }),
+            Err(SourceError::Link(link)) => return Err(MountError::Link { key, path, link }),
+            Err(SourceError::Io(error)) => return Err(MountError::Unavailable { key, path, error }),
         };
         match self.exposed_by(&real) {
             None => Ok(real),
@@ -362,6 +390,12 @@ impl ResolvedMounts {
         let volumes = self.volumes.iter().map(|volume| &volume.mount);
         self.binds.iter().chain(volumes).any(|known| known.target == target)
     }
+}
+
+/// The path on this machine that a volume shows, if it is one.
+fn source_path(volume: &Volume, settings: &MountSettings<'_>) -> Option<PathBuf> {
+    let path = volume.source.resolve(settings.owner_home, settings.cwd)?;
+    Some(path.components().collect())
 }
 
 fn shown(source: PathBuf, name: &str) -> BindMount {
