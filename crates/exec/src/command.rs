@@ -114,7 +114,9 @@ impl RunningCommand {
             guard_note: self.guarded.as_mut().and_then(|guarded| guarded.note(&ended)),
             code: ended.code,
             end_reason: match ended.cause {
-                ExitCause::Exited | ExitCause::Signaled(_) | ExitCause::Killed => EndReason::Exited,
+                ExitCause::Exited | ExitCause::Signaled(_) | ExitCause::Killed | ExitCause::Guard => {
+                    EndReason::Exited
+                }
                 ExitCause::Deadline => EndReason::TimedOut,
                 ExitCause::Interrupted => EndReason::Interrupted,
                 ExitCause::NoWorkingDir => EndReason::BadDirectory,

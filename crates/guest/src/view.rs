@@ -4,11 +4,12 @@
 //! allowed classes; programs enter it between fork and exec, so it costs two system calls.
 //!
 //! A mount cannot protect a path that does not exist. So the guest compares the protected paths
-//! before and after a command, and regularly while programs run in the background. A path that a
-//! command created is moved to the quarantine directory. Paths that another program of the owner
-//! changed between two commands are protected by a new view.
+//! before and after a command, and watches them while programs run. A path that a command created is
+//! moved to the quarantine directory, and a program that creates it again and again is ended. Paths
+//! that another program of the owner changed between two commands are protected by a new view.
 
 pub(crate) mod build;
+mod watch;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,17 +23,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use hermes_guest::protocol::guard::{GuardEntry, GuardKind, GuardSpec, GuardState, RunConfinement};
 use hermes_types::{ProtectedClass, Timestamp, create_private_dir};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use build::ViewPlan;
+use watch::CreationWatch;
 
 /// More sets of classes than commands use; further ones replace the others.
 const MAX_VIEWS: usize = 16;
-/// Time between two looks at the protected paths while programs run.
+/// Most programs end sooner, and the guest looks at the protected paths when they do.
+const WATCH_DELAY: Duration = Duration::from_millis(10);
+/// Time between two looks at the protected paths if nothing was reported, in case the kernel has no
+/// watch left for this user.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
+/// File systems record times in steps of up to this length.
+const TIMESTAMP_GRANULARITY: Duration = Duration::from_millis(20);
+/// A program that creates the same protected path this often is ended.
+const MAX_CREATIONS: u32 = 3;
 
 /// The namespaces of a view.
 #[derive(Debug)]
@@ -50,8 +61,9 @@ pub(crate) struct Views {
     guard: RefCell<Option<Guard>>,
     state: RefCell<GuardState>,
     views: RefCell<BTreeMap<Vec<ProtectedClass>, Arc<View>>>,
-    /// Programs in a view that still run.
-    confined: Cell<usize>,
+    /// Programs in a view that still run, oldest first, and how to end them.
+    confined: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    last_run: Cell<u64>,
     /// Running programs that may change any protected path.
     unconfined: Cell<usize>,
     is_watching: Cell<bool>,
@@ -59,6 +71,10 @@ pub(crate) struct Views {
     in_use: RefCell<Vec<ProtectedClass>>,
     /// Quarantined paths that no command has reported yet.
     quarantined: RefCell<Vec<PathBuf>>,
+    /// How often programs that run now, or ran next to them, created each quarantined path.
+    creations: RefCell<BTreeMap<PathBuf, u32>>,
+    /// The program that was told to end last.
+    ending: Cell<u64>,
 }
 
 #[derive(Debug)]
@@ -83,20 +99,35 @@ impl Entry {
     /// Whether a command must not create it. Programs keep histories and profiles of their own in
     /// some hidden places, but no settings with tokens.
     fn is_quarantined(&self) -> bool {
-        let holds_settings = || match self.class {
-            Some(ProtectedClass::PackageTokens | ProtectedClass::GitCredentials) => self.path.is_file(),
-            _ => false,
-        };
-        self.kind == GuardKind::ReadOnly || holds_settings()
+        self.may_be_quarantined() && (self.kind == GuardKind::ReadOnly || self.path.is_file())
+    }
+
+    fn may_be_quarantined(&self) -> bool {
+        let holds_settings =
+            matches!(self.class, Some(ProtectedClass::PackageTokens | ProtectedClass::GitCredentials));
+        self.kind == GuardKind::ReadOnly || holds_settings
     }
 }
 
 /// Which protected paths exist.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Snapshot {
-    /// If these are equal, nothing was created or removed.
+    /// If these are unchanged, nothing was created or removed.
     parents: Vec<Option<Identity>>,
     entries: Vec<Option<EntryState>>,
+}
+
+impl Snapshot {
+    /// Whether a directory is as it was at an earlier look.
+    fn is_unchanged(&self, index: usize, now: Option<&Identity>) -> bool {
+        let before = self.parents.get(index).and_then(Option::as_ref);
+        index < self.parents.len() && before == now && before.is_none_or(|before| !before.is_recent)
+    }
+
+    fn has_changed(&self, now: &Self) -> bool {
+        let mut parents = now.parents.iter().enumerate();
+        !parents.all(|(index, parent)| self.is_unchanged(index, parent.as_ref()))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +137,8 @@ struct Identity {
     changed: (i64, i64),
     links: u64,
     bytes: u64,
+    /// Whether it changed so shortly before the look that a later change may have the same time.
+    is_recent: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +154,16 @@ struct EntryState {
 pub(crate) struct ConfinedRun {
     views: Rc<Views>,
     confinement: RunConfinement,
+    /// The number of a program in a view.
+    number: u64,
+    end: Rc<Notify>,
+}
+
+impl ConfinedRun {
+    /// Notified if the program must end.
+    pub(crate) fn end_request(&self) -> Rc<Notify> {
+        self.end.clone()
+    }
 }
 
 impl Drop for ConfinedRun {
@@ -134,7 +177,11 @@ impl Drop for ConfinedRun {
             }
             RunConfinement::Guard(allowed) => {
                 views.quarantine_new();
-                views.confined.set(views.confined.get().saturating_sub(1));
+                let mut confined = views.confined.borrow_mut();
+                confined.remove(&self.number);
+                if confined.is_empty() {
+                    views.creations.take();
+                }
                 let mut in_use = views.in_use.borrow_mut();
                 for class in allowed {
                     if let Some(index) = in_use.iter().position(|used| used == class) {
@@ -174,17 +221,19 @@ impl Views {
         self: &Rc<Self>,
         confinement: &RunConfinement,
     ) -> io::Result<(Option<Arc<View>>, ConfinedRun)> {
+        let (number, end) = (self.last_run.get() + 1, Rc::new(Notify::new()));
+        self.last_run.set(number);
         let view = match confinement {
             RunConfinement::None => {
                 self.unconfined.set(self.unconfined.get() + 1);
                 None
             }
             RunConfinement::Guard(allowed) => {
-                if self.confined.get() + self.unconfined.get() == 0 {
+                if self.confined.borrow().is_empty() && self.unconfined.get() == 0 {
                     self.accept_changes();
                 }
                 let view = self.view(allowed).await?;
-                self.confined.set(self.confined.get() + 1);
+                self.confined.borrow_mut().insert(number, end.clone());
                 self.in_use.borrow_mut().extend(allowed);
                 if !self.is_watching.replace(true) {
                     tokio::task::spawn_local(self.clone().watch());
@@ -192,14 +241,24 @@ impl Views {
                 Some(view)
             }
         };
-        Ok((view, ConfinedRun { views: self.clone(), confinement: confinement.clone() }))
+        let run = ConfinedRun { views: self.clone(), confinement: confinement.clone(), number, end };
+        Ok((view, run))
     }
 
     /// Looks for created files while programs run in views.
     async fn watch(self: Rc<Self>) {
-        while self.confined.get() > 0 {
-            tokio::time::sleep(WATCH_INTERVAL).await;
+        tokio::time::sleep(WATCH_DELAY).await;
+        let mut watch = None;
+        while !self.confined.borrow().is_empty() {
+            if watch.is_none() {
+                watch = self.guard.borrow().as_ref().and_then(Guard::watch_creations);
+            }
+            watch.iter_mut().for_each(CreationWatch::update);
             self.quarantine_new();
+            match &watch {
+                Some(watch) => drop(timeout(WATCH_INTERVAL, watch.wait()).await),
+                None => tokio::time::sleep(WATCH_INTERVAL).await,
+            }
         }
         self.is_watching.set(false);
     }
@@ -234,7 +293,7 @@ impl Views {
         let mut guard = self.guard.borrow_mut();
         let Some(guard) = guard.as_mut() else { return };
         let now = guard.snapshot();
-        if now.parents != guard.seen.parents {
+        if guard.seen.has_changed(&now) {
             if now.entries != guard.seen.entries {
                 self.views.borrow_mut().clear();
             }
@@ -249,33 +308,60 @@ impl Views {
         if self.unconfined.get() > 0 {
             return;
         }
-        let now = guard.snapshot();
-        if now.parents == guard.seen.parents {
+        let mut now = guard.snapshot();
+        if !guard.seen.has_changed(&now) {
             return;
         }
         let moved_dirs = guard.replaced_parents(&now);
-        let (mut moved, in_use) = (self.quarantined.borrow_mut(), self.in_use.borrow());
-        let before_and_now = guard.seen.entries.iter().zip(&now.entries);
-        for (entry, (before, now)) in guard.entries.iter().zip(before_and_now) {
+        let (mut moved, in_use) = (Vec::new(), self.in_use.borrow());
+        let states = guard.seen.entries.iter().zip(&mut now.entries);
+        for (entry, (before, now)) in guard.entries.iter().zip(states) {
             let link = before.as_ref().and_then(|before| before.link.as_deref());
             let is_new = now.is_some()
                 && (before.is_none()
                     || (link.is_some() && before != now)
                     || moved_dirs.contains(&entry.path.parent()));
             let is_allowed = entry.class.is_some_and(|class| in_use.contains(&class));
-            if !entry.is_quarantined() || !is_new || is_allowed {
+            if !is_new || is_allowed || !entry.is_quarantined() {
                 continue;
             }
-            if move_away(&entry.path, &guard.quarantine_dir()).is_ok() {
-                moved.push(entry.path.clone());
-                if let Some(link) = link {
-                    // The next command reports the missing link if this fails.
-                    drop(std::os::unix::fs::symlink(link, &entry.path));
-                }
+            // A path that appears again from here on is new at the next look.
+            *now = None;
+            if move_away(&entry.path, &guard.quarantine_dir()).is_err() {
+                continue;
+            }
+            moved.push(entry.path.clone());
+            if let Some(link) = link
+                && std::os::unix::fs::symlink(link, &entry.path).is_ok()
+            {
+                *now = entry_state(&entry.path).filter(|state| state.link.as_deref() == Some(link));
             }
         }
-        // The restored links have other inodes.
-        guard.seen = guard.snapshot();
+        guard.seen = now;
+        self.end_repeated(&moved);
+        let mut quarantined = self.quarantined.borrow_mut();
+        moved.retain(|path| !quarantined.contains(path));
+        quarantined.append(&mut moved);
+    }
+
+    /// Ends the newest program if programs keep creating a path. If another program did it, it does
+    /// it again, and is ended next.
+    fn end_repeated(&self, moved: &[PathBuf]) {
+        let mut creations = self.creations.borrow_mut();
+        let mut is_repeated = false;
+        for path in moved {
+            let count = creations.entry(path.clone()).or_default();
+            *count += 1;
+            is_repeated |= *count >= MAX_CREATIONS;
+        }
+        let confined = self.confined.borrow();
+        if is_repeated
+            && !confined.contains_key(&self.ending.get())
+            && let Some((number, end)) = confined.last_key_value()
+        {
+            self.ending.set(*number);
+            end.notify_one();
+        }
     }
 
     /// The paths that were quarantined since the last call.
@@ -326,7 +412,7 @@ impl Guard {
         let is_seen: Vec<bool> = parents
             .iter()
             .enumerate()
-            .map(|(index, now)| self.seen.parents.get(index) == Some(now))
+            .map(|(index, now)| self.seen.is_unchanged(index, now.as_ref()))
             .collect();
         let state = |(index, entry): (usize, &Entry)| match self.seen.entries.get(index) {
             Some(seen) if is_seen.get(entry.parent) == Some(&true) => seen.clone(),
@@ -345,6 +431,11 @@ impl Guard {
         parents.filter(|(_, states)| is_other(*states)).map(|(path, _)| Some(path.as_path())).collect()
     }
 
+    fn watch_creations(&self) -> Option<CreationWatch> {
+        let paths = self.entries.iter().filter(|entry| entry.may_be_quarantined());
+        CreationWatch::new(paths.map(|entry| entry.path.as_path())).ok()
+    }
+
     fn quarantine_dir(&self) -> PathBuf {
         to_path(&self.spec.quarantine)
     }
@@ -352,12 +443,15 @@ impl Guard {
 
 fn identity(path: &Path) -> Option<Identity> {
     let found = fs::metadata(path).ok()?;
+    let seconds = u64::try_from(found.ctime()).unwrap_or_default();
+    let changed = UNIX_EPOCH + Duration::new(seconds, u32::try_from(found.ctime_nsec()).unwrap_or_default());
     Some(Identity {
         device: found.dev(),
         inode: found.ino(),
         changed: (found.ctime(), found.ctime_nsec()),
         links: found.nlink(),
         bytes: found.len(),
+        is_recent: changed.elapsed().is_ok_and(|age| age < TIMESTAMP_GRANULARITY),
     })
 }
 

@@ -145,6 +145,7 @@ fn process_json(context: &ToolContext, view: &ProcessView, max_chars: usize) -> 
             ExitCause::Exited | ExitCause::Signaled(_) => ("exited", None),
             ExitCause::Killed | ExitCause::Interrupted => ("killed", Some("process.kill")),
             ExitCause::Deadline => ("killed", Some("deadline")),
+            ExitCause::Guard => ("killed", Some("guard")),
             ExitCause::NoWorkingDir => ("failed_start", Some("failed_start")),
         };
         json["exit_code"] = json!(ended.code);

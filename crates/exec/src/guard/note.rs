@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hermes_guest::protocol::guard::RunConfinement;
-use hermes_guest::protocol::message::ExitReport;
+use hermes_guest::protocol::message::{ExitCause, ExitReport};
 use hermes_policy::protected_class;
 use hermes_types::{Guard, ProtectedClass};
 
@@ -67,8 +67,12 @@ impl GuardedRun {
         let moved: Vec<_> =
             ended.quarantined.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect();
         if !moved.is_empty() {
+            let ended = match ended.cause {
+                ExitCause::Guard => " and ended the command, which kept creating it",
+                _ => "",
+            };
             return Some(format!(
-                "the guard (terminal.guard) moved {} to {}: commands without approval must not create \
+                "the guard (terminal.guard) moved {} to {}{ended}: commands without approval must not create \
                  it; name it in the command itself, so that the owner is asked",
                 moved.join(", "),
                 self.quarantine

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    ExitNotice, FailedOperation, OutputDelivery, ProcessEvent, ProcessId, ProcessNotice, Rejection, RunMode,
-    ShellSessionKey, TreeStatus,
+    ExitCause, ExitNotice, FailedOperation, OutputDelivery, ProcessEvent, ProcessId, ProcessNotice,
+    Rejection, RunMode, ShellSessionKey, TreeStatus,
 };
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;
@@ -114,6 +114,9 @@ impl ProcessTable {
             changed: Notify::new(),
         });
         self.processes.borrow_mut().insert(process.id, process.clone());
+        if let Some(confined) = &confined {
+            tokio::task::spawn_local(end_on_request(process.clone(), confined.end_request()));
+        }
         let (table, watched) = (self.clone(), process.clone());
         tokio::task::spawn_local(async move {
             let notice = |event| table.add_notice(watched.id, event);
@@ -194,6 +197,14 @@ impl ProcessTable {
     /// The oldest stored notice with at least this number.
     pub(crate) fn notice_from(&self, from: u64) -> Option<ProcessNotice> {
         self.notices.borrow().iter().find(|notice| notice.number >= from).cloned()
+    }
+}
+
+/// Kills a process that the guard ends.
+async fn end_on_request(process: Rc<GuestProcess>, end: Rc<Notify>) {
+    tokio::select! {
+        () = end.notified() => process.kill(ExitCause::Guard).await,
+        () = process.wait_until(|process| process.tree.get() == TreeStatus::Gone) => {}
     }
 }
 

@@ -327,6 +327,8 @@ pub enum ExitCause {
     Killed,
     /// It never ran, because its working directory does not exist.
     NoWorkingDir,
+    /// The guest killed it, because it kept creating a protected path.
+    Guard,
 }
 
 /// Whether any process of a tree still runs.

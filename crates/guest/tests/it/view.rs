@@ -4,11 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use hermes_guest::protocol::guard::{GuardEntry, GuardKind, GuardSpec, GuardState, RunConfinement, ShownDir};
-use hermes_guest::protocol::message::{ExitReport, RunRequest};
+use hermes_guest::protocol::message::{ExitCause, ExitReport, RunRequest, TreeStatus};
 use hermes_types::ProtectedClass;
 use serde_bytes::ByteBuf;
 
-use crate::fixture::{TestGuest, TestShell};
+use crate::fixture::{TestGuest, TestShell, eventually, is_alive};
 
 const ORDINARY_USER: u32 = 4242;
 
@@ -190,6 +190,52 @@ as_both_users!(new_start_up_files_are_moved_to_the_quarantine, home, {
     // A command that may change them keeps them.
     let ended = home.run(&[ProtectedClass::StartupFiles], "echo good > .profile").await;
     assert_eq!(home.read(".profile"), "good\n", "{ended:?}");
+});
+
+as_both_users!(a_new_start_up_file_is_moved_while_its_program_runs, home, {
+    // The directory of the file is new too.
+    let attempts = [".profile", ".config/autostart/x", "docs/startup/deep"];
+    for path in attempts {
+        let text = format!(
+            "sleep 0.05; {{ mkdir -p $(dirname {path}) && echo evil > {path}; }} 2>/dev/null; \
+             for i in $(seq 40); do test -e {path} || break; sleep 0.005; done; \
+             if test -e {path}; then echo there; else echo gone; fi"
+        );
+        let ended = home.run(&[], &text).await;
+        assert_eq!(String::from_utf8_lossy(&ended.head), "gone\n", "{path}");
+        assert_eq!(ended.quarantined.len(), 1, "{path}: {ended:?}");
+    }
+});
+
+as_both_users!(a_program_that_keeps_creating_start_up_files_is_ended, home, {
+    let attempts = [
+        "while :; do echo evil > .profile; done",
+        "while :; do mkdir -p .config/autostart && echo evil > .config/autostart/x; done",
+        "while :; do mv docs away; mkdir docs; echo evil > docs/startup; mv away docs; done",
+        "while :; do ln -s /tmp/evil .profile; sleep 0.01; done",
+    ];
+    for attempt in attempts {
+        let ended = home.run(&[], attempt).await;
+        assert_eq!((ended.cause, ended.code), (ExitCause::Guard, 137), "{attempt}");
+        for path in [".profile", ".config/autostart", "docs/startup"] {
+            assert!(home.home.join(path).symlink_metadata().is_err(), "{attempt} left {path}");
+        }
+    }
+    // The command ends, a process that it left goes on.
+    let ended = home.run(&[], "(setsid sh -c 'while :; do echo evil > .profile; done' &) ; echo $!").await;
+    let tree_is_gone = async || {
+        let running = home.shell.client.processes().await.unwrap();
+        running.iter().all(|process| process.tree == TreeStatus::Gone)
+    };
+    eventually(&format!("it ends: {ended:?}"), tree_is_gone).await;
+    assert!(!home.home.join(".profile").exists());
+    // A program that creates no protected path goes on.
+    let server = home.run(&[], "(sleep 60 & echo $! > server.pid)").await;
+    assert_eq!(server.code, 0);
+    for _ in 0..2 {
+        home.run(&[], "echo evil > .profile").await;
+    }
+    assert!(is_alive(&home.read("server.pid")));
 });
 
 as_both_users!(commands_in_a_view_work_as_usual, home, {
