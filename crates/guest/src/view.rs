@@ -9,9 +9,10 @@
 //! that another program of the owner changed between two commands are protected by a new view.
 
 pub(crate) mod build;
+mod scope;
 mod watch;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -31,6 +32,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use build::ViewPlan;
+pub(crate) use scope::ScopedThread;
+use scope::ScopedThreads;
 use watch::CreationWatch;
 
 /// More sets of classes than commands use; further ones replace the others.
@@ -53,6 +56,8 @@ pub(crate) struct View {
     pub(crate) mount_namespace: OwnedFd,
     /// Whether it shows anything that the strictest view hides.
     pub(crate) has_allowance: bool,
+    /// The thread that starts its programs.
+    pub(crate) thread: Option<ScopedThread>,
 }
 
 /// The guard of all sessions of this guest.
@@ -61,6 +66,7 @@ pub(crate) struct Views {
     guard: RefCell<Option<Guard>>,
     state: RefCell<GuardState>,
     views: RefCell<BTreeMap<Vec<ProtectedClass>, Arc<View>>>,
+    threads: OnceCell<Option<ScopedThreads>>,
     /// Programs in a view that still run, oldest first, and how to end them.
     confined: RefCell<BTreeMap<u64, Rc<Notify>>>,
     last_run: Cell<u64>,
@@ -278,7 +284,8 @@ impl Views {
             guard.plan(allowed)
         };
         let has_allowance = !allowed.is_empty();
-        let built = tokio::task::spawn_blocking(move || build_view(&plan, has_allowance));
+        let thread = self.scoped_thread(allowed)?;
+        let built = tokio::task::spawn_blocking(move || build_view(&plan, has_allowance, thread));
         let view = Arc::new(built.await.map_err(io::Error::other)??);
         let mut views = self.views.borrow_mut();
         if views.len() >= MAX_VIEWS {
@@ -286,6 +293,17 @@ impl Views {
         }
         views.insert(allowed.to_vec(), view.clone());
         Ok(view)
+    }
+
+    fn scoped_thread(&self, allowed: &[ProtectedClass]) -> io::Result<Option<ScopedThread>> {
+        let threads = match self.threads.get() {
+            Some(threads) => threads,
+            None => {
+                let started = ScopedThreads::start()?;
+                self.threads.get_or_init(|| started)
+            }
+        };
+        Ok(threads.as_ref().and_then(|threads| threads.thread(allowed)).cloned())
     }
 
     /// Protects what programs of the owner created since the views were built.
@@ -483,7 +501,7 @@ fn move_away(path: &Path, quarantine: &Path) -> io::Result<()> {
 
 /// Starts a builder and opens the namespaces that it made.
 #[expect(clippy::disallowed_methods, reason = "the guest starts itself")]
-fn build_view(plan: &ViewPlan, has_allowance: bool) -> io::Result<View> {
+fn build_view(plan: &ViewPlan, has_allowance: bool, thread: Option<ScopedThread>) -> io::Result<View> {
     let mut builder = Command::new("/proc/self/exe")
         .arg("view")
         .env_clear()
@@ -505,6 +523,7 @@ fn build_view(plan: &ViewPlan, has_allowance: bool) -> io::Result<View> {
             user_namespace: if is_root { None } else { Some(namespace("user")?) },
             mount_namespace: namespace("mnt")?,
             has_allowance,
+            thread,
         };
         drop(stdin);
         Ok(view)

@@ -18,7 +18,7 @@ use crate::rules::Match;
 use crate::shell::{Script, Segment, Word, pattern_matches};
 use ProtectedClass::{
     CloudCredentials, ContainerEngine, DesktopSession, GitConfig, GitCredentials, GpgKeys, OtherCredentials,
-    PackageTokens, SshAgent, SshKeys, StartupFiles, TerminalSessions,
+    OtherPrograms, PackageTokens, SshAgent, SshKeys, StartupFiles, TerminalSessions,
 };
 
 /// The classes that a program uses, and when.
@@ -143,7 +143,8 @@ const BY_RULE: &[(&[&str], &[ProtectedClass])] = &[
     (&["schedule"], &[StartupFiles, DesktopSession]),
     (&["inbound-access", "copy-out", "many-machines"], &[SshKeys, SshAgent]),
     (&["audit-trail"], &[OtherCredentials]),
-    (&["end-sessions"], &[TerminalSessions]),
+    (&["end-sessions"], &[TerminalSessions, OtherPrograms]),
+    (&["mass-kill"], &[OtherPrograms]),
     (&["services"], &[DesktopSession]),
 ];
 

@@ -58,6 +58,8 @@ pub enum ProtectedClass {
     DesktopSession,
     /// Terminals of tmux and screen.
     TerminalSessions,
+    /// Signals to programs that no command of the session started.
+    OtherPrograms,
 }
 
 impl ProtectedClass {
@@ -80,6 +82,7 @@ impl ProtectedClass {
             Self::StartupFiles => "start-up files",
             Self::DesktopSession => "desktop session",
             Self::TerminalSessions => "tmux and screen sessions",
+            Self::OtherPrograms => "programs that this session did not start",
         }
     }
 }

@@ -95,9 +95,14 @@ impl GuardedRun {
         if names.is_empty() {
             return None;
         }
+        let way = if names == [ProtectedClass::OtherPrograms.describe()] {
+            "use `pkill -KILL`"
+        } else {
+            "name what the command needs in the command itself"
+        };
         Some(format!(
-            "the guard (terminal.guard) protects {} from commands without approval; name what the \
-             command needs in the command itself, so that the owner is asked",
+            "the guard (terminal.guard) protects {} from commands without approval; {way}, so that the \
+             owner is asked",
             names.join(", ")
         ))
     }
@@ -109,6 +114,9 @@ impl GuardedRun {
         for line in text.lines() {
             let signs = SIGNS.iter().filter(|(sign, _)| line.contains(sign));
             kept.extend(signs.map(|(_, class)| *class));
+            if line.contains("kill") && line.contains("Operation not permitted") {
+                kept.insert(ProtectedClass::OtherPrograms);
+            }
             if ERRORS.iter().any(|error| line.contains(error)) {
                 let words = line.split(|c: char| c.is_whitespace() || "'\"`‘’:,;()[]<>=".contains(c));
                 kept.extend(words.filter_map(|word| self.class_of(word)));
@@ -152,7 +160,7 @@ mod tests {
 
     #[test]
     fn errors_about_protected_paths_are_explained() {
-        use ProtectedClass::{ContainerEngine, GitConfig, SshKeys, StartupFiles};
+        use ProtectedClass::{ContainerEngine, GitConfig, OtherPrograms, SshKeys, StartupFiles};
         let cases = [
             ("sh: 1: cannot create /home/ada/.bashrc: Read-only file system", StartupFiles),
             ("cat: /home/ada/.ssh/id_ed25519: No such file or directory", SshKeys),
@@ -162,6 +170,7 @@ mod tests {
                 "error: could not lock config file /home/ada/work/.git/config: Read-only file system",
                 GitConfig,
             ),
+            ("bash: line 1: kill: (812) - Operation not permitted", OtherPrograms),
             ("ERROR: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", ContainerEngine),
         ];
         for (output, class) in cases {

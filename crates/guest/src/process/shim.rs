@@ -67,14 +67,22 @@ pub(crate) struct ProgramSetup {
 pub(crate) fn spawn_under_shim(mut command: Command, setup: ProgramSetup) -> io::Result<ShimmedProcess> {
     let (status, status_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let guest = rustix::process::getpid();
+    let thread = setup.view.as_ref().and_then(|view| view.thread.clone());
     // SAFETY: the closure runs in the forked child and only makes system calls; see the head of
     // this file.
     unsafe {
         command.pre_exec(move || fork_program(guest, status_end.as_fd(), &setup));
     }
-    let child = command.spawn()?;
-    // The closure owns the guest's copy of the writing end; the pipe must end with the shim.
-    drop(command);
+    let spawn = move || {
+        let child = command.spawn();
+        // It owns the guest's copy of the writing end; the pipe must end with the shim.
+        drop(command);
+        child
+    };
+    let child = match thread {
+        Some(thread) => thread.run(spawn)?,
+        None => spawn(),
+    }?;
     let shim = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::InvalidData)?;
     let mut pid = [0; 4];
     io::Read::read_exact(&mut File::from(status.try_clone()?), &mut pid)?;

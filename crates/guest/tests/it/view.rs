@@ -238,6 +238,51 @@ as_both_users!(a_program_that_keeps_creating_start_up_files_is_ended, home, {
     assert!(is_alive(&home.read("server.pid")));
 });
 
+as_both_users!(a_program_signals_only_programs_of_its_session, home, {
+    let all = [vec![], vec![ProtectedClass::DesktopSession], vec![ProtectedClass::SshKeys]];
+    let outside = home.start_outside("sleep", &["60"]);
+    for allowed in &all {
+        for target in [outside.0.id(), home.guest.pid] {
+            let ended = home.run(allowed, &format!("kill -0 {target} || kill {target}")).await;
+            assert_ne!(ended.code, 0, "{allowed:?}");
+            assert!(is_alive(&target.to_string()), "{allowed:?}");
+        }
+    }
+    // A server that an earlier command left, whatever that command and this one may use.
+    for by in &all {
+        for to in &all {
+            home.run(to, "sleep 60 & echo $! > server.pid").await;
+            assert!(is_alive(&home.read("server.pid")));
+            let ended = home.run(by, "kill $(cat server.pid)").await;
+            assert_eq!(ended.code, 0, "{by:?} to {to:?}: {ended:?}");
+        }
+    }
+    let ended = home.run(&[], "sleep 60 & kill $! && wait $!; sleep 60 & kill %%; wait %%").await;
+    assert_eq!(ended.code, 143, "{ended:?}");
+    let approved = home.run(&[ProtectedClass::OtherPrograms], &format!("kill {}", outside.0.id())).await;
+    assert_eq!(approved.code, 0, "{approved:?}");
+    eventually("the program ends", async || !is_alive(&outside.0.id().to_string())).await;
+});
+
+as_both_users!(abstract_sockets_outside_are_out_of_reach, home, {
+    use std::os::linux::net::SocketAddrExt;
+    let name = format!("hermes-test-{}-{}", std::process::id(), home.guest.pid);
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+    let connect = format!(
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0{name}\"); print(\"connected\")'"
+    );
+    let shown = home.output(&connect).await;
+    assert!(shown.contains("Operation not permitted"), "{shown}");
+    for class in [ProtectedClass::DesktopSession, ProtectedClass::TerminalSessions] {
+        let ended = home.run(&[class], &connect).await;
+        assert_eq!(String::from_utf8_lossy(&ended.head), "connected\n");
+    }
+    let own = "python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.bind(\"\\0own\"); s.listen(); \
+               socket.socket(socket.AF_UNIX).connect(\"\\0own\"); print(\"own\")'";
+    assert_eq!(home.output(own).await, "own\n");
+});
+
 as_both_users!(commands_in_a_view_work_as_usual, home, {
     let text = "id -u; echo a > docs/new && stat -c %u docs/new; ps -o pid= -p $$ | wc -l; \
                 (sleep 0.01 & wait); cat <<< here; echo in > /dev/null; test -t 0 || echo piped; \
@@ -250,7 +295,27 @@ as_both_users!(commands_in_a_view_work_as_usual, home, {
     assert_eq!(home.output("echo $KEPT; f; pwd").await, format!("1\nfunction\n{}\n", home.home.display()));
 });
 
+/// A program of the owner, ended on drop.
+struct OutsideProgram(std::process::Child);
+
+impl Drop for OutsideProgram {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 impl GuardedHome {
+    #[expect(clippy::disallowed_methods, reason = "tests start the programs they attack")]
+    fn start_outside(&self, program: &str, args: &[&str]) -> OutsideProgram {
+        use std::os::unix::process::CommandExt;
+        let mut command = std::process::Command::new(program);
+        if !self.shell_user_is_root() {
+            command.uid(ORDINARY_USER).gid(ORDINARY_USER);
+        }
+        OutsideProgram(command.args(args).spawn().unwrap())
+    }
+
     fn shell_user_is_root(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
         fs::metadata(self.guest.dir.path()).unwrap().uid() == 0
