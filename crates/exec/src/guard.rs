@@ -3,6 +3,7 @@
 //! The guest turns it into mount namespaces (`guest/src/view.rs`).
 
 mod note;
+mod repositories;
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::ffi::OsStrExt;
@@ -15,11 +16,11 @@ use hermes_types::{Allowance, Guard, ProtectedClass};
 use serde_bytes::ByteBuf;
 
 use crate::ResolvedPlace;
+use crate::registry::PlaceDir;
 
 pub(crate) use note::GuardedRun;
+pub(crate) use repositories::Repositories;
 
-/// Further projects below the home are not protected.
-const MAX_PROJECTS: usize = 64;
 /// Further matches of one pattern are not protected.
 const MAX_PATTERN_MATCHES: usize = 64;
 
@@ -73,12 +74,13 @@ pub(crate) fn guard_spec(place: &ResolvedPlace, guard: Guard, work_dir: &Path) -
         let paths = expand(&path, home);
         entries.extend(paths.into_iter().map(|path| (path, Some(protected.class), kind)));
     }
-    for project in projects(home, cwd) {
-        for name in ["hooks", "config", "config.worktree", "commondir"] {
-            let path = project.join(".git").join(name);
-            entries.insert((path, Some(ProtectedClass::GitConfig), GuardKind::ReadOnly));
-        }
-    }
+    let repositories = Repositories::recent(home, cwd, PlaceDir::for_place(place).path());
+    let git_files = repositories
+        .git_dirs
+        .iter()
+        .flat_map(|dir| repositories::PROTECTED_NAMES.map(|name| dir.join(name)))
+        .chain(repositories.links.iter().cloned());
+    entries.extend(git_files.map(|path| (path, Some(ProtectedClass::GitConfig), GuardKind::ReadOnly)));
     entries
         .extend(runtime_sockets(uid).into_iter().map(|(path, class)| (path, Some(class), GuardKind::Hidden)));
     for version in children(Path::new("/usr/lib")).filter_map(|path| path.file_name().map(ToOwned::to_owned))
@@ -110,7 +112,7 @@ pub(crate) fn guard_spec(place: &ResolvedPlace, guard: Guard, work_dir: &Path) -
     let pinned: BTreeSet<PathBuf> = existing
         .iter()
         .flat_map(|(path, real, ..)| [*path, real])
-        .flat_map(|path| parents_below(path, home))
+        .flat_map(|path| parents_below(path, home, &repositories))
         .collect();
     let links = existing.into_iter().filter(|(path, real, ..)| *path != real);
     let targets: Vec<_> = links.map(|(_, real, class, kind)| (real, class, kind)).collect();
@@ -183,19 +185,6 @@ fn children(dir: &Path) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// The repository of the working directory, and those next to it and directly below the home.
-fn projects(home: &Path, cwd: &Path) -> Vec<PathBuf> {
-    let is_project = |path: &PathBuf| path.join(".git").is_dir();
-    let own = cwd.ancestors().map(Path::to_owned).find(is_project);
-    let siblings = own.as_deref().and_then(Path::parent);
-    let mut found: Vec<PathBuf> =
-        own.iter().cloned().chain([Some(home), siblings].into_iter().flatten().flat_map(children)).collect();
-    found.retain(is_project);
-    found.dedup();
-    found.truncate(MAX_PROJECTS);
-    found
-}
-
 /// The path without symbolic links, if it exists. The real directories are remembered, because
 /// there are many entries and few directories.
 fn real_path<'a>(path: &'a Path, real_dirs: &mut HashMap<&'a Path, Option<PathBuf>>) -> Option<PathBuf> {
@@ -219,15 +208,22 @@ fn runtime_sockets(uid: rustix::process::Uid) -> Vec<(PathBuf, ProtectedClass)> 
     children(&dir).filter(is_socket).map(with_class).collect()
 }
 
-/// The directories between the home and an existing path, which commands must not rename.
-fn parents_below<'a>(path: &'a Path, home: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
-    let is_repository = path.parent().is_some_and(|parent| parent.ends_with(".git"));
-    path.ancestors()
-        .skip(1)
-        .take_while(move |dir| *dir != home && (dir.starts_with(home) || dir.ends_with(".git")))
-        // Renaming a repository is harmless for what is outside of it.
-        .take(if is_repository { 1 } else { usize::MAX })
-        .map(Path::to_owned)
+/// The directories between the home and an existing path, which commands must not rename. Renaming a
+/// repository is harmless for what is outside of it.
+fn parents_below<'a>(
+    path: &'a Path,
+    home: &'a Path,
+    repositories: &'a Repositories,
+) -> Box<dyn Iterator<Item = PathBuf> + 'a> {
+    if repositories.links.contains(path) {
+        return Box::new(std::iter::empty());
+    }
+    let git_dir = path.parent().filter(|parent| repositories.git_dirs.contains(*parent));
+    if let Some(git_dir) = git_dir {
+        return Box::new(std::iter::once(git_dir.to_owned()));
+    }
+    let above = path.ancestors().skip(1).take_while(move |dir| *dir != home && dir.starts_with(home));
+    Box::new(above.map(Path::to_owned))
 }
 
 fn writable_dirs(home: &Path, cwd: &Path) -> Vec<ByteBuf> {
