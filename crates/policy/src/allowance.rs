@@ -145,6 +145,8 @@ const BY_RULE: &[(&[&str], &[ProtectedClass])] = &[
     (&["audit-trail"], &[OtherCredentials]),
     (&["end-sessions"], &[TerminalSessions, OtherPrograms]),
     (&["mass-kill"], &[OtherPrograms]),
+    // A deleted directory may hold a repository.
+    (&["delete-outside", "delete-work", "delete-unknown"], &[GitConfig]),
     (&["services"], &[DesktopSession]),
 ];
 

@@ -99,7 +99,7 @@ fn an_approval_opens_the_classes_that_the_question_is_about() {
     assert_allowances(
         &Gate::default(),
         &[
-            ("rm -rf ~/x", "ask", ""),
+            ("rm -rf ~/x", "ask", "git-config"),
             ("npm publish", "ask", "git-credentials package-tokens container-engine"),
             ("git pull && make", "ask", REMOTE),
             ("sudo apt install jq", "ask", "everything"),
@@ -122,10 +122,10 @@ fn an_approval_opens_the_protected_paths_that_any_word_names() {
             ("chmod 777 ~/.bashrc && echo done", "ask", "startup-files"),
             ("chown root ~/.config/systemd/user/x.service", "ask", "startup-files"),
             ("chmod 600 ~/.gitconfig; rm -rf ~/x", "ask", "git-config"),
-            ("rm -rf ~/x && touch --reference=$HOME/.profile ~/y", "ask", "startup-files"),
-            ("rm -rf ~/x; custom-tool --config=/etc/crontab", "ask", "startup-files"),
+            ("rm -rf ~/x && touch --reference=$HOME/.profile ~/y", "ask", "git-config startup-files"),
+            ("rm -rf ~/x; custom-tool --config=/etc/crontab", "ask", "git-config startup-files"),
             ("chmod -R 777 ~/.config/autostart", "ask", "startup-files"),
-            ("cd ~ && ls /etc/* ~/* && rm -rf ~/x", "ask", ""),
+            ("cd ~ && ls /etc/* ~/* && rm -rf ~/x", "ask", "git-config"),
             ("chmod 600 ~/.bashrc", "allow", ""),
         ],
     );

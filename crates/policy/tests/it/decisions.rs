@@ -376,7 +376,7 @@ fn the_report_is_what_the_command_line_prints() {
             }],
             "segments": ["echo hi", "rm -rf /home/ada/x"],
             "contained": false,
-            "may_use": [],
+            "may_use": ["git-config"],
         })
     );
 }
