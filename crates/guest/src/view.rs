@@ -34,7 +34,7 @@ use tokio::time::timeout;
 use build::ViewPlan;
 pub(crate) use scope::ScopedThread;
 use scope::ScopedThreads;
-use watch::CreationWatch;
+use watch::PathWatch;
 
 /// More sets of classes than commands use; further ones replace the others.
 const MAX_VIEWS: usize = 16;
@@ -88,6 +88,8 @@ struct Guard {
     spec: GuardSpec,
     entries: Vec<Entry>,
     parents: Vec<PathBuf>,
+    /// Set up before the first look, so that it reports every later change.
+    watch: Option<Rc<PathWatch>>,
     /// The state that the views show.
     seen: Snapshot,
 }
@@ -105,13 +107,11 @@ impl Entry {
     /// Whether a command must not create it. Programs keep histories and profiles of their own in
     /// some hidden places, but no settings with tokens.
     fn is_quarantined(&self) -> bool {
-        self.may_be_quarantined() && (self.kind == GuardKind::ReadOnly || self.path.is_file())
-    }
-
-    fn may_be_quarantined(&self) -> bool {
-        let holds_settings =
-            matches!(self.class, Some(ProtectedClass::PackageTokens | ProtectedClass::GitCredentials));
-        self.kind == GuardKind::ReadOnly || holds_settings
+        let holds_settings = || match self.class {
+            Some(ProtectedClass::PackageTokens | ProtectedClass::GitCredentials) => self.path.is_file(),
+            _ => false,
+        };
+        self.kind == GuardKind::ReadOnly || holds_settings()
     }
 }
 
@@ -254,14 +254,10 @@ impl Views {
     /// Looks for created files while programs run in views.
     async fn watch(self: Rc<Self>) {
         tokio::time::sleep(WATCH_DELAY).await;
-        let mut watch = None;
         while !self.confined.borrow().is_empty() {
-            if watch.is_none() {
-                watch = self.guard.borrow().as_ref().and_then(Guard::watch_creations);
-            }
-            watch.iter_mut().for_each(CreationWatch::update);
             self.quarantine_new();
-            match &watch {
+            let watch = self.guard.borrow().as_ref().and_then(|guard| guard.watch.clone());
+            match watch.filter(|_| self.unconfined.get() == 0) {
                 Some(watch) => drop(timeout(WATCH_INTERVAL, watch.wait()).await),
                 None => tokio::time::sleep(WATCH_INTERVAL).await,
             }
@@ -309,7 +305,7 @@ impl Views {
     /// Protects what programs of the owner created since the views were built.
     fn accept_changes(&self) {
         let mut guard = self.guard.borrow_mut();
-        let Some(guard) = guard.as_mut() else { return };
+        let Some(guard) = guard.as_mut().filter(|guard| guard.may_have_changed()) else { return };
         let now = guard.snapshot();
         if guard.seen.has_changed(&now) {
             if now.entries != guard.seen.entries {
@@ -321,11 +317,11 @@ impl Views {
 
     /// Moves protected files that programs in views created to the quarantine directory.
     pub(crate) fn quarantine_new(&self) {
-        let mut guard = self.guard.borrow_mut();
-        let Some(guard) = guard.as_mut() else { return };
         if self.unconfined.get() > 0 {
             return;
         }
+        let mut guard = self.guard.borrow_mut();
+        let Some(guard) = guard.as_mut().filter(|guard| guard.may_have_changed()) else { return };
         let mut now = guard.snapshot();
         if !guard.seen.has_changed(&now) {
             return;
@@ -402,23 +398,29 @@ impl Guard {
             Entry { path, parent, class: entry.class, kind: entry.kind }
         };
         let entries: Vec<Entry> = spec.entries.iter().map(entry).collect();
-        let mut guard = Self { spec, entries, parents, seen: Snapshot::default() };
+        let watch = PathWatch::new(entries.iter().map(|entry| entry.path.as_path())).ok().map(Rc::new);
+        let mut guard = Self { spec, entries, parents, watch, seen: Snapshot::default() };
         guard.seen = guard.snapshot();
         guard
     }
 
     fn plan(&self, allowed: &[ProtectedClass]) -> ViewPlan {
         let is_allowed = |entry: &Entry| entry.class.is_some_and(|class| allowed.contains(&class));
-        let paths = |paths: &[serde_bytes::ByteBuf]| paths.iter().map(|path| to_path(path)).collect();
+        let paths =
+            |paths: &[serde_bytes::ByteBuf]| -> Vec<_> { paths.iter().map(|path| to_path(path)).collect() };
+        let kept = self.entries.iter().filter(|entry| !is_allowed(entry));
+        let entries: Vec<_> = kept.map(|entry| (entry.path.clone(), entry.kind)).collect();
+        let mut sorted: Vec<&Path> = entries.iter().map(|(path, _)| path.as_path()).collect();
+        sorted.sort_unstable();
+        // A directory may be removed with everything below it that is allowed.
+        let is_above_an_entry = |dir: &PathBuf| {
+            let next = sorted.partition_point(|path| path <= &dir.as_path());
+            sorted.get(next).is_some_and(|path| path.starts_with(dir))
+        };
         ViewPlan {
             cover: to_path(&self.spec.cover),
-            pinned: paths(&self.spec.pinned),
-            entries: self
-                .entries
-                .iter()
-                .filter(|entry| !is_allowed(entry))
-                .map(|entry| (entry.path.clone(), entry.kind))
-                .collect(),
+            pinned: paths(&self.spec.pinned).into_iter().filter(is_above_an_entry).collect(),
+            entries,
             shown: self.spec.shown.iter().map(|dir| (to_path(&dir.path), dir.is_writable)).collect(),
             writable: self.spec.writable.as_deref().map(paths),
         }
@@ -449,9 +451,9 @@ impl Guard {
         parents.filter(|(_, states)| is_other(*states)).map(|(path, _)| Some(path.as_path())).collect()
     }
 
-    fn watch_creations(&self) -> Option<CreationWatch> {
-        let paths = self.entries.iter().filter(|entry| entry.may_be_quarantined());
-        CreationWatch::new(paths.map(|entry| entry.path.as_path())).ok()
+    /// Without a watch, every look is one at all directories.
+    fn may_have_changed(&self) -> bool {
+        self.watch.as_ref().is_none_or(|watch| watch.take_change())
     }
 
     fn quarantine_dir(&self) -> PathBuf {

@@ -24,7 +24,9 @@ pub(crate) struct ShellFiles {
     pub(crate) are_inherited: bool,
 }
 
-/// The numbers of inherited files, which few scripts use.
+/// The numbers of inherited files, which few scripts use. Programs inherit the second one from the
+/// shell, which needs it until it exits and cannot close it for its children only. The gate judges
+/// the next command by the state that it holds then.
 const SCRIPT_NUMBER: i32 = 241;
 const STATE_NUMBER: i32 = 242;
 
@@ -69,6 +71,11 @@ pub(crate) fn sh_argument(files: &ShellFiles) -> String {
 /// The script that bash sources first.
 pub(crate) fn bash_script(state: &ShellState, files: &ShellFiles, command: &[u8]) -> Vec<u8> {
     let mut script = b"shopt -s expand_aliases\n".to_vec();
+    if files.are_inherited {
+        // Bash has read all of it, and programs must not inherit it. Behind `builtin`, bash would
+        // open it again.
+        script.extend_from_slice(format!("\\exec {SCRIPT_NUMBER}<&-\n").as_bytes());
+    }
     for (name, value) in &state.aliases {
         add_line(&mut script, "alias -- ", &[name, b"=".as_slice(), value].concat(), "");
     }

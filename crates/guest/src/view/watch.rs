@@ -1,5 +1,6 @@
-//! Reports at once when a program creates a protected path that did not exist.
+//! Reports at once when a program creates or removes a protected path.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
 use crate::process::shim::nonblocking;
@@ -18,15 +20,18 @@ type Names = HashSet<OsString>;
 /// Watches the directories of protected paths, and the directories above them, because a program
 /// can create or replace these too.
 #[derive(Debug)]
-pub(super) struct CreationWatch {
+pub(super) struct PathWatch {
     inotify: AsyncFd<OwnedFd>,
     /// The names of interest in each directory.
     wanted: BTreeMap<PathBuf, Names>,
     /// The same by watch descriptor, for the directories that exist.
-    watched: HashMap<i32, Names>,
+    watched: RefCell<HashMap<i32, Names>>,
+    /// Whether the kernel watches every directory that exists.
+    is_complete: Cell<bool>,
+    has_changed: Cell<bool>,
 }
 
-impl CreationWatch {
+impl PathWatch {
     pub(super) fn new<'a>(paths: impl Iterator<Item = &'a Path>) -> io::Result<Self> {
         let mut wanted: BTreeMap<PathBuf, Names> = BTreeMap::new();
         for path in paths.flat_map(Path::ancestors) {
@@ -36,55 +41,88 @@ impl CreationWatch {
                 None => drop(wanted.insert(dir.to_owned(), Names::from([name.to_owned()]))),
             }
         }
-        let inotify = nonblocking(inotify::init(CreateFlags::CLOEXEC)?)?;
-        Ok(Self { inotify, wanted, watched: HashMap::new() })
+        let watch = Self {
+            inotify: nonblocking(inotify::init(CreateFlags::CLOEXEC)?)?,
+            wanted,
+            watched: RefCell::default(),
+            is_complete: Cell::new(true),
+            has_changed: Cell::new(true),
+        };
+        watch.watch_existing();
+        Ok(watch)
     }
 
-    /// Watches the directories that exist now. After this, the caller looks at the paths once.
-    pub(super) fn update(&mut self) {
-        let mut watched: HashMap<i32, Names> = HashMap::new();
-        for (dir, names) in &self.wanted {
-            let flags = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
-            // Two paths may lead to one directory.
-            if let Ok(watch) = inotify::add_watch(self.inotify.get_ref(), dir, flags) {
-                watched.entry(watch).or_default().extend(names.iter().cloned());
+    /// Whether one of the paths may have appeared or disappeared since the last call.
+    pub(super) fn take_change(&self) -> bool {
+        self.read_events();
+        self.has_changed.take() || !self.is_complete.get()
+    }
+
+    /// Waits for a change, which the next [`Self::take_change`] returns.
+    pub(super) async fn wait(&self) {
+        loop {
+            self.read_events();
+            if self.has_changed.get() {
+                return;
+            }
+            match self.inotify.readable().await {
+                // All events are read after this.
+                Ok(mut ready) => ready.clear_ready(),
+                Err(_closed) => std::future::pending().await,
             }
         }
-        for watch in self.watched.keys().filter(|watch| !watched.contains_key(watch)) {
+    }
+
+    /// Watches the directories that exist now.
+    fn watch_existing(&self) {
+        let flags = WatchFlags::CREATE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::ONLYDIR;
+        let mut watched: HashMap<i32, Names> = HashMap::new();
+        let mut is_complete = true;
+        for (dir, names) in &self.wanted {
+            match inotify::add_watch(self.inotify.get_ref(), dir, flags) {
+                // Two paths may lead to one directory.
+                Ok(watch) => watched.entry(watch).or_default().extend(names.iter().cloned()),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
+                Err(_no_watch_left) => is_complete = false,
+            }
+        }
+        let before = self.watched.replace(watched);
+        let watched = self.watched.borrow();
+        for watch in before.keys().filter(|watch| !watched.contains_key(watch)) {
             // The kernel may have removed it together with its directory.
             inotify::remove_watch(self.inotify.get_ref(), *watch).ok();
         }
-        self.watched = watched;
+        self.is_complete.set(is_complete);
     }
 
-    /// Waits until one of the names appears.
-    pub(super) async fn wait(&self) -> io::Result<()> {
-        loop {
-            let mut ready = self.inotify.readable().await?;
-            match ready.try_io(|fd| self.read_events(fd.get_ref())) {
-                Ok(Ok(true)) => return Ok(()),
-                Ok(Err(error)) => return Err(error),
-                Ok(Ok(false)) | Err(_) => {}
-            }
-        }
-    }
-
-    /// Reads all events, and whether one of them is of interest.
-    fn read_events(&self, inotify: &OwnedFd) -> io::Result<bool> {
+    fn read_events(&self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut events = inotify::Reader::new(inotify, &mut buffer);
+        let mut events = inotify::Reader::new(self.inotify.get_ref(), &mut buffer);
         let mut is_any_wanted = false;
         loop {
             match events.next() {
                 Ok(event) => {
-                    let names = self.watched.get(&event.wd());
+                    let watched = self.watched.borrow();
+                    let names = watched.get(&event.wd());
                     let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
                     is_any_wanted |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
                         || name.zip(names).is_some_and(|(name, names)| names.contains(name));
                 }
-                Err(rustix::io::Errno::WOULDBLOCK) if is_any_wanted => return Ok(true),
-                Err(error) => return Err(error.into()),
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) => break,
+                Err(_broken) => {
+                    self.is_complete.set(false);
+                    break;
+                }
             }
+        }
+        if is_any_wanted {
+            self.has_changed.set(true);
+            self.watch_existing();
         }
     }
 }

@@ -283,6 +283,26 @@ as_both_users!(abstract_sockets_outside_are_out_of_reach, home, {
     assert_eq!(home.output(own).await, "own\n");
 });
 
+as_both_users!(programs_do_not_inherit_the_script_of_their_shell, home, {
+    let shown = home.output("bash -c 'cd /proc/self/fd; echo [0-9]*'").await;
+    // The last one is the directory that is listed.
+    assert_eq!(shown, "0 1 2 242 3\n");
+});
+
+#[tokio::test]
+async fn root_cannot_leave_a_view_as_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can become another user");
+    }
+    let home = GuardedHome::start(None).await;
+    let outside = home.start_outside_as("sleep", &["60"], ORDINARY_USER);
+    let become_user = format!("setpriv --reuid {ORDINARY_USER} --regid {ORDINARY_USER} --clear-groups");
+    let own = home.run(&[], &format!("{become_user} readlink /proc/self/root")).await;
+    assert_eq!(own.code, 0, "{own:?}");
+    let ended = home.run(&[], &format!("{become_user} readlink /proc/{}/root", outside.0.id())).await;
+    assert_ne!(ended.code, 0, "{ended:?}");
+}
+
 as_both_users!(commands_in_a_view_work_as_usual, home, {
     let text = "id -u; echo a > docs/new && stat -c %u docs/new; ps -o pid= -p $$ | wc -l; \
                 (sleep 0.01 & wait); cat <<< here; echo in > /dev/null; test -t 0 || echo piped; \
@@ -306,12 +326,18 @@ impl Drop for OutsideProgram {
 }
 
 impl GuardedHome {
-    #[expect(clippy::disallowed_methods, reason = "tests start the programs they attack")]
+    /// Starts a program of the user of the session.
     fn start_outside(&self, program: &str, args: &[&str]) -> OutsideProgram {
+        let user = if self.shell_user_is_root() { 0 } else { ORDINARY_USER };
+        self.start_outside_as(program, args, user)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "tests start the programs they attack")]
+    fn start_outside_as(&self, program: &str, args: &[&str], user: u32) -> OutsideProgram {
         use std::os::unix::process::CommandExt;
         let mut command = std::process::Command::new(program);
-        if !self.shell_user_is_root() {
-            command.uid(ORDINARY_USER).gid(ORDINARY_USER);
+        if rustix::process::geteuid().is_root() {
+            command.uid(user).gid(user);
         }
         OutsideProgram(command.args(args).spawn().unwrap())
     }
