@@ -1,5 +1,7 @@
 //! The health of the configured backends.
 
+use std::path::Path;
+
 use hermes_config::resolve::{self, ResolveMode, engine};
 use hermes_exec::health::{BackendHealth, BackendProblem};
 use hermes_types::BackendName;
@@ -21,7 +23,11 @@ pub(crate) fn configured(config: &Config) -> Vec<BackendName> {
 pub(crate) fn probe(context: &Context, config: &Config, backend: BackendName) -> BackendHealth {
     let home = context.variable("HOME").unwrap_or("/");
     let health = match backend {
-        BackendName::Local => Ok(BackendHealth::of_local(config.terminal.guard)),
+        BackendName::Local => {
+            let home = Path::new(home);
+            let cwd = std::env::current_dir().unwrap_or_else(|_missing| home.to_owned());
+            Ok(BackendHealth::of_local(config.terminal.guard, home, &cwd))
+        }
         BackendName::Sandbox => resolve::sandbox_backend(context, config, home)
             .map(|settings| BackendHealth::of_sandbox(&settings))
             .map_err(problem),

@@ -3,12 +3,15 @@
 mod docker;
 mod sandbox;
 
+use std::path::Path;
+
 use hermes_types::{BackendName, Guard};
 use serde::{Serialize, Serializer};
 
 use crate::Error;
 use crate::backend::docker::engine_error::EngineError;
 use crate::backend::local;
+use crate::guard::Repositories;
 
 pub use docker::EngineSummary;
 
@@ -29,6 +32,16 @@ pub struct GuardHealth {
     pub setting: Guard,
     /// Why it is not available, unless it is off.
     pub problem: Option<String>,
+    /// The git repositories whose hooks and settings it protects.
+    pub repositories: Option<RepositoryCount>,
+}
+
+/// How many git repositories the guard found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RepositoryCount {
+    pub found: usize,
+    /// Whether there are more, which it did not look for.
+    pub is_limited: bool,
 }
 
 #[derive(Debug)]
@@ -67,15 +80,19 @@ impl BackendHealth {
         Self { backend, usability, confinement, engine: None, guard: None }
     }
 
-    /// Tries the guard. Blocks.
-    pub fn of_local(guard: Guard) -> Self {
+    /// Tries the guard of sessions with these directories. Blocks.
+    pub fn of_local(guard: Guard, home: &Path, cwd: &Path) -> Self {
         let open = Guarantee::NotHeld("commands run as you; the gate asks first".to_owned());
         let problem = match guard {
             Guard::Off => None,
             Guard::Protect | Guard::Project => local::check_guard().err(),
         };
+        let repositories = (guard != Guard::Off && problem.is_none()).then(|| {
+            let repositories = Repositories::find(home, cwd);
+            RepositoryCount { found: repositories.git_dirs.len(), is_limited: !repositories.is_complete }
+        });
         let health = Self::new(BackendName::Local, Usability::Usable, Confinement::all(&open));
-        Self { guard: Some(GuardHealth { setting: guard, problem }), ..health }
+        Self { guard: Some(GuardHealth { setting: guard, problem, repositories }), ..health }
     }
 
     /// A backend that nothing is configured to use is not probed.

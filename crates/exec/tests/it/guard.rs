@@ -79,6 +79,32 @@ async fn everyday_tools_work_under_the_guard() {
             "tar",
             "tar czf all.tgz documents && mkdir -p out && tar xzf all.tgz -C out && test -s out/documents/report",
         ),
+        ("vim", "vim -es -u NONE '+normal ihello' +wq edited; grep -q hello edited"),
+        (
+            "pip",
+            "python3 -m venv v2 && mkdir -p pkg/demo && touch pkg/demo/__init__.py && \
+                 printf '[project]\\nname=\"demo\"\\nversion=\"1\"\\n' > pkg/pyproject.toml && \
+                 ./v2/bin/pip --version && ./v2/bin/python -c 'import pip'",
+        ),
+        (
+            "git",
+            "git init -q --bare served.git && git -C repo push -q ../served.git other && \
+                 git -C repo worktree add -q ../tree && git -C repo worktree list | grep -q tree && \
+                 git -C repo gc -q && git -C repo worktree remove ../tree",
+        ),
+        ("python3", "python3 -m http.server --bind 127.0.0.1 0 >/dev/null 2>&1 & echo $! > server.pid"),
+        ("kill", "kill $(cat server.pid) && ! kill -0 1"),
+        (
+            "pytest",
+            "printf 'def test_it(tmp_path):\\n    (tmp_path / \"x\").write_text(\"x\")\\n' > test_it.py && \
+                 pytest -q test_it.py",
+        ),
+        ("uv", "uv venv -q --offline u && ./u/bin/python -c 'import sys'"),
+        (
+            "go",
+            "mkdir -p g && cd g && go mod init example.test/g && echo 'package main; func main() {}' > m.go && \
+                 GOFLAGS=-mod=mod go build -o g . && ./g; cd ..",
+        ),
         ("sed", "cp documents/report r && sed -i s/text/TEXT/ r && grep -q TEXT r"),
         ("mktemp", "f=$(mktemp) && echo x > $f && rm $f"),
         ("bash", "(sleep 0.05 & wait); cat <(echo in) | grep -q in; echo x > /dev/null; tty || true"),
@@ -135,6 +161,44 @@ async fn a_failure_because_of_the_guard_is_explained() {
     let outcome = s.run("echo good >> ~/.bashrc").await;
     assert_eq!((outcome.code, outcome.guard_note), (0, None));
     assert_eq!(read(".bashrc"), "# text of .bashrc\ngood\n");
+    test_env.remove_all().await;
+}
+
+#[tokio::test]
+async fn hooks_of_repositories_anywhere_in_the_home_are_kept() {
+    let test_env = TestEnv::new(BackendName::Local);
+    prepare_home(&test_env);
+    let home = test_env.folder.join("work");
+    for dir in ["src/a/b/repo/.git/hooks", "src/a/b/repo/.git/modules/sub/hooks", "srv/bare/hooks"] {
+        fs::create_dir_all(home.join(dir)).unwrap();
+    }
+    for dir in ["objects", "refs"] {
+        fs::create_dir_all(home.join("srv/bare").join(dir)).unwrap();
+    }
+    for file in ["src/a/b/repo/.git/config", "srv/bare/HEAD", "src/a/b/repo/file"] {
+        fs::write(home.join(file), "before\n").unwrap();
+    }
+    let s = open(&test_env, Guard::Protect, "project").await;
+    let script = "cd ~/src/a/b/repo; echo e > .git/hooks/pre-commit; echo e > .git/config; mv .git git
+        echo e > .git/modules/sub/hooks/post-checkout; echo e > ~/srv/bare/hooks/post-receive
+        echo after > file\n";
+    fs::write(home.join("project/x.sh"), script).unwrap();
+    let outcome = s.run("bash x.sh").await;
+    let read = |file: &str| fs::read_to_string(home.join(file)).unwrap_or_default();
+    assert_eq!(
+        (read("src/a/b/repo/.git/config"), read("src/a/b/repo/file")),
+        ("before\n".into(), "after\n".into())
+    );
+    for hook in [
+        "src/a/b/repo/.git/hooks/pre-commit",
+        "src/a/b/repo/.git/modules/sub/hooks/post-checkout",
+        "srv/bare/hooks/post-receive",
+    ] {
+        assert!(!home.join(hook).exists(), "{hook}: {}", text(&outcome));
+    }
+    // Approved.
+    let outcome = s.run("rm -rf ~/src/a").await;
+    assert_eq!((outcome.code, home.join("src/a").exists()), (0, false), "{}", text(&outcome));
     test_env.remove_all().await;
 }
 

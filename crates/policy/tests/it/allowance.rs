@@ -130,7 +130,7 @@ fn an_approval_opens_the_protected_paths_that_any_word_names() {
         ],
     );
     let unasked = Gate { mode: ApprovalMode::Off, ..Gate::default() };
-    assert_allowances(&unasked, &[("chmod 600 ~/.bashrc; rm -rf ~/x", "allow", "")]);
+    assert_allowances(&unasked, &[("chmod 600 ~/.bashrc; rm -rf ~/x", "allow", "git-config")]);
 }
 
 #[test]

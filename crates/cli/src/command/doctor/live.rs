@@ -124,7 +124,7 @@ impl LiveCheck<'_> {
         match self.resolved.backend() {
             Backend::Local(local) => {
                 if local.guard != Guard::Off {
-                    findings.extend(self.try_guard().await);
+                    findings.extend(self.try_guard().await?);
                 }
             }
             Backend::Sandbox(jail) => {
@@ -138,8 +138,18 @@ impl LiveCheck<'_> {
     }
 
     /// Tries what the guard keeps from commands without approval.
-    async fn try_guard(&self) -> [DoctorFinding; 3] {
-        [self.read_home(&[]).await, self.read_keys(&[]).await, self.change_startup().await]
+    async fn try_guard(&self) -> Result<[DoctorFinding; 5]> {
+        let [_, signal] = self.touch_process().await;
+        let needs_landlock = [signal, self.reach_abstract().await?].map(|finding| match finding.state {
+            FindingState::Broken => {
+                let detail = format!("{}: that needs Landlock of Linux 6.12 or newer", finding.detail);
+                DoctorFinding::warning(self.name, detail)
+            }
+            _ => finding,
+        });
+        let [signal, socket] = needs_landlock;
+        let (home, keys) = (self.read_home(&[]).await, self.read_keys(&[]).await);
+        Ok([signal, socket, home, keys, self.change_startup().await])
     }
 
     fn home(&self) -> &Path {

@@ -160,6 +160,16 @@ impl StatusPage {
             ),
         };
         self.colored(tone, "    guard", &text);
+        let repositories = &guard["repositories"];
+        if let Some(found) = repositories["found"].as_u64() {
+            let text = format!("keeps hooks and settings of {found} git repositories");
+            if repositories["is_limited"] == true {
+                let text = format!("{text}, those nearest to here; there are more");
+                self.colored(Tone::Warning, "", &text);
+            } else {
+                self.row("", &text);
+            }
+        }
     }
 
     fn engine(&mut self, engine: &Value) {
