@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use hermes_guest::client::Client;
 use hermes_guest::protocol::message::Stats;
-use hermes_guest::removal::{self, descriptor_path};
+use hermes_types::removal::{self, descriptor_path};
 use hermes_types::{
     Egress, LockFile, Place, PlaceId, Reach, Timestamp, create_private_dir, remove_if_exists, replace_file,
     run_dir,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hermes_session::IMPORT_DIR;
 use hermes_store::ImageStore;
-use hermes_types::{create_private_dir, remove_if_exists};
+use hermes_types::{create_private_dir, removal, remove_if_exists};
 use tempfile::{NamedTempFile, TempPath};
 use tokio::fs::File;
 
@@ -58,7 +58,7 @@ impl MediaCache {
         };
         for chat in list_dir(&self.imported).into_iter().filter(|path| is_folder(path)) {
             for message in list_dir(&chat).into_iter().filter(|path| is_folder(path) && is_old(path)) {
-                if let Err(error) = fs::remove_dir_all(&message) {
+                if let Err(error) = removal::remove_dir(&message) {
                     tracing::warn!(%error, path = %message.display(), "cannot delete old files");
                 }
             }

@@ -4,7 +4,7 @@
 //! requests: shell commands, background processes, terminals, files, search, tunnels. The library
 //! is the code that both sides share. [`protocol`] has the messages, their limits, the framing and
 //! the multiplexer; [`client`] is the typed API the host uses over any byte stream (a Unix socket,
-//! or the pipes of `ssh`); [`removal`] deletes directories that commands left behind.
+//! or the pipes of `ssh`).
 //!
 //! *Invariant.* **The host trusts nothing that comes from a guest.** A command may have taken over
 //! its guest, so every frame, list and reply is bounded, a reply that does not match its request
@@ -20,4 +20,3 @@
 
 pub mod client;
 pub mod protocol;
-pub mod removal;

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     let done = match &command {
         GuestCommand::Serve(options) => serve::main(options),
         GuestCommand::Attach { socket } => attach::main(socket),
-        GuestCommand::Empty { directory } => hermes_guest::removal::empty_dir(directory),
+        GuestCommand::Empty { directory } => hermes_types::removal::empty_dir(directory),
         GuestCommand::View { is_check: false } => view::build::main(),
         GuestCommand::View { is_check: true } => view::build::check(),
     };

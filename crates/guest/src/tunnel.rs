@@ -11,7 +11,7 @@ use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{FailedOperation, GuestReply, Rejection, RunInput};
 use hermes_guest::protocol::mux::{Mux, MuxStream};
 use hermes_guest::protocol::tunnel::{OnReset, Tunnel};
-use hermes_guest::removal;
+use hermes_types::removal;
 use rustix::fs::{CWD, Mode, OFlags};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};

@@ -23,6 +23,7 @@ pub mod person;
 pub mod place;
 pub mod process;
 pub mod reach;
+pub mod removal;
 pub mod run_dir;
 pub mod secret;
 pub mod session;

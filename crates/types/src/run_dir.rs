@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::file::{LockFile, is_same_file};
+use crate::removal;
 
 /// A directory and the lock file next to it, which has the same name and the extension `lock`.
 ///
@@ -33,7 +34,7 @@ impl RunDir {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| !is_same_file(&found, &ours)) {
             return Ok(());
         }
-        let removed = fs::remove_dir_all(&self.path);
+        let removed = removal::remove_dir(&self.path);
         lock.remove()?;
         if let Some(parent) = self.path.parent() {
             remove_unused_parent(parent);
@@ -73,7 +74,25 @@ pub fn remove_unused_parent(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{Mode, OFlags};
+
     use super::*;
+
+    #[test]
+    fn a_run_dir_of_any_depth_is_removed_on_a_small_stack() {
+        let parent = std::env::temp_dir().join(format!("hermes-run-dir-deep-{}", std::process::id()));
+        let path = parent.join("place");
+        fs::create_dir_all(&path).unwrap();
+        let mut here: rustix::fd::OwnedFd = File::open(&path).unwrap().into();
+        for _ in 0..2_000 {
+            rustix::fs::mkdirat(&here, "d", Mode::RWXU).unwrap();
+            here = rustix::fs::openat(&here, "d", OFlags::DIRECTORY, Mode::empty()).unwrap();
+        }
+        let run_dir = RunDir::open(&path).unwrap();
+        let removal = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || run_dir.remove());
+        removal.unwrap().join().unwrap().unwrap();
+        assert!(!parent.exists(), "nothing is left");
+    }
 
     #[test]
     fn a_run_dir_is_not_removed_while_locked_or_replaced() {

@@ -19,7 +19,7 @@ use hermes_guest::protocol::message::{
     SOCKET_VARIABLE, WorkingDir,
 };
 use hermes_guest::protocol::mux::Mux;
-use hermes_guest::removal;
+use hermes_types::removal;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::spawn::{self, EnteredView, RunningProgram, SpawnError, StateScope};
