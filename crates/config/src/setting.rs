@@ -6,6 +6,7 @@ mod model;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use hermes_policy::ApprovalMode;
 use hermes_policy::secret_env;
@@ -410,25 +411,24 @@ impl Setting for Vec<Volume> {
     }
 }
 
-impl Setting for Vec<CommandPattern> {
-    /// An invalid rule is an error: the owner relies on it.
-    fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
-        let items = list_items::<Self>(node)?;
-        items.iter().map(|item| parse_scalar::<Self, _>(item, |text| text.parse().ok())).collect()
-    }
-
-    fn to_value(&self) -> Value {
-        self.iter().map(|pattern| Value::from(pattern.to_string())).collect()
-    }
-
-    fn accepted() -> Accepted {
-        let pattern = json!({"type": "string", "examples": ["git push --force *"]});
-        let description = "a list of commands such as `git push --force *`";
-        Accepted::new(description, json!({"type": "array", "items": pattern}))
-    }
+/// A pattern that matches commands.
+trait Pattern: FromStr + fmt::Display {
+    const PLURAL: &str;
+    const EXAMPLE: &str;
 }
 
-impl Setting for Vec<TextPattern> {
+impl Pattern for CommandPattern {
+    const PLURAL: &str = "commands";
+    const EXAMPLE: &str = "git push --force *";
+}
+
+impl Pattern for TextPattern {
+    const PLURAL: &str = "texts";
+    const EXAMPLE: &str = "*git push*--force*";
+}
+
+impl<P: Pattern> Setting for Vec<P> {
+    /// An invalid pattern is an error: the owner relies on it.
     fn read(node: &Node, _: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
         let items = list_items::<Self>(node)?;
         items.iter().map(|item| parse_scalar::<Self, _>(item, |text| text.parse().ok())).collect()
@@ -439,8 +439,8 @@ impl Setting for Vec<TextPattern> {
     }
 
     fn accepted() -> Accepted {
-        let pattern = json!({"type": "string", "examples": ["*git push*--force*"]});
-        let description = "a list of texts such as `*git push*--force*`";
+        let pattern = json!({"type": "string", "examples": [P::EXAMPLE]});
+        let description = format!("a list of {} such as `{}`", P::PLURAL, P::EXAMPLE);
         Accepted::new(description, json!({"type": "array", "items": pattern}))
     }
 }

@@ -248,8 +248,8 @@ const AUTH_SCHEMES: &[&str] = &[
     "negotiate", "ntlm", "sharedkey", "signature", "token",
 ];
 
-/// The value of an `Authorization` header; `here` is after the name.
-pub(super) fn match_authorization(view: &ScanView<'_>, _: usize, mut here: usize) -> Option<Range<usize>> {
+/// The start of the value of a header, whose name ends here.
+fn header_value(view: &ScanView<'_>, mut here: usize) -> Option<usize> {
     skip_quote(view, &mut here);
     skip_blanks(view, &mut here);
     if !skip_separator(view, &mut here)? {
@@ -257,6 +257,12 @@ pub(super) fn match_authorization(view: &ScanView<'_>, _: usize, mut here: usize
     }
     skip_blanks(view, &mut here);
     skip_quote(view, &mut here);
+    Some(here)
+}
+
+/// The value of an `Authorization` header.
+pub(super) fn match_authorization(view: &ScanView<'_>, _: usize, name_end: usize) -> Option<Range<usize>> {
+    let mut here = header_value(view, name_end)?;
     let scheme = view.run(here, 17, |b| b.is_ascii_alphanumeric() || b == b'-');
     let known =
         AUTH_SCHEMES.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(view.slice(here, scheme)));
@@ -278,15 +284,9 @@ pub(super) fn match_authorization(view: &ScanView<'_>, _: usize, mut here: usize
 }
 
 /// The cookies of a request, up to the end of the header, or the value of one that a server sets.
-pub(super) fn match_cookie(view: &ScanView<'_>, at: usize, mut here: usize) -> Option<Range<usize>> {
+pub(super) fn match_cookie(view: &ScanView<'_>, at: usize, name_end: usize) -> Option<Range<usize>> {
     let is_set = at.checked_sub(1).and_then(|at| view.before(at + 1)) == Some(b'-');
-    skip_quote(view, &mut here);
-    skip_blanks(view, &mut here);
-    if !skip_separator(view, &mut here)? {
-        return None;
-    }
-    skip_blanks(view, &mut here);
-    skip_quote(view, &mut here);
+    let here = header_value(view, name_end)?;
     let name = view.run(here, MAX_VALUE_LOOKAHEAD, is_name_byte);
     if name == here || view.get(name) != Some(b'=') {
         return None;
