@@ -23,7 +23,7 @@ use hermes_exec::{
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{Gate, UserRule, UserVerdict};
 use hermes_sandbox::JailLimits;
-use hermes_types::{BackendName, Egress, Network, Place, PlaceId, Reach, SessionKey};
+use hermes_types::{BackendName, Egress, EnvName, Network, Place, PlaceId, Reach, SessionKey};
 
 use crate::ConfigContext;
 use crate::failure::Failure;
@@ -219,12 +219,38 @@ pub fn resolve_place(
         config.terminal.env_passthrough.0.iter().filter_map(|name| {
             Some((name.as_str().to_owned(), context.loaded.layers.variable(name.as_str())?))
         });
-    let env = passthrough.chain(spec.env).collect();
+    let env: Vec<_> = passthrough.chain(spec.env).collect();
+    refuse_variables_in_clear_text(config, &spec.backend, &env)?;
     let lifetime = match session.keep {
         Retention::All | Retention::FilesOnly => Duration::from_secs(config.terminal.lifetime_seconds),
         Retention::None => ONE_SHOT_LIFETIME,
     };
     Ok(ResolvedPlace::new(host, Spec { env, lifetime, ..spec }, session.key.clone())?)
+}
+
+/// Refuses to send the values of forwarded variables where others on the network can read them.
+fn refuse_variables_in_clear_text(
+    config: &Config,
+    backend: &Backend,
+    env: &[(String, String)],
+) -> Result<(), Failure> {
+    let Backend::Docker(docker) = backend else { return Ok(()) };
+    let terminal = &config.terminal;
+    let mut forwarded = terminal.docker_forward_env.iter().chain(&terminal.env_passthrough.0);
+    let has_value =
+        |name: &EnvName| env.iter().any(|(known, value)| known == name.as_str() && !value.is_empty());
+    match forwarded.find(|name| docker.engine.is_exposed_to_network() && has_value(name)) {
+        None => Ok(()),
+        Some(name) => Err(Failure::configuration(format!(
+            "cannot forward {name} to the engine at {}: the connection is not encrypted",
+            docker.engine
+        ))
+        .hint(
+            "Nothing ran. Reach the engine through SSH (`ssh -L 2375:/var/run/docker.sock HOST`, then \
+             DOCKER_HOST=tcp://127.0.0.1:2375), or remove the name from terminal.docker_forward_env and \
+             terminal.env_passthrough.",
+        )),
+    }
 }
 
 fn place_limits(config: &Config) -> PlaceLimits {

@@ -433,6 +433,26 @@ fn variable_values_are_only_in_the_command(env: &ContainerEnv) {
 }
 
 #[test]
+fn variables_are_not_forwarded_over_an_unencrypted_network() {
+    let run = |key: &str, host: &str, value: &str| {
+        let config = json!({"terminal": {"backend": "docker", key: ["TOKEN"]}});
+        let env = ContainerEnv::new(&missing_engine(), &config.to_string());
+        let mut command = env.command(&["exec", "--dry-run", "--", "true"]);
+        Run::of(command.envs([("DOCKER_HOST", host), ("TOKEN", value)]).output().unwrap())
+    };
+    for key in ["docker_forward_env", "env_passthrough"] {
+        let refused = run(key, "tcp://engine.invalid:2375", "secret");
+        assert_eq!((refused.code, refused.out.as_str()), (Some(3), ""), "{key}: {refused:?}");
+        let expected = "cannot forward TOKEN to the engine at tcp://engine.invalid:2375";
+        assert!(refused.err.contains(expected), "{key}: {refused:?}");
+        assert!(!refused.err.contains("secret"), "{key}: {refused:?}");
+        // The engine is contacted, and is not there.
+        assert_eq!(run(key, "tcp://127.0.0.1:1", "secret").code, Some(5), "{key}");
+        assert_eq!(run(key, "tcp://engine.invalid:2375", "").code, Some(5), "{key}");
+    }
+}
+
+#[test]
 fn status_says_which_forwarded_variables_have_a_value() {
     let config =
         json!({"terminal": {"backend": "docker", "docker_forward_env": ["HERE", "BLANK", "FILE", "GONE"]}});

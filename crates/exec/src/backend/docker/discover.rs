@@ -328,6 +328,15 @@ mod tests {
     }
 
     #[test]
+    fn only_addresses_of_this_machine_are_hidden_from_the_network() {
+        let tcp = |host: &str| EngineAddress::Tcp(host.to_owned()).is_exposed_to_network();
+        let own = ["127.0.0.1:2375", "[::1]:99", "localhost:2375"].map(tcp);
+        let others = ["10.0.0.1:2375", "engine:2375", "[fe80::1]:99", "localhost.example:1"].map(tcp);
+        assert_eq!((own, others), ([false; 3], [true; 4]));
+        assert!(!EngineAddress::Unix("/run/docker.sock".into()).is_exposed_to_network());
+    }
+
+    #[test]
     fn addresses_are_parsed_or_refused_by_kind() {
         let tcp = |host: &str| Ok(EngineAddress::Tcp(host.to_owned()));
         let cases = [

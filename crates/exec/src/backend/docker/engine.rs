@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,6 +52,14 @@ impl EngineAddress {
     /// reached through a relay process in the container instead of a socket file.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Self::Tcp(_))
+    }
+
+    /// Whether others on the network can read what is sent to the engine.
+    pub fn is_exposed_to_network(&self) -> bool {
+        let Self::Tcp(address) = self else { return false };
+        let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _port)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 }
 
