@@ -88,7 +88,7 @@ mod tests {
 
     fn call(name: &str, arguments: Value) -> Call {
         let arguments = CallArguments::Object(arguments.as_object().unwrap().clone());
-        Call { id: CallId::new("c"), name: name.to_owned(), arguments }
+        Call { id: CallId::new("c"), name: name.to_owned(), arguments, replay: None }
     }
 
     #[test]

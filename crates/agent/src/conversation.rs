@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::prompt::{SystemPrompt, intern_tools};
 use crate::tool_support::text::truncate_chars;
-use crate::{Error, SessionConfig, ToolContext, TurnJournal, lock};
+use crate::{Error, LoopGuardConfig, SessionConfig, ToolContext, TurnJournal, lock};
 
 /// The first line of the first message becomes the title.
 const MAX_TITLE_CHARS: usize = 60;
@@ -27,8 +27,12 @@ pub struct ModelConfig {
     pub max_output: Option<u32>,
     pub effort: Option<Effort>,
     pub image_mode: ImageMode,
-    /// Requests to the model in one turn.
+    /// Requests to the model in one turn. As many again are free for scripts that do the work of many
+    /// calls.
     pub max_model_calls: u32,
+    /// How long a turn may wait without any activity.
+    pub idle_timeout: Option<Duration>,
+    pub loop_guard: LoopGuardConfig,
 }
 
 impl ModelConfig {
@@ -176,6 +180,16 @@ pub enum StopReason {
     BudgetExhausted,
     /// The reply was cut off by the output limit too often.
     Truncated,
+    /// The connection to the model broke too often in one reply.
+    Disconnected,
+    /// The model used the whole output limit for reasoning.
+    #[strum(serialize = "reasoning")]
+    ReasoningExhausted,
+    /// Nothing happened for this long.
+    #[strum(serialize = "timeout")]
+    TimedOut(Duration),
+    /// The model repeated calls without progress.
+    Loop,
     /// The model kept returning empty replies.
     #[strum(serialize = "empty")]
     EmptyReply,
@@ -207,9 +221,26 @@ impl StopReason {
                 "stopped: the reply was cut off by the output limit several times; raise `model.max_tokens`"
                     .to_owned()
             }
+            Self::Disconnected => "stopped: the connection to the model broke several times".to_owned(),
+            Self::ReasoningExhausted => {
+                "stopped: the model used the whole output limit for reasoning; lower `agent.reasoning_effort` or \
+                 raise `model.max_tokens`"
+                    .to_owned()
+            }
+            Self::TimedOut(limit) => {
+                format!("stopped: nothing happened for {} s (`agent.gateway_timeout`)", limit.as_secs())
+            }
+            Self::Loop => {
+                "stopped: the model repeated the same calls without progress (`tool_loop_guardrails`)".to_owned()
+            }
             Self::EmptyReply => "stopped: the model returned empty replies".to_owned(),
             Self::InvalidCalls => "stopped: the model kept making invalid tool calls".to_owned(),
             Self::Denied => "stopped: the model kept trying a denied action".to_owned(),
+            Self::Refused(reason) if reason.trim().is_empty() => {
+                "refused by the model's provider, which gave no reason. Rephrase the request, or choose another \
+                 model."
+                    .to_owned()
+            }
             Self::Refused(reason) => format!("refused by the model's provider: {reason}"),
             Self::Failed(error) => {
                 let lines = std::iter::once(error.to_string()).chain(error.hints());

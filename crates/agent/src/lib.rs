@@ -11,6 +11,7 @@
 //! permit, [`tool`] for the list of tools with one file each, [`tool_support`] for the parts they
 //! share, [`http`] for the only way to the web.
 
+mod activity;
 pub mod approvals;
 pub mod approver;
 mod audit;
@@ -42,6 +43,7 @@ pub use error::Error;
 pub use hermes_policy::Question;
 pub use http::WebClient;
 pub use journal::TurnJournal;
+pub use loop_guard::{LoopGuardConfig, LoopLimits};
 pub use prompt::{SystemPrompt, SystemPromptInput};
 pub use review::ApprovalReviewer;
 pub use tool::execute_code::{CodeExecutionConfig, CodeMode};

@@ -15,11 +15,12 @@ use hermes_types::{Call, CallArguments, CallId, Message, Part, Timestamp, ToolSp
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::activity::Activity;
 use crate::call_plan::{PlannedCall, ReadyCall, group_calls};
 use crate::conversation::{
     Conversation, StopReason, TurnControl, TurnEvent, TurnObserver, TurnResult, UserInput,
 };
-use crate::loop_guard::LoopGuard;
+use crate::loop_guard::{LoopAction, LoopGuard};
 use crate::tool_support::truncate;
 use crate::{CallContext, Effects, Error, Tool, ToolResult, TurnRef, lock, preview, process_events};
 
@@ -27,6 +28,11 @@ use crate::{CallContext, Effects, Error, Tool, ToolResult, TurnRef, lock, previe
 const STOP_GRACE: Duration = Duration::from_millis(300);
 /// How often a reply that was cut off is continued.
 const MAX_CONTINUATIONS: u32 = 3;
+/// How often a reply whose call was cut off is requested again.
+const MAX_CUT_OFF_CALLS: u32 = 3;
+/// The output limit that is raised first if none is configured, and the highest one, in tokens.
+const INITIAL_OUTPUT_TOKENS: u32 = 4096;
+const MAX_OUTPUT_TOKENS: u32 = 32_768;
 /// How often the model is asked again after an empty reply.
 const MAX_NUDGES: u32 = 2;
 /// How many replies in a row may contain only invalid calls.
@@ -46,6 +52,9 @@ struct TurnRunner<'a> {
     turn: TurnRef,
     control: &'a TurnControl,
     observer: TurnObserver<'a>,
+    /// Cancelled when a person stops the turn or when nothing happens for too long.
+    stop: CancellationToken,
+    activity: &'a Activity,
     guard: LoopGuard,
     retries: ReplyRetries,
     /// Messages that only the next request contains and the store does not.
@@ -68,6 +77,8 @@ struct TurnRunner<'a> {
 #[derive(Debug, Default)]
 struct ReplyRetries {
     cut_off_calls: u32,
+    /// The output limit of the next request, after a lower one cut off a reply.
+    raised_output: Option<u32>,
     continuations: u32,
     nudges: u32,
     invalid_rounds: u32,
@@ -94,7 +105,18 @@ impl Conversation {
         self.history.push(message);
         self.context.approvals().begin_turn();
         let turn = TurnRef { session: self.id.clone(), id, is_resumed: false };
-        TurnRunner::new(self, turn, 0, control, observer).run().await
+        let (activity, stop) = (Activity::default(), control.stop.child_token());
+        let observer = |event| {
+            activity.touch();
+            observer(event);
+        };
+        let idle_timeout = self.model.idle_timeout;
+        let runner = TurnRunner::new(self, turn, 0, control, &observer, (&activity, stop.clone()));
+        tokio::select! {
+            biased;
+            result = runner.run() => result,
+            never = activity.watch(idle_timeout, &stop) => match never {},
+        }
     }
 
     /// Continues a turn that another process began and could not end; none if there is none.
@@ -107,11 +129,24 @@ impl Conversation {
         let OpenTurn { id, steps, .. } = self.store.take_over_turn(open.id).await?;
         self.context.approvals().begin_turn();
         let turn = TurnRef { session: self.id.clone(), id, is_resumed: true };
-        let mut runner = TurnRunner::new(self, turn, steps, control, observer);
-        Ok(Some(match runner.resume().await? {
-            NextStep::Continue(()) => runner.run().await?,
-            NextStep::Break((reason, text)) => runner.finish(reason, text).await?,
-        }))
+        let (activity, stop) = (Activity::default(), control.stop.child_token());
+        let observer = |event| {
+            activity.touch();
+            observer(event);
+        };
+        let idle_timeout = self.model.idle_timeout;
+        let mut runner = TurnRunner::new(self, turn, steps, control, &observer, (&activity, stop.clone()));
+        let resumed = async {
+            Ok(Some(match runner.resume().await? {
+                NextStep::Continue(()) => runner.run().await?,
+                NextStep::Break((reason, text)) => runner.finish(reason, text).await?,
+            }))
+        };
+        tokio::select! {
+            biased;
+            result = resumed => result,
+            never = activity.watch(idle_timeout, &stop) => match never {},
+        }
     }
 }
 
@@ -122,13 +157,17 @@ impl<'a> TurnRunner<'a> {
         persisted_steps: u32,
         control: &'a TurnControl,
         observer: TurnObserver<'a>,
+        (activity, stop): (&'a Activity, CancellationToken),
     ) -> Self {
+        let guard = LoopGuard::new(conversation.model.loop_guard);
         Self {
             conversation,
             turn,
             control,
             observer,
-            guard: LoopGuard::default(),
+            stop,
+            activity,
+            guard,
             retries: ReplyRetries::default(),
             ephemeral: Vec::new(),
             partial: String::new(),
@@ -145,8 +184,9 @@ impl<'a> TurnRunner<'a> {
     async fn run(mut self) -> Result<TurnResult, Error> {
         loop {
             self.spill_results().await?;
-            let counted_calls = self.model_calls.saturating_sub(self.refunded_calls);
-            if counted_calls >= self.conversation.model.max_model_calls {
+            let max_calls = self.conversation.model.max_model_calls;
+            let counted_calls = self.model_calls.saturating_sub(self.refunded_calls.min(max_calls));
+            if counted_calls >= max_calls {
                 return self.summarize().await;
             }
             let tools = Arc::clone(&self.conversation.prompt.tools);
@@ -172,7 +212,7 @@ impl<'a> TurnRunner<'a> {
         let is_cut_off = matches!(reply.finish, Finish::Length | Finish::Dropped(_));
         let is_broken = |call: &Call| matches!(call.arguments, CallArguments::Broken { .. });
         if is_cut_off && calls.iter().any(is_broken) {
-            return Ok(self.retry_cut_off_calls(text));
+            return Ok(self.retry_cut_off_calls(&reply, text));
         }
         if let Finish::Filtered(reason) = &reply.finish {
             if !text.is_empty() {
@@ -183,8 +223,14 @@ impl<'a> TurnRunner<'a> {
         if !calls.is_empty() {
             return self.handle_calls(&reply, &calls, text).await;
         }
+        let has_reasoned = reply.parts.iter().any(|part| matches!(part, Part::Reasoning(_)));
+        if reply.finish == Finish::Length && has_reasoned && text.trim().is_empty() && self.partial.is_empty()
+        {
+            return Ok(NextStep::Break((StopReason::ReasoningExhausted, String::new())));
+        }
         if is_cut_off && !text.is_empty() && self.retries.continuations < MAX_CONTINUATIONS {
             self.retries.continuations += 1;
+            self.raise_output(&reply, self.retries.continuations);
             self.partial.push_str(&text);
             self.ephemeral = vec![assistant_message(self.partial.clone()), Message::user(CONTINUE_PROMPT)];
             return Ok(NextStep::Continue(()));
@@ -200,22 +246,44 @@ impl<'a> TurnRunner<'a> {
         let message = joined_message(&self.partial, &reply);
         let text = message.text();
         self.persist(message, Some(&reply)).await?;
-        let reason = if is_cut_off { StopReason::Truncated } else { StopReason::Answered };
+        let reason = cut_off_reason(&reply).unwrap_or(StopReason::Answered);
         Ok(NextStep::Break((reason, text)))
     }
 
-    /// Runs none of the calls of a reply that was cut off, and asks once for smaller steps.
-    fn retry_cut_off_calls(&mut self, text: String) -> NextStep {
+    /// Runs none of the calls of a reply that was cut off, and asks for smaller steps.
+    fn retry_cut_off_calls(&mut self, reply: &Reply, text: String) -> NextStep {
         self.retries.cut_off_calls += 1;
-        if self.retries.cut_off_calls > 1 {
-            return NextStep::Break((StopReason::Truncated, text));
+        if self.retries.cut_off_calls > MAX_CUT_OFF_CALLS {
+            return NextStep::Break((cut_off_reason(reply).unwrap_or(StopReason::Truncated), text));
         }
+        self.raise_output(reply, self.retries.cut_off_calls);
         self.ephemeral.clear();
         if !text.is_empty() {
             self.ephemeral.push(assistant_message(text));
         }
         self.ephemeral.push(Message::user(SMALLER_STEPS_PROMPT));
         NextStep::Continue(())
+    }
+
+    /// Doubles the output limit with each retry, unless the connection broke.
+    fn raise_output(&mut self, reply: &Reply, retries: u32) {
+        if reply.finish != Finish::Length {
+            return;
+        }
+        let configured = self.conversation.model.max_output;
+        // Without a configured limit, the server had one of its own, which the reply has filled.
+        let reached = u32::try_from(reply.usage.output).unwrap_or(u32::MAX).max(configured.unwrap_or(0));
+        let doubled =
+            2_u32.saturating_pow(retries).saturating_mul(configured.unwrap_or(INITIAL_OUTPUT_TOKENS));
+        self.retries.raised_output = Some(doubled.max(reached).min(MAX_OUTPUT_TOKENS.max(reached)));
+    }
+
+    /// The reason for an end that was requested from outside of the turn.
+    fn stopped(&self) -> StopReason {
+        match self.conversation.model.idle_timeout {
+            Some(limit) if self.activity.has_timed_out() => StopReason::TimedOut(limit),
+            _ => StopReason::Interrupted,
+        }
     }
 
     async fn handle_calls(&mut self, reply: &Reply, calls: &[Call], text: String) -> Result<NextStep, Error> {
@@ -263,19 +331,19 @@ impl<'a> TurnRunner<'a> {
             system: &self.conversation.prompt.text,
             tools,
             messages: &self.conversation.history,
-            max_output: model.max_output,
+            max_output: self.retries.raised_output.or(model.max_output),
             effort: model.effort,
             session: self.conversation.id.as_str(),
             image_mode: model.image_mode,
         };
         let reply = tokio::select! {
             biased;
-            () = self.control.stop.cancelled() => None,
+            () = self.stop.cancelled() => None,
             reply = model.client.complete(&model.endpoints, &prompt, &mut on_event) => Some(reply),
         };
         self.conversation.history.truncate(history_len);
         match reply {
-            None => Err((StopReason::Interrupted, std::mem::take(&mut lock(&shown)))),
+            None => Err((self.stopped(), std::mem::take(&mut lock(&shown)))),
             Some(Err(error)) => Err((StopReason::Failed(error), String::new())),
             Some(Ok(reply)) => {
                 self.record_spending(&reply);
@@ -312,12 +380,12 @@ impl<'a> TurnRunner<'a> {
         groups: Vec<Vec<PlannedCall>>,
         answered: &[CallId],
     ) -> Result<Option<StopReason>, Error> {
-        let interrupted = |stop: &CancellationToken| stop.is_cancelled().then_some(StopReason::Interrupted);
-        let mut stop_reason = interrupted(&self.control.stop);
+        let interrupted = |turn: &Self| turn.stop.is_cancelled().then(|| turn.stopped());
+        let mut stop_reason = interrupted(self);
         for mut group in groups {
             group.retain(|planned| !answered.contains(&planned.call().id));
             if stop_reason.is_none() {
-                stop_reason = self.run_calls(group).await?.or_else(|| interrupted(&self.control.stop));
+                stop_reason = self.run_calls(group).await?.or_else(|| interrupted(self));
                 continue;
             }
             for planned in group {
@@ -330,7 +398,8 @@ impl<'a> TurnRunner<'a> {
     /// Runs the calls of one group in parallel. Returns the reason if the turn is over.
     async fn run_calls(&mut self, group: Vec<PlannedCall>) -> Result<Option<StopReason>, Error> {
         let context = Arc::clone(&self.conversation.context);
-        let (turn, stop, observer) = (self.turn.clone(), self.control.stop.clone(), self.observer);
+        let (turn, stop, observer) = (self.turn.clone(), self.stop.clone(), self.observer);
+        let activity = self.activity;
         let mut pending: Vec<Call> = Vec::new();
         let mut running = FuturesUnordered::new();
         for planned in group {
@@ -350,6 +419,8 @@ impl<'a> TurnRunner<'a> {
             let (context, turn, stop) = (&context, &turn, &stop);
             running.push(async move {
                 let started = Instant::now();
+                // A person may never answer.
+                let _running = (ready.effects != Effects::Exclusive).then(|| activity.start_tool());
                 let call_context = CallContext { call_id: &ready.call.id, stop, turn: Some(turn), observer };
                 let result = context.call_tool(ready.tool, ready.arguments.clone(), call_context).await;
                 (ready, result, started.elapsed())
@@ -389,9 +460,11 @@ impl<'a> TurnRunner<'a> {
         elapsed: Duration,
     ) -> Result<Option<StopReason>, Error> {
         let ReadyCall { call, tool, arguments, .. } = ready;
-        let stop_reason = result.ends_turn.then_some(StopReason::Denied);
-        if let Some(warning) = self.guard.record_call(tool.name(), &arguments, &result) {
-            add_note(&mut result, "warning", warning);
+        let mut stop_reason = result.ends_turn.then_some(StopReason::Denied);
+        match self.guard.record_call(tool, &arguments, &result) {
+            Some(LoopAction::Warn(warning)) => add_note(&mut result, "warning", warning),
+            Some(LoopAction::Stop) => stop_reason = stop_reason.or(Some(StopReason::Loop)),
+            None => {}
         }
         if let Some(steer) = self.control.take_pending_steer() {
             add_note(&mut result, "user_says", steer.text);
@@ -399,7 +472,7 @@ impl<'a> TurnRunner<'a> {
         }
         let events = tokio::select! {
             biased;
-            () = self.control.stop.cancelled() => None,
+            () = self.stop.cancelled() => None,
             events = self.conversation.context.take_process_events() => events,
         };
         if let Some(text) = events {
@@ -490,7 +563,9 @@ impl<'a> TurnRunner<'a> {
                 }
                 text
             }
-            Err((StopReason::Interrupted, text)) => return self.finish(StopReason::Interrupted, text).await,
+            Err((reason @ (StopReason::Interrupted | StopReason::TimedOut(_)), text)) => {
+                return self.finish(reason, text).await;
+            }
             Err(_failed) => String::new(),
         };
         self.finish(StopReason::BudgetExhausted, text).await
@@ -513,12 +588,8 @@ impl<'a> TurnRunner<'a> {
         });
         let results: Vec<_> = results.collect();
         let Some((last, _)) = results.first().cloned() else { return Ok(()) };
-        let call_context = CallContext {
-            call_id: &last,
-            stop: &self.control.stop,
-            turn: Some(&self.turn),
-            observer: self.observer,
-        };
+        let call_context =
+            CallContext { call_id: &last, stop: &self.stop, turn: Some(&self.turn), observer: self.observer };
         let spilled = truncate::truncate_results(&self.conversation.context, results, call_context).await;
         for (id, shorter) in spilled {
             self.conversation.store.replace_tool_result(&self.conversation.id, &id, &shorter).await?;
@@ -568,6 +639,15 @@ impl<'a> TurnRunner<'a> {
             cost: self.cost,
             pending_steer: self.control.take_pending_steer(),
         })
+    }
+}
+
+/// The reason for the end of a turn whose reply is incomplete.
+fn cut_off_reason(reply: &Reply) -> Option<StopReason> {
+    match &reply.finish {
+        Finish::Length => Some(StopReason::Truncated),
+        Finish::Dropped(_) => Some(StopReason::Disconnected),
+        Finish::Stop | Finish::Calls | Finish::Filtered(_) => None,
     }
 }
 

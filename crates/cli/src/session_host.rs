@@ -60,7 +60,8 @@ impl HostServices {
 
     pub(crate) fn model_config(&self, model: Option<&str>) -> Result<ModelConfig> {
         let default = self.default_model.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        model::model_config(&self.context, &self.config, self.client.clone(), model.or(default.as_deref()))
+        let chosen = model.or(default.as_deref());
+        model::model_config(&self.context, &self.config, self.client.clone(), chosen, self.request.audience)
     }
 
     pub(crate) fn set_default_model(&self, model: &str) -> Result<()> {

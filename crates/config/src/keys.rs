@@ -7,7 +7,7 @@ use hermes_agent::CodeMode;
 use hermes_exec::backend::docker::run_args::value::Gpus;
 use hermes_gateway::discord::{CommandSync, ReplyMode};
 use hermes_gateway::{BotPolicy, StrangerPolicy, ToolProgress};
-use hermes_model::{Effort, ImageMode};
+use hermes_model::{Api, Effort, ImageMode};
 use hermes_policy::text_pattern::TextPattern;
 use hermes_policy::user_rule::CommandPattern;
 use hermes_policy::{ApprovalMode, Unattended};
@@ -18,8 +18,8 @@ use tracing::level_filters::LevelFilter;
 use super::define::{ConfigKey, section};
 use super::layers::LayerReader;
 use super::setting::{
-    ByteSize, ChannelMap, CommaList, EnvMap, ExtraArgs, Fallbacks, Hour, Passthrough, Servers, TextMap,
-    TmpfsMap, choice,
+    ByteSize, ChannelMap, CommaList, EnvMap, ExtraArgs, Fallbacks, Hour, Passthrough, ServerList, Servers,
+    TextMap, TmpfsMap, choice,
 };
 
 /// The default image of containers.
@@ -46,12 +46,20 @@ choice!(for ToolProgress {
 choice!(for CommandSync { Self::Safe => "safe", Self::Bulk => "bulk", Self::Off => "off" | "false" | "no" });
 choice!(for Option<Effort> {
     None => "auto" | "",
-    Some(Effort::None) => "none",
+    Some(Effort::None) => "none" | "false" | "off" | "no" | "disabled",
     Some(Effort::Minimal) => "minimal",
     Some(Effort::Low) => "low",
     Some(Effort::Medium) => "medium",
     Some(Effort::High) => "high",
     Some(Effort::Xhigh) => "xhigh",
+    Some(Effort::Max) => "max",
+    Some(Effort::Ultra) => "ultra",
+});
+choice!(for Api {
+    Self::ChatCompletions => "chat_completions" | "openai_chat",
+    Self::AnthropicMessages => "anthropic_messages",
+    Self::Responses => "codex_responses" | "responses",
+    Self::OllamaChat => "ollama_chat",
 });
 choice!(for ImageMode { Self::Auto => "auto", Self::Native => "native", Self::Text => "text" });
 choice!(for LevelFilter {
@@ -439,12 +447,18 @@ section! {
         base_url: String = String::new(), "HERMES_MODEL_BASE_URL";
         /// The API key for that server.
         api_key: Option<Secret> = None, "HERMES_MODEL_API_KEY";
-        /// The context window in tokens. Default: the server's answer.
-        context_length: Option<u64> = None, "HERMES_MODEL_CONTEXT_LENGTH", at_least 1;
-        /// The context window to request from Ollama, in tokens.
-        ollama_num_ctx: Option<u64> = None, "HERMES_MODEL_OLLAMA_NUM_CTX", at_least 1;
-        /// The longest answer in tokens.
-        max_tokens: Option<u64> = None, "HERMES_MAX_TOKENS", at_least 1;
+        /// The variable that holds the API key for that server.
+        key_env: Option<String> = None, "HERMES_MODEL_KEY_ENV";
+        /// The protocol of that server: chat_completions, anthropic_messages, codex_responses or
+        /// ollama_chat. Default: detected.
+        api_mode: Option<Api> = None, "HERMES_MODEL_API_MODE";
+        /// The context window in tokens. Default, or 0: the server's answer.
+        context_length: Option<u64> = None, "HERMES_MODEL_CONTEXT_LENGTH";
+        /// The context window to request from Ollama, in tokens. Default, or 0:
+        /// `model.context_length`, else that of the Modelfile, else all that the model supports.
+        ollama_num_ctx: Option<u64> = None, "HERMES_MODEL_OLLAMA_NUM_CTX";
+        /// The longest answer in tokens. Default, or 0: the provider's limit.
+        max_tokens: Option<u64> = None, "HERMES_MAX_TOKENS";
         /// HTTP headers sent with every request.
         default_headers: TextMap = TextMap::default(), "HERMES_MODEL_DEFAULT_HEADERS";
     }
@@ -471,7 +485,8 @@ section! {
 section! {
     /// The turn loop of the agent.
     Agent "agent." {
-        /// Model requests per turn before the model must finish with an answer.
+        /// Model requests per turn before the model must finish with an answer. Requests that only
+        /// run a script are free, up to the same number.
         max_turns: u64 = 90, "HERMES_MAX_ITERATIONS", at_least 1;
         /// How often a failed model request is retried.
         api_max_retries: u64 = 3, "HERMES_API_MAX_RETRIES", at_least 1;
@@ -480,8 +495,45 @@ section! {
         /// How images reach a model: auto sends them unless the server rejects images, native
         /// always sends them, text sends only the paths of the files.
         image_input_mode: ImageMode = ImageMode::Auto, "HERMES_IMAGE_INPUT_MODE";
+        /// Seconds after which a turn in a chat ends if the model sends nothing and no tool runs;
+        /// 0 for no limit.
+        gateway_timeout: u64 = 1800, "HERMES_AGENT_TIMEOUT";
         /// Seconds between progress messages in a chat while a turn runs; 0 for none.
         gateway_notify_interval: u64 = 180, "HERMES_AGENT_NOTIFY_INTERVAL";
+    }
+}
+
+section! {
+    /// Models that repeat the same calls without progress. Everything is counted per turn.
+    LoopGuardrails "tool_loop_guardrails." {
+        /// Whether the model is warned.
+        warnings_enabled: bool = true, "HERMES_LOOP_WARNINGS_ENABLED";
+        /// Whether the turn is ended.
+        hard_stop_enabled: bool = false, "HERMES_LOOP_HARD_STOP_ENABLED";
+    }
+}
+
+section! {
+    /// When a model that repeats calls is warned.
+    LoopWarnAfter "tool_loop_guardrails.warn_after." {
+        /// Failures of the same call.
+        exact_failure: u64 = 2, "HERMES_LOOP_WARN_EXACT_FAILURE", at_least 1;
+        /// Failures of the same tool without a success between them.
+        same_tool_failure: u64 = 3, "HERMES_LOOP_WARN_SAME_TOOL_FAILURE", at_least 1;
+        /// Equal results of the same call.
+        idempotent_no_progress: u64 = 2, "HERMES_LOOP_WARN_NO_PROGRESS", at_least 1;
+    }
+}
+
+section! {
+    /// When the turn of a model that repeats calls is ended, if `hard_stop_enabled` is true.
+    LoopStopAfter "tool_loop_guardrails.hard_stop_after." {
+        /// Failures of the same call.
+        exact_failure: u64 = 5, "HERMES_LOOP_STOP_EXACT_FAILURE", at_least 1;
+        /// Failures of the same tool without a success between them.
+        same_tool_failure: u64 = 8, "HERMES_LOOP_STOP_SAME_TOOL_FAILURE", at_least 1;
+        /// Equal results of the same call that only reads.
+        idempotent_no_progress: u64 = 5, "HERMES_LOOP_STOP_NO_PROGRESS", at_least 1;
     }
 }
 
@@ -561,8 +613,12 @@ section! {
         file_read_max_chars: u64 = 100_000, "HERMES_FILE_READ_MAX_CHARS", at_least 1;
         /// Your own servers, by the name that `model.provider` uses.
         providers: Servers = Servers::default(), "HERMES_PROVIDERS";
+        /// Your own servers as a list of entries with `name`, as older versions write them.
+        custom_providers: ServerList = ServerList::default(), "HERMES_CUSTOM_PROVIDERS";
         /// The models to try, in order, when the first one fails.
         fallback_providers: Fallbacks = Fallbacks::default(), "HERMES_FALLBACK_PROVIDERS";
+        /// The model to try after `fallback_providers`, as older versions write it.
+        fallback_model: Fallbacks = Fallbacks::default(), "HERMES_FALLBACK_MODEL";
         /// The answer to unknown users who write to a bot: pair (a pairing code) or ignore (none).
         /// Default: pair, unless allowed users are listed.
         unauthorized_dm_behavior: Option<StrangerPolicy> = None, "HERMES_UNAUTHORIZED_DM_BEHAVIOR";
@@ -604,6 +660,9 @@ config! {
     model: Model,
     provider_routing: ProviderRouting,
     agent: Agent,
+    loop_guardrails: LoopGuardrails,
+    loop_warn_after: LoopWarnAfter,
+    loop_stop_after: LoopStopAfter,
     display: Display,
     display_discord: DisplayDiscord,
     streaming: Streaming,

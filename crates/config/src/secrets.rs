@@ -30,9 +30,14 @@ pub fn secrets(loaded: &LoadedConfig) -> Option<Vec<Secret>> {
             &config.discord.bot_token, &config.discord.proxy, &config.model.api_key,
             &config.auxiliary_approval.api_key,
         ];
-        let servers = config.general.providers.values().map(|server| &server.api_key);
-        let fallbacks = config.general.fallback_providers.iter().map(|entry| &entry.api_key);
-        secrets.extend(single.into_iter().chain(servers).chain(fallbacks).flatten().cloned());
+        let general = &config.general;
+        let servers = general.providers.values().chain(&general.custom_providers);
+        let headers = servers.clone().flat_map(|server| server.extra_headers.iter().map(|(_, value)| value));
+        let fallbacks = general.fallback_providers.iter().chain(&general.fallback_model);
+        let keys = servers.map(|server| &server.api_key).chain(fallbacks.map(|entry| &entry.api_key));
+        secrets.extend(single.into_iter().chain(keys).flatten().cloned());
+        secrets.extend(headers.cloned());
+        secrets.extend(config.model.default_headers.iter().map(|(_, value)| Secret::new(value.as_str())));
     }
     // This version does not use the key, but a file written for the Python program may hold the
     // password.

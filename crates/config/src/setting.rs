@@ -19,7 +19,7 @@ use super::define::Visibility;
 use super::yaml::{self, MapEntry, Node, NodeKind, Position, ScalarStyle};
 pub use channels::ChannelMap;
 pub use container::{ByteSize, ExtraArgs, TmpfsMap};
-pub use model::{Fallbacks, Servers};
+pub use model::{Fallbacks, ServerList, Servers};
 
 /// A type that a key of the configuration can have.
 pub trait Setting: Sized {

@@ -19,7 +19,7 @@ const PYTHON_KEYS: &[(&str, &[&str])] = &[
     ("display", DISPLAY_KEYS),
     ("display.platforms", DISPLAY_PLATFORMS_KEYS),
     ("gateway", GATEWAY_KEYS),
-    ("model", &["auth_mode", "entra"]),
+    ("model", &["auth_mode", "entra", "extra_body", "supports_vision"]),
     ("security", SECURITY_KEYS),
     ("sessions", &["min_interval_hours", "vacuum_after_prune", "write_json_snapshots"]),
     ("skills", SKILLS_KEYS),
@@ -29,21 +29,20 @@ const PYTHON_KEYS: &[(&str, &[&str])] = &[
 
 const TOP_LEVEL_KEYS: &[&str] = &[
     "always_log_local", "bedrock", "browser", "checkpoints", "clarify", "compression", "computer_use",
-    "context", "context_file_max_chars", "credential_pool_strategies", "cron", "curator", "custom_providers",
-    "dashboard", "delegation", "desktop", "email", "filter_silence_narration", "goals", "honcho", "hooks",
+    "context", "context_file_max_chars", "credential_pool_strategies", "cron", "curator", "dashboard",
+    "delegation", "desktop", "email", "filter_silence_narration", "goals", "honcho", "hooks",
     "hooks_auto_accept", "human_delay", "kanban", "lsp", "matrix", "mattermost", "max_concurrent_sessions",
     "max_live_sessions", "mcp", "mcp_discovery_timeout", "mcp_servers", "memory", "moa", "model_aliases",
     "model_catalog", "network", "onboarding", "openrouter", "paste_collapse_char_threshold",
     "paste_collapse_threshold", "paste_collapse_threshold_fallback", "personalities", "platform_hints",
     "platform_toolsets", "platforms", "plugins", "prefill_messages_file", "privacy", "prompt_caching",
     "quick_commands", "secrets", "session_store_max_age_days", "signal", "slack", "stt", "telegram",
-    "timezone", "tool_loop_guardrails", "tools", "toolsets", "tts", "updates", "vertex", "voice", "web",
-    "whatsapp", "x_search",
+    "timezone", "tools", "toolsets", "tts", "updates", "vertex", "voice", "web", "whatsapp", "x_search",
 ];
 
 const AGENT_KEYS: &[&str] = &[
     "clarify_timeout", "coding_context", "coding_instructions", "disabled_toolsets", "environment_hint",
-    "environment_probe", "gateway_auto_continue_freshness", "gateway_timeout", "gateway_timeout_warning",
+    "environment_probe", "gateway_auto_continue_freshness", "gateway_timeout_warning",
     "intent_ack_continuation", "local_stream_stale_timeout", "max_verify_nudges",
     "parallel_tool_call_guidance", "personalities", "prefill_messages_file", "reasoning_overrides",
     "restart_drain_timeout", "service_tier", "system_prompt", "task_completion_guidance",

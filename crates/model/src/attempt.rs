@@ -17,10 +17,11 @@ use crate::error::{self, FailureClass, RequestFailure};
 use crate::json;
 use crate::reply::{Finish, Prompt, Reply, ReplyEvent};
 use crate::reply_builder::{EventSink, ReplyBuilder, TextEvents};
-use crate::stream;
+use crate::stream::{self, Framing};
 use crate::transport::{self, Transport};
-use crate::wire::{self, Decoder, ModelRequest};
+use crate::wire::{self, Decoder, ModelRequest, ServerQuirks};
 
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const MAX_ERROR_BODY_BYTES: usize = 256 << 10;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to read on after the end of a reply, so that the connection can be reused.
@@ -75,7 +76,7 @@ pub(crate) async fn request_reply(
         deadline: Instant::now() + endpoint.timeouts.total,
         idle: endpoint.idle_limit(prompt.estimated_tokens(), !quirks.no_streaming),
     };
-    let headers = headers(endpoint).await?;
+    let headers = headers(endpoint, quirks).await?;
     let response = transport.client(&url)?.post(url).headers(headers).body(request.body()).send();
     drop(request);
     let response = timeout(timeouts.next(), response).await.map_err(|_| timeouts.failure())?;
@@ -87,14 +88,23 @@ pub(crate) async fn request_reply(
     let mut decoder = wire::decoder(endpoint.api);
     // A server may ignore that a stream was asked for.
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let is_json = content_type.is_some_and(|kind| kind.contains("json") && !kind.contains("event-stream"));
+    let is_json = content_type.is_some_and(|kind| {
+        kind.contains("json") && !kind.contains("event-stream") && !kind.contains("ndjson")
+    });
     let read = if is_json || quirks.no_streaming {
         read_body(response, timeouts, &mut *decoder, &mut builder).await
     } else {
         let bytes = response.bytes_stream().map(|chunk| chunk.map_err(transport::failure));
-        read_stream(Box::pin(bytes), timeouts, &mut *decoder, &mut builder).await
+        read_stream(Box::pin(bytes), framing(endpoint.api), timeouts, &mut *decoder, &mut builder).await
     };
     conclude(read, decoder, builder)
+}
+
+fn framing(api: Api) -> Framing {
+    match api {
+        Api::ChatCompletions | Api::AnthropicMessages | Api::Responses => Framing::ServerSentEvents,
+        Api::OllamaChat => Framing::Lines,
+    }
 }
 
 fn conclude(
@@ -144,13 +154,13 @@ pub async fn decode_recording(
     let total = endpoint.timeouts.total;
     let timeouts = ReadTimeouts { deadline: Instant::now() + total, idle: total };
     let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok));
-    let read = read_stream(bytes, timeouts, &mut *decoder, &mut builder).await;
+    let read = read_stream(bytes, framing(endpoint.api), timeouts, &mut *decoder, &mut builder).await;
     conclude(read, decoder, builder)
         .or_else(|failed| failed.partial.map(|reply| *reply).ok_or(failed.failure))
 }
 
 /// The headers of a request, credentials included.
-pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, RequestFailure> {
+pub(crate) async fn headers(endpoint: &Endpoint, quirks: &ServerQuirks) -> Result<HeaderMap, RequestFailure> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if endpoint.api == Api::AnthropicMessages {
@@ -166,14 +176,16 @@ pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, RequestFai
         Ok::<_, RequestFailure>(value)
     };
     if let Some(credentials) = &endpoint.credentials {
-        let token = match credentials {
-            ApiCredentials::Key(key) => key.clone(),
-            ApiCredentials::ClaudeCode(path) => claude_code::read_token(path).await?,
+        let (token, is_claude_code) = match credentials {
+            ApiCredentials::Key(key) => (key.clone(), false),
+            ApiCredentials::ClaudeCode { key: Some(key), .. } if quirks.token_rejected => {
+                (key.clone(), false)
+            }
+            ApiCredentials::ClaudeCode { path, .. } => (claude_code::read_token(path).await?, true),
         };
         let token = token.expose().trim();
         let is_messages = endpoint.api == Api::AnthropicMessages;
-        let is_oauth = matches!(credentials, ApiCredentials::ClaudeCode(_))
-            || (is_messages && token.starts_with(claude_code::TOKEN_PREFIX));
+        let is_oauth = is_claude_code || (is_messages && token.starts_with(claude_code::TOKEN_PREFIX));
         if is_oauth {
             headers.insert("anthropic-beta", HeaderValue::from_static(claude_code::OAUTH_BETA));
         } else if is_messages {
@@ -194,15 +206,21 @@ pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, RequestFai
 
 async fn read_refusal(response: Response) -> RequestFailure {
     let status = response.status().as_u16();
-    let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let header = |name: HeaderName| {
+        response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    };
     if let (300..=399, Some(location)) = (status, header(LOCATION)) {
         let message = format!("cannot follow a redirect to {location}; correct base_url");
         return RequestFailure::new(FailureClass::Format, message);
     }
-    let retry_after = header(RETRY_AFTER);
+    let (retry_after, retry_after_ms) = (header(RETRY_AFTER), header(RETRY_AFTER_MS));
     let body = timeout(ERROR_BODY_TIMEOUT, read_text(response, MAX_ERROR_BODY_BYTES)).await;
     let text = body.ok().and_then(Result::ok).unwrap_or_default();
-    error::from_response(status, retry_after.as_deref(), &text)
+    let headers = error::RetryHeaders {
+        retry_after: retry_after.as_deref(),
+        retry_after_ms: retry_after_ms.as_deref(),
+    };
+    error::from_response(status, headers, &text)
 }
 
 /// Reads a body of at most `max_bytes` as text.
@@ -235,11 +253,12 @@ async fn read_body(
 
 async fn read_stream(
     bytes: impl Stream<Item = Result<Bytes, RequestFailure>> + Send + Unpin + 'static,
+    framing: Framing,
     mut timeouts: ReadTimeouts,
     decoder: &mut dyn Decoder,
     builder: &mut ReplyBuilder<'_>,
 ) -> Result<(), RequestFailure> {
-    let (mut events, received) = stream::events(bytes);
+    let (mut events, received) = stream::events(bytes, framing);
     let mut known_bytes = 0;
     loop {
         let event = match timeout(timeouts.next(), events.next()).await {

@@ -8,7 +8,8 @@ use hermes_net::{EnvProxies, Url};
 use hermes_types::Image;
 
 use crate::attempt::{self, FailedAttempt};
-use crate::endpoint::{Api, Endpoint, Retries};
+use crate::context_window::ServerFacts;
+use crate::endpoint::{Api, ApiCredentials, Endpoint, Retries};
 use crate::error::{Error, FailureClass, RequestFailure};
 use crate::reply::{Prompt, Reply, ReplyEvent};
 use crate::reply_builder::{EventSink, TextEvents};
@@ -41,13 +42,19 @@ pub(crate) struct ClientState {
 
 /// The facts learned about a model at a server.
 #[derive(Default)]
-struct EndpointFacts {
+pub(crate) struct EndpointFacts {
     quirks: ServerQuirks,
     vision: VisionState,
+    /// The answers of the server to our probes, once it gave any.
+    pub(crate) server: Option<ServerFacts>,
 }
 
 impl ClientState {
-    fn with_facts<T>(&self, endpoint: &Endpoint, access: impl FnOnce(&mut EndpointFacts) -> T) -> T {
+    pub(crate) fn with_facts<T>(
+        &self,
+        endpoint: &Endpoint,
+        access: impl FnOnce(&mut EndpointFacts) -> T,
+    ) -> T {
         let key = (endpoint.api, endpoint.base_url.clone(), endpoint.model.clone());
         let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REMEMBERED && !known.contains_key(&key) {
@@ -90,8 +97,13 @@ impl Client {
                 .next_if(|next| next.model == endpoint.model && next.base_url == endpoint.base_url)
                 .is_some()
             {}
-            let call = EndpointCall::new(self, endpoint, prompt, rest.peek().is_none());
-            let failure = match call.run(events).await {
+            let (prepared, overflow) = self.prepare(endpoint, prompt).await;
+            let call = EndpointCall::new(self, &prepared, prompt, rest.peek().is_none());
+            let result = match overflow {
+                Some(overflow) => Err(overflow),
+                None => call.run(events).await,
+            };
+            let failure = match result {
                 Ok(reply) => return Ok(reply),
                 Err(failure) => failure,
             };
@@ -193,7 +205,7 @@ impl<'a> EndpointCall<'a> {
         events: EventSink<'_>,
     ) -> Result<(), RequestFailure> {
         let provider = &self.endpoint.provider;
-        if let Some(quirks) = recover(&self.quirks, &failure) {
+        if let Some(quirks) = recover(self.endpoint, &self.quirks, &failure) {
             tracing::info!(provider, class = ?failure.class, %failure, "adapting the request to the server");
             self.client.remember_quirks(self.endpoint, self.prompt.session, &quirks);
             self.quirks = quirks;
@@ -238,12 +250,19 @@ fn display_name(endpoint: &Endpoint) -> String {
 }
 
 /// Quirks that avoid what the server rejected. Each can be added only once, so this ends.
-fn recover(quirks: &ServerQuirks, failure: &RequestFailure) -> Option<ServerQuirks> {
+fn recover(endpoint: &Endpoint, quirks: &ServerQuirks, failure: &RequestFailure) -> Option<ServerQuirks> {
     let mut better = quirks.clone();
     match failure.class {
         FailureClass::StreamUnsupported => better.no_streaming = true,
         FailureClass::Grammar => better.simplify_schemas = true,
         FailureClass::ReasoningRejected => better.drop_reasoning = true,
+        FailureClass::ReasoningMissing => better.replay_all_reasoning = true,
+        FailureClass::Auth => {
+            let Some(ApiCredentials::ClaudeCode { key: Some(_), .. }) = endpoint.credentials else {
+                return None;
+            };
+            better.token_rejected = true;
+        }
         FailureClass::OutputCap if quirks.max_output.is_none() => {
             better.max_output = Some(failure.available_output.filter(|left| *left >= MIN_OUTPUT_TOKENS)?);
         }
@@ -262,7 +281,8 @@ fn recover(quirks: &ServerQuirks, failure: &RequestFailure) -> Option<ServerQuir
 /// The fields that a request can omit, or has another name for.
 const OPTIONAL_FIELDS: &[&str] = &[
     "include", "max_completion_tokens", "max_tokens", "options", "output_config", "parallel_tool_calls",
-    "prompt_cache_key", "reasoning", "reasoning_effort", "stream_options", "thinking", "usage",
+    "prompt_cache_key", "reasoning", "reasoning_effort", "shift", "stream_options", "think", "thinking",
+    "usage", "verbosity",
 ];
 
 /// The delay before the next attempt: as the provider asked, or doubled with each failure, plus up
@@ -300,6 +320,9 @@ mod tests {
 
     #[test]
     fn each_recovery_is_tried_once() {
+        let mut endpoint = Endpoint::new("x", Api::ChatCompletions, "http://h/v1".parse().unwrap(), "m");
+        let key = Some(hermes_types::Secret::new("k"));
+        endpoint.credentials = Some(ApiCredentials::ClaudeCode { path: "c".into(), key });
         let failure = |class| RequestFailure {
             available_output: Some(1000),
             parameter: Some("reasoning.effort".to_owned()),
@@ -308,18 +331,20 @@ mod tests {
         let classes = [
             FailureClass::StreamUnsupported,
             FailureClass::Grammar,
+            FailureClass::Auth,
+            FailureClass::ReasoningMissing,
             FailureClass::ReasoningRejected,
             FailureClass::OutputCap,
             FailureClass::Parameter,
         ];
         for class in classes {
-            let better = recover(&ServerQuirks::default(), &failure(class)).unwrap();
-            assert_eq!(recover(&better, &failure(class)), None, "{class:?}");
+            let better = recover(&endpoint, &ServerQuirks::default(), &failure(class)).unwrap();
+            assert_eq!(recover(&endpoint, &better, &failure(class)), None, "{class:?}");
         }
-        assert_eq!(recover(&ServerQuirks::default(), &failure(FailureClass::Format)), None);
+        assert_eq!(recover(&endpoint, &ServerQuirks::default(), &failure(FailureClass::Format)), None);
         let essential =
             RequestFailure { parameter: Some("messages".to_owned()), ..failure(FailureClass::Parameter) };
-        assert_eq!(recover(&ServerQuirks::default(), &essential), None);
+        assert_eq!(recover(&endpoint, &ServerQuirks::default(), &essential), None);
     }
 
     #[test]

@@ -26,6 +26,10 @@ pub struct Endpoint {
     pub retries: Retries,
     /// In tokens, if the configuration sets it.
     pub context_window: Option<u64>,
+    /// The window to request if the server is Ollama; it counts for more than `context_window`.
+    pub ollama_num_ctx: Option<u64>,
+    /// The longest answer in tokens, if the prompt sets no limit.
+    pub max_output: Option<u32>,
     /// Additional HTTP headers, which may hold credentials.
     pub headers: Vec<(String, Secret)>,
     /// Fields added to every request; they override ours.
@@ -44,17 +48,22 @@ impl Endpoint {
             timeouts: Timeouts::default(),
             retries: Retries::default(),
             context_window: None,
+            ollama_num_ctx: None,
+            max_output: None,
             headers: Vec::new(),
             extra_fields: Map::new(),
         }
     }
 
-    /// Identifies the server that issued reasoning, which only that server accepts back. Two custom
-    /// servers are two issuers.
+    /// Identifies the model that issued reasoning and signatures, which vendors accept back only for
+    /// the same model. Two custom servers are two issuers.
     pub(crate) fn issuer(&self) -> String {
         match crate::provider::by_name(&self.provider) {
-            Some(known) => known.id.to_owned(),
-            None => format!("{}@{}", self.provider, self.base_url.host_str().unwrap_or_default()),
+            Some(known) => format!("{}/{}", known.id, self.model),
+            None => {
+                let host = self.base_url.host_str().unwrap_or_default();
+                format!("{}@{host}/{}", self.provider, self.model)
+            }
         }
     }
 
@@ -91,6 +100,7 @@ impl Endpoint {
         let path = match self.api {
             // The base is written with and without the version.
             Api::AnthropicMessages if base.ends_with("/v1") => path.strip_prefix("/v1").unwrap_or(path),
+            Api::OllamaChat => return self.root_url(path),
             _ => path,
         };
         url.set_path(&format!("{base}{path}"));
@@ -108,16 +118,20 @@ impl Endpoint {
 }
 
 /// The protocol of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, Serialize)]
 #[strum(serialize_all = "snake_case", const_into_str)]
+#[serde(into = "&'static str")]
 pub enum Api {
-    /// OpenAI's Chat Completions, which most servers speak.
+    /// OpenAI's Chat Completions, which most servers speak. The longer keyword is its name.
+    #[strum(serialize = "chat_completions", serialize = "openai_chat")]
     ChatCompletions,
     /// Anthropic's Messages.
     AnthropicMessages,
     /// OpenAI's Responses. The longer keyword is its name.
     #[strum(serialize = "codex_responses", serialize = "responses")]
     Responses,
+    /// Ollama's own protocol, the only one in which it respects the context window.
+    OllamaChat,
 }
 
 impl Api {
@@ -130,8 +144,12 @@ impl Api {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApiCredentials {
     Key(Secret),
-    /// The file in which Claude Code stores its own token, read for each request.
-    ClaudeCode(PathBuf),
+    /// The token that Claude Code stores for itself in this file, read for each request.
+    ClaudeCode {
+        path: PathBuf,
+        /// The key to use if the provider rejects the token.
+        key: Option<Secret>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +183,7 @@ impl Default for Retries {
 }
 
 /// How much a model should reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
     None,
@@ -174,6 +192,9 @@ pub enum Effort {
     Medium,
     High,
     Xhigh,
+    Max,
+    /// No provider has it; it means the highest level.
+    Ultra,
 }
 
 /// Loopback, private, link-local and Tailscale addresses, the names that containers have for their

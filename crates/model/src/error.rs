@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error as ThisError;
 
-pub(crate) use parse::{from_response, from_stream};
+pub(crate) use parse::{RetryHeaders, from_response, from_stream};
 
 use crate::provider::Provider;
 
@@ -17,8 +17,12 @@ pub enum Error {
     NoModel,
     #[error("no provider for {model}: no API key and no base_url are configured")]
     NoProvider { model: String },
-    #[error("model.provider is custom, but model.base_url is not set")]
-    NoBaseUrl,
+    #[error("model.provider is {provider}, but model.base_url is not set")]
+    NoBaseUrl { provider: String },
+    #[error("the provider {name} is disabled (`providers.{name}.enabled`)")]
+    ProviderDisabled { name: String },
+    #[error("cannot use the provider {name}: it needs a login or a library that this version does not have")]
+    UnsupportedProvider { name: String },
     #[error("unknown provider `{name}`")]
     UnknownProvider { name: String, known: Vec<String> },
     #[error("no API key for {}", .provider.id)]
@@ -48,7 +52,16 @@ impl Error {
                 &["Run `hermes config set model.default NAME` to choose a model.", store_key, own_server]
             }
             Self::NoProvider { .. } => &[store_key, own_server],
-            Self::NoBaseUrl => &["Run `hermes config set model.base_url http://localhost:8000/v1`."],
+            Self::NoBaseUrl { provider } if provider == "ollama" => {
+                &["Run `hermes config set model.base_url http://localhost:11434/v1`."]
+            }
+            Self::NoBaseUrl { .. } => &["Run `hermes config set model.base_url http://localhost:8000/v1`."],
+            Self::ProviderDisabled { name } => {
+                return vec![format!("Run `hermes config set model.provider NAME`, or enable {name}.")];
+            }
+            Self::UnsupportedProvider { .. } => {
+                &["Run `hermes config set model.provider NAME` with a provider that takes an API key."]
+            }
             Self::UnknownProvider { known, .. } => {
                 return vec![
                     format!("Use one of {}.", known.join(", ")),
@@ -65,6 +78,10 @@ impl Error {
             Self::UnknownTransport { .. } => {
                 &["Use chat_completions, anthropic_messages or codex_responses."]
             }
+            Self::Failed { failure, .. } if parse::is_claude_code_only(&failure.message) => &[
+                "Run `hermes config set ANTHROPIC_API_KEY -` to store an API key: Anthropic accepts the token of \
+                 Claude Code only from Claude Code.",
+            ],
             Self::Failed { failure, .. } => {
                 return failure.class.hint().map(str::to_owned).into_iter().collect();
             }
@@ -152,6 +169,8 @@ pub enum FailureClass {
     ContentPolicy,
     /// The server rejected reasoning that was sent back.
     ReasoningRejected,
+    /// The server wants the reasoning of every earlier reply.
+    ReasoningMissing,
     /// The server cannot convert a tool's schema into a grammar.
     Grammar,
     ImagesUnsupported,
@@ -206,7 +225,8 @@ impl FailureClass {
             Self::Unreachable => "Check that the server is running and that `model.base_url` is correct.",
             Self::Timeout => "For a slow server, raise `providers.<id>.request_timeout_seconds`.",
             Self::ContextOverflow | Self::PayloadTooLarge => {
-                "Start a new conversation: this one is too long for the model."
+                "Start a new conversation: this one is too long for the model. If the server is Ollama, raise \
+                 `model.ollama_num_ctx`."
             }
             Self::LongContextTier => "Start a new conversation, or allow long context at the provider.",
             Self::ModelNotFound => "Set `model.default` to a model name that the provider knows.",

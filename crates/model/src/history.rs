@@ -98,6 +98,7 @@ mod tests {
             id: CallId::new(id),
             name: "t".to_owned(),
             arguments: CallArguments::Object(Map::new()),
+            replay: None,
         })
     }
 
@@ -186,7 +187,8 @@ mod tests {
     #[test]
     fn the_result_of_an_unreadable_call_says_so() {
         let broken = CallArguments::Broken { text: "{".to_owned(), why: "cut".to_owned() };
-        let part = Part::Call(Call { id: CallId::new("c1"), name: "t".to_owned(), arguments: broken });
+        let name = "t".to_owned();
+        let part = Part::Call(Call { id: CallId::new("c1"), name, arguments: broken, replay: None });
         let messages = [user("a"), Message::Assistant { parts: vec![part] }, result("c1", "try again")];
         assert_eq!(shape(&messages)[2], format!("R c1={UNREADABLE_ARGUMENTS}\ntry again"));
     }

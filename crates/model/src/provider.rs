@@ -3,13 +3,16 @@
 //! Names and variables are those of Hermes Agent. Providers that need more than a plain key are not
 //! listed.
 
+mod aliases;
 mod select;
+mod server;
 
 use hermes_net::Url;
 
 use crate::endpoint::Api;
 
-pub use select::{ModelChoice, ProviderSettings, SelectedEndpoint, ServerModelSettings, ServerSettings};
+pub use select::{ModelChoice, ProviderSettings, SelectedEndpoint};
+pub use server::{ServerModelSettings, ServerSettings};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provider {
@@ -23,19 +26,15 @@ pub struct Provider {
     pub api: Api,
 }
 
-/// Finds a provider by its name or an alias.
+impl Provider {
+    fn with_id(id: &str) -> Option<&'static Self> {
+        PROVIDERS.iter().find(|provider| provider.id == id)
+    }
+}
+
+/// Finds a provider by its name or an alias, in any case.
 pub fn by_name(name: &str) -> Option<&'static Provider> {
-    let id = match name {
-        "openai" => "openai-api",
-        "claude" => "anthropic",
-        "google" => "gemini",
-        "moonshot" | "kimi" => "kimi-coding",
-        "lm-studio" => "lmstudio",
-        "qwen" | "dashscope" => "alibaba",
-        "glm" => "zai",
-        other => other,
-    };
-    PROVIDERS.iter().find(|provider| provider.id == id)
+    Provider::with_id(aliases::canonical(&name.trim().to_lowercase()))
 }
 
 /// Finds the provider that this host belongs to.
@@ -54,10 +53,25 @@ pub fn detect_api(url: &Url, model: &str) -> Api {
         return Api::AnthropicMessages;
     }
     match by_host(url) {
+        Some(provider) if provider.id.starts_with("opencode-") => opencode_api(path, model),
         Some(provider) => provider.api,
         None if host == "api.kimi.com" && path.starts_with("/coding") => Api::AnthropicMessages,
         None if model.starts_with("gpt-5") && host.ends_with(".openai.com") => Api::Responses,
         None => Api::ChatCompletions,
+    }
+}
+
+/// OpenCode speaks the protocol of each model's vendor.
+fn opencode_api(path: &str, model: &str) -> Api {
+    let model = model.rsplit('/').next().unwrap_or(model).to_lowercase();
+    let is_go = path.contains("/go");
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| model.starts_with(prefix));
+    if starts(&["qwen"]) || (is_go && starts(&["minimax-"])) || (!is_go && starts(&["claude-"])) {
+        Api::AnthropicMessages
+    } else if !is_go && starts(&["gpt-"]) {
+        Api::Responses
+    } else {
+        Api::ChatCompletions
     }
 }
 
@@ -108,6 +122,12 @@ providers! {
     ChatCompletions "xiaomi" "https://api.xiaomimimo.com/v1" ["XIAOMI_API_KEY"] "XIAOMI_BASE_URL";
     ChatCompletions "tencent-tokenhub" "https://tokenhub.tencentmaas.com/v1"
         ["TOKENHUB_API_KEY"] "TOKENHUB_BASE_URL";
+    ChatCompletions "stepfun" "https://api.stepfun.ai/step_plan/v1" ["STEPFUN_API_KEY"] "STEPFUN_BASE_URL";
+    ChatCompletions "deepinfra" "https://api.deepinfra.com/v1/openai"
+        ["DEEPINFRA_API_KEY"] "DEEPINFRA_BASE_URL";
+    ChatCompletions "fireworks" "https://api.fireworks.ai/inference/v1" ["FIREWORKS_API_KEY"] "";
+    ChatCompletions "novita" "https://api.novita.ai/openai/v1" ["NOVITA_API_KEY"] "NOVITA_BASE_URL";
+    ChatCompletions "upstage" "https://api.upstage.ai/v1" ["UPSTAGE_API_KEY"] "UPSTAGE_BASE_URL";
     ChatCompletions "ollama-cloud" "https://ollama.com/v1" ["OLLAMA_API_KEY"] "OLLAMA_BASE_URL";
     ChatCompletions "lmstudio" "http://127.0.0.1:1234/v1" ["LM_API_KEY"] "LM_BASE_URL";
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_types::{Message, Part, ToolSpec, Usage};
+use hermes_types::{Call, CallArguments, Message, Part, ToolSpec, Usage};
 use strum::IntoStaticStr;
 
 use crate::endpoint::Effort;
@@ -26,7 +26,12 @@ pub struct Prompt<'a> {
 
 impl Prompt<'_> {
     pub(crate) fn estimated_tokens(&self) -> usize {
-        let messages: usize = self.messages.iter().map(|message| message.text().len()).sum();
+        let arguments = |call: &Call| match &call.arguments {
+            CallArguments::Object(object) => serde_json::to_string(object).map_or(0, |text| text.len()),
+            CallArguments::Broken { .. } => 0,
+        };
+        let length = |message: &Message| message.text().len() + message.calls().map(arguments).sum::<usize>();
+        let messages: usize = self.messages.iter().map(length).sum();
         let tools: usize = self.tools.iter().map(|tool| tool.description.len() + 400).sum();
         (self.system.len() + messages + tools) / 4
             + vision::recent_images(self.messages).count() * vision::TOKENS_PER_IMAGE

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use hermes_types::{Call, CallId, Part, Reasoning, Usage};
-use serde_json::Value;
+use hermes_types::{Call, CallId, CallReplay, Part, Reasoning, Usage};
+use serde_json::{Map, Value};
 
 use crate::arguments::ArgumentsBuilder;
 use crate::endpoint::{Api, Endpoint};
@@ -59,6 +59,8 @@ struct PendingCall {
     id: String,
     name: String,
     arguments: ArgumentsBuilder,
+    /// Fields that the provider expects back.
+    replay: Map<String, Value>,
     /// The protocol said that the call is complete.
     is_closed: bool,
 }
@@ -70,6 +72,8 @@ pub(crate) struct CallDelta<'a> {
     pub(crate) id: &'a str,
     pub(crate) name: &'a str,
     pub(crate) arguments: Option<&'a Value>,
+    /// The name and value of a field that the provider expects back.
+    pub(crate) replay: Option<(&'a str, &'a Value)>,
 }
 
 impl<'a> ReplyBuilder<'a> {
@@ -80,7 +84,8 @@ impl<'a> ReplyBuilder<'a> {
         events: EventSink<'a>,
     ) -> Self {
         // Only servers of this protocol may not know the template of their model.
-        let offered = prompt.tools.iter().filter(|_| endpoint.api == Api::ChatCompletions);
+        let offered =
+            prompt.tools.iter().filter(|_| matches!(endpoint.api, Api::ChatCompletions | Api::OllamaChat));
         Self {
             endpoint,
             prompt,
@@ -202,6 +207,9 @@ impl<'a> ReplyBuilder<'a> {
         if !delta.name.is_empty() {
             delta.name.clone_into(&mut call.name);
         }
+        if let Some((name, value)) = delta.replay {
+            call.replay.insert(name.to_owned(), value.clone());
+        }
         Ok(())
     }
 
@@ -258,6 +266,7 @@ impl<'a> ReplyBuilder<'a> {
         let is_truncated = matches!(finish, Finish::Length | Finish::Dropped(_));
         self.flush_held_text(is_truncated);
         self.split_unopened_reasoning();
+        let issuer = self.endpoint.issuer();
         let mut seen = HashSet::new();
         let mut ids = HashSet::new();
         let mut parts = Vec::with_capacity(self.parts.len());
@@ -280,7 +289,9 @@ impl<'a> ReplyBuilder<'a> {
                         number += 1;
                     }
                     ids.insert(id.clone());
-                    parts.push(Part::Call(Call { id: CallId::new(id), name: call.name, arguments }));
+                    let (issuer, fields) = (issuer.clone(), call.replay);
+                    let replay = (!fields.is_empty()).then_some(CallReplay { issuer, fields });
+                    parts.push(Part::Call(Call { id: CallId::new(id), name: call.name, arguments, replay }));
                 }
             }
         }

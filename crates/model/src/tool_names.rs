@@ -3,6 +3,8 @@
 use heck::ToSnakeCase;
 use hermes_types::ToolSpec;
 
+/// Longer names are not compared: it takes too long.
+const MAX_COMPARED_CHARS: usize = 128;
 /// With a lower value, `edit_file` would match `write_file`.
 const MIN_SIMILARITY: f64 = 0.75;
 
@@ -24,14 +26,25 @@ pub fn repair_tool_name(name: &str, tools: &[ToolSpec]) -> Option<String> {
         without_suffix = without_suffix.strip_suffix("tool").unwrap_or_default().trim_end_matches('_');
         candidates.push(without_suffix);
     }
+    // Some servers send the name with each piece of a call, and a proxy joins the pieces.
+    candidates.extend(repeated_part(&lower).into_iter().chain(repeated_part(&snake)));
     let found = candidates.into_iter().find(|candidate| tools.iter().any(|tool| tool.name == *candidate));
     found.map(str::to_owned).or_else(|| most_similar(&snake, tools))
 }
 
+/// The text of which a name is two or more copies.
+fn repeated_part(name: &str) -> Option<&str> {
+    if name.len() > MAX_COMPARED_CHARS {
+        return None;
+    }
+    let starts = name.char_indices().map(|(at, _)| at).skip(1).filter(|at| *at <= name.len() / 2);
+    let mut parts = starts.filter(|at| name.len() % at == 0).filter_map(|at| name.get(..at));
+    parts.find(|part| part.repeat(name.len() / part.len()) == name)
+}
+
 /// The most similar name, or none if two are equally similar.
 fn most_similar(name: &str, tools: &[ToolSpec]) -> Option<String> {
-    // The comparison is quadratic in the length.
-    if name.chars().count() > 128 {
+    if name.chars().count() > MAX_COMPARED_CHARS {
         return None;
     }
     let score = |tool: &ToolSpec| strsim::normalized_damerau_levenshtein(name, &tool.name);
@@ -66,6 +79,11 @@ mod tests {
             ("terminal_tool_tool", Some("terminal")),
             ("functions.terminal:0", Some("terminal")),
             ("termnal", Some("terminal")),
+            (" Terminal ", Some("terminal")),
+            ("terminalterminal", Some("terminal")),
+            ("TerminalTerminal", Some("terminal")),
+            ("read_fileread_fileread_file", Some("read_file")),
+            ("terminalread_file", None),
             ("edit_file", None),
             ("delete_everything", None),
             ("", None),

@@ -98,7 +98,7 @@ impl<'a> ImageSelection<'a> {
     pub(crate) fn new(endpoint: &Endpoint, messages: &'a [Message], vision: &VisionState) -> Self {
         let max_bytes = match endpoint.api {
             Api::AnthropicMessages => MAX_ANTHROPIC_IMAGE_BYTES,
-            Api::ChatCompletions | Api::Responses => Image::MAX_BYTES,
+            Api::ChatCompletions | Api::Responses | Api::OllamaChat => Image::MAX_BYTES,
         };
         let mut bytes_left = Image::MAX_BYTES;
         let allowed =

@@ -2,12 +2,14 @@
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
+pub(crate) mod ollama;
 pub(crate) mod responses;
 
 use std::collections::BTreeSet;
 
-use hermes_types::{CallArguments, ToolSpec};
+use hermes_types::{CallArguments, CallId, ToolSpec};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::endpoint::{Api, Endpoint};
 use crate::error::{self, FailureClass, RequestFailure};
@@ -33,8 +35,12 @@ pub(crate) struct ServerQuirks {
     /// The server cannot convert every schema to a grammar.
     pub(crate) simplify_schemas: bool,
     pub(crate) rejected_fields: BTreeSet<String>,
+    /// The server wants reasoning back with every reply, not only with those that call tools.
+    pub(crate) replay_all_reasoning: bool,
     /// For this call: do not send reasoning back.
     pub(crate) drop_reasoning: bool,
+    /// The provider rejected the token of Claude Code; the key is used instead.
+    pub(crate) token_rejected: bool,
     /// For this call: a smaller output limit.
     pub(crate) max_output: Option<u64>,
 }
@@ -45,6 +51,7 @@ impl ModelRequest<'_> {
             Api::ChatCompletions => "/chat/completions",
             Api::AnthropicMessages => "/v1/messages",
             Api::Responses => "/responses",
+            Api::OllamaChat => "/api/chat",
         }
     }
 
@@ -58,12 +65,13 @@ impl ModelRequest<'_> {
             Api::ChatCompletions => chat::encode(self, &mut body),
             Api::AnthropicMessages => anthropic::encode(self, &mut body),
             Api::Responses => responses::encode(self, &mut body),
+            Api::OllamaChat => ollama::encode(self, &mut body),
         }
         body.to_string().into_bytes()
     }
 
     fn max_output(&self) -> Option<u64> {
-        let asked = self.prompt.max_output.map(u64::from);
+        let asked = self.prompt.max_output.or(self.endpoint.max_output).map(u64::from);
         asked.into_iter().chain(self.quirks.max_output).min()
     }
 
@@ -127,7 +135,24 @@ pub(crate) fn decoder(api: Api) -> Box<dyn Decoder> {
         Api::ChatCompletions => Box::new(chat::ChatDecoder::default()),
         Api::AnthropicMessages => Box::new(anthropic::AnthropicDecoder::default()),
         Api::Responses => Box::new(responses::ResponsesDecoder::default()),
+        Api::OllamaChat => Box::new(ollama::OllamaDecoder::default()),
     }
+}
+
+/// The id of a call for a provider that limits its length. The same id always gives the same result,
+/// so a call and its result agree in every request.
+fn limit_call_id(id: &CallId, max_chars: usize) -> String {
+    if id.as_str().chars().count() <= max_chars { id.as_str().to_owned() } else { hash_id(id, "", max_chars) }
+}
+
+/// An id of letters and digits derived from another id.
+fn hash_id(id: &CallId, salt: &str, max_chars: usize) -> String {
+    let hash = Sha256::new().chain_update(id.as_str()).chain_update(salt).finalize();
+    hash.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).take(max_chars).collect()
+}
+
+fn hex_digit(value: u8) -> char {
+    char::from_digit(u32::from(value), 16).unwrap_or_default()
 }
 
 /// The arguments of a call, with sorted keys; unreadable ones are sent back as none.

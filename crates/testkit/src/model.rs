@@ -1,8 +1,9 @@
-//! A scripted language model that speaks three protocols.
+//! A scripted language model that speaks four protocols.
 
 mod anthropic;
 mod chat;
 mod image;
+mod ollama;
 mod responses;
 mod script;
 
@@ -26,8 +27,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::server_task::ServerTask;
+use ollama::PromptFit;
 
 pub use image::SentImage;
+pub use ollama::OllamaServer;
 pub use script::{BodyDelivery, ModelScript, ReplyItem, ScriptStep, ScriptedReply};
 
 const MAX_REQUEST_BYTES: usize = 64 << 20;
@@ -67,6 +70,8 @@ struct ModelState {
     script: ModelScript,
     steps: Mutex<VecDeque<ScriptStep>>,
     received: Mutex<Vec<ReceivedRequest>>,
+    probes: Mutex<Vec<String>>,
+    cut_prompts: Mutex<u32>,
     failures: Mutex<Vec<String>>,
 }
 
@@ -84,6 +89,8 @@ impl ScriptedModel {
             steps: Mutex::new(script.steps.iter().cloned().collect()),
             script,
             received: Mutex::default(),
+            probes: Mutex::default(),
+            cut_prompts: Mutex::default(),
             failures: Mutex::default(),
         });
         let served = Arc::clone(&state);
@@ -105,8 +112,19 @@ impl ScriptedModel {
         format!("http://{}", self.address)
     }
 
+    /// The requests to the model.
     pub fn received(&self) -> Vec<ReceivedRequest> {
         locked(&self.state.received).clone()
+    }
+
+    /// The methods and paths of requests to other routes.
+    pub fn probes(&self) -> Vec<String> {
+        locked(&self.state.probes).clone()
+    }
+
+    /// How many prompts the server cut without saying so.
+    pub fn cut_prompts(&self) -> u32 {
+        *locked(&self.state.cut_prompts)
     }
 
     /// Invalid requests, and requests after the end of the script. Every test ends with checking
@@ -131,6 +149,8 @@ async fn serve(listener: std::net::TcpListener, state: Arc<ModelState>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         stream.set_nodelay(true).ok();
+        // Tasks that have ended would fill the memory.
+        while connections.try_join_next().is_some() {}
         let state = Arc::clone(&state);
         connections.spawn(async move {
             let reply = service_fn(move |request| {
@@ -150,6 +170,7 @@ enum Protocol {
     Chat,
     Anthropic,
     Responses,
+    Ollama,
 }
 
 async fn respond(request: Request<Incoming>, state: &ModelState) -> Response<Body> {
@@ -160,15 +181,16 @@ async fn respond(request: Request<Incoming>, state: &ModelState) -> Response<Bod
     let json: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let received =
         ReceivedRequest { line: line.clone(), headers: header_list(&headers), body, json: json.clone() };
-    if !state.script.discard_requests {
-        locked(&state.received).push(received.clone());
-    }
     let protocol = match line.as_str() {
         "POST /v1/chat/completions" => Protocol::Chat,
         "POST /v1/messages" => Protocol::Anthropic,
         "POST /v1/responses" => Protocol::Responses,
-        _ => return answer_other_route(&line, state),
+        "POST /api/chat" if state.script.ollama.is_some() => Protocol::Ollama,
+        _ => return answer_other_route(&line, &json, state),
     };
+    if !state.script.discard_requests {
+        locked(&state.received).push(received.clone());
+    }
     if let Err((status, why)) = check(protocol, &received, state) {
         locked(&state.failures).push(format!("{line}: {why}"));
         return respond_whole(status, &[], error_body(protocol, status, &why).to_string());
@@ -178,16 +200,19 @@ async fn respond(request: Request<Incoming>, state: &ModelState) -> Response<Bod
         locked(&state.failures).push(format!("{line}: the script has ended"));
         return respond_whole(500, &[], error_body(protocol, 500, "the script has ended").to_string());
     };
-    let streamed = json["stream"] == true;
+    let streamed =
+        json["stream"] == true || (matches!(protocol, Protocol::Ollama) && json["stream"] != false);
     let model = json["model"].as_str().unwrap_or_default();
     let encode = |reply: &ScriptedReply| {
         let (kind, text) = match (protocol, streamed) {
-            (Protocol::Chat, true) => (EVENTS, chat::stream(reply, model)),
-            (Protocol::Chat, false) => (JSON, chat::whole(reply, model).to_string()),
+            (Protocol::Chat, true) => (EVENTS, chat::stream(reply, model, &state.script)),
+            (Protocol::Chat, false) => (JSON, chat::whole(reply, model, &state.script).to_string()),
             (Protocol::Anthropic, true) => (EVENTS, anthropic::stream(reply, model)),
             (Protocol::Anthropic, false) => (JSON, anthropic::whole(reply, model).to_string()),
             (Protocol::Responses, true) => (EVENTS, responses::stream(reply, model)),
             (Protocol::Responses, false) => (JSON, responses::whole(reply, model).to_string()),
+            (Protocol::Ollama, true) => (LINES, ollama::stream(reply, model)),
+            (Protocol::Ollama, false) => (JSON, ollama::whole(reply, model).to_string()),
         };
         respond_with(200, &[("content-type".to_owned(), kind.to_owned())], text, reply.delivery)
     };
@@ -210,6 +235,7 @@ async fn respond(request: Request<Incoming>, state: &ModelState) -> Response<Bod
 }
 
 const EVENTS: &str = "text/event-stream; charset=utf-8";
+const LINES: &str = "application/x-ndjson";
 const JSON: &str = "application/json";
 
 fn header_list(headers: &HeaderMap) -> Vec<(String, String)> {
@@ -218,8 +244,13 @@ fn header_list(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 /// Responds to other routes: lists of models and the information of local servers.
-fn answer_other_route(line: &str, state: &ModelState) -> Response<Body> {
-    match state.script.routes.get(line) {
+fn answer_other_route(line: &str, body: &Value, state: &ModelState) -> Response<Body> {
+    if !state.script.discard_requests {
+        locked(&state.probes).push(line.to_owned());
+    }
+    let model = body["model"].as_str().unwrap_or_default();
+    let from_ollama = state.script.ollama.as_ref().and_then(|server| server.answer(line, model));
+    match state.script.routes.get(line).cloned().or(from_ollama) {
         Some(reply) => respond_whole(200, &[("content-type".to_owned(), JSON.to_owned())], reply.to_string()),
         None => {
             // Clients may probe any route.
@@ -241,7 +272,7 @@ fn check(protocol: Protocol, received: &ReceivedRequest, state: &ModelState) -> 
         let bearer = received.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         let given = match protocol {
             Protocol::Anthropic => received.header("x-api-key").or(bearer),
-            Protocol::Chat | Protocol::Responses => bearer,
+            Protocol::Chat | Protocol::Responses | Protocol::Ollama => bearer,
         };
         if given != Some(key.as_str()) {
             return Err((401, "invalid API key".to_owned()));
@@ -251,14 +282,27 @@ fn check(protocol: Protocol, received: &ReceivedRequest, state: &ModelState) -> 
         return Err(bad("the body is not a JSON object".to_owned()));
     }
     let checked = match protocol {
-        Protocol::Chat => chat::check(&received.json),
+        Protocol::Chat => chat::check(&received.json, &state.script),
+        Protocol::Ollama => match &state.script.ollama {
+            Some(server) => server.check(&received.json),
+            None => Ok(()),
+        },
         Protocol::Anthropic if received.header("anthropic-version").is_none() => {
             Err("anthropic-version: header is required".to_owned())
         }
-        Protocol::Anthropic => anthropic::check(&received.json),
+        Protocol::Anthropic => anthropic::check(&received.json, state.script.max_output),
         Protocol::Responses => responses::check(&received.json),
     };
-    checked.map_err(bad)
+    checked.map_err(bad)?;
+    let Some(server) = &state.script.ollama else { return Ok(()) };
+    let fit = match protocol {
+        Protocol::Ollama => server.fit_native(&received.json).map_err(bad)?,
+        Protocol::Chat | Protocol::Anthropic | Protocol::Responses => server.fit_compatible(&received.json),
+    };
+    if fit == PromptFit::Cut {
+        *locked(&state.cut_prompts) += 1;
+    }
+    Ok(())
 }
 
 fn error_body(protocol: Protocol, status: u16, why: &str) -> Value {
@@ -269,6 +313,7 @@ fn error_body(protocol: Protocol, status: u16, why: &str) -> Value {
     };
     match protocol {
         Protocol::Anthropic => json!({"type": "error", "error": {"type": kind, "message": why}}),
+        Protocol::Ollama => json!({"error": why}),
         Protocol::Chat | Protocol::Responses => {
             json!({"error": {"message": why, "type": kind, "param": null, "code": null}})
         }

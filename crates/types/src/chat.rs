@@ -37,7 +37,7 @@ pub enum Part {
 pub struct Reasoning {
     /// The readable part; empty if the provider does not disclose it.
     pub text: String,
-    /// The provider that issued `replay`; no other provider can read it.
+    /// The provider and model that issued `replay`; no other one can read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
     /// Signatures or encrypted items, sent back unchanged.
@@ -57,6 +57,16 @@ pub struct Call {
     /// The name of the tool.
     pub name: String,
     pub arguments: CallArguments,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<CallReplay>,
+}
+
+/// Fields of a call that its issuer expects back unchanged, such as a signature.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallReplay {
+    /// The provider and model that issued the call; no other one gets the fields.
+    pub issuer: String,
+    pub fields: Map<String, Value>,
 }
 
 /// The decoded arguments of a tool call.
@@ -165,7 +175,11 @@ mod tests {
             id: CallId::new("c1"),
             name: "terminal".to_owned(),
             arguments: CallArguments::Object(arguments),
+            replay: None,
         };
+        let signature = json!({"extra_content": {"google": {"thought_signature": "s"}}});
+        let replay =
+            CallReplay { issuer: "gemini/m".to_owned(), fields: signature.as_object().unwrap().clone() };
         let broken = CallArguments::Broken { text: "{\"a".to_owned(), why: "truncated".to_owned() };
         let reasoning = Reasoning {
             text: String::new(),
@@ -176,7 +190,7 @@ mod tests {
             Part::Reasoning(reasoning),
             Part::Text { text: "looking".to_owned() },
             Part::Call(call.clone()),
-            Part::Call(Call { arguments: broken, ..call.clone() }),
+            Part::Call(Call { arguments: broken, replay: Some(replay), ..call.clone() }),
         ];
         let all = [
             Message::user("hi"),

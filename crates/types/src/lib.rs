@@ -35,7 +35,7 @@ pub mod volume;
 
 pub use approval::{Answer, Choice, GrantScope};
 pub use backend::{BackendName, Network};
-pub use chat::{Call, CallArguments, CallId, Message, Part, Reasoning, ToolSpec, Usage};
+pub use chat::{Call, CallArguments, CallId, CallReplay, Message, Part, Reasoning, ToolSpec, Usage};
 pub use entry_point::EntryPoint;
 pub use env_name::EnvName;
 pub use file::{LockFile, create_private_dir, remove_if_exists, replace_file};

@@ -2,10 +2,11 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hermes_agent::{
-    Conversation, ModelConfig, SystemPrompt, SystemPromptInput, Tool, ToolContext, TurnControl, TurnEvent,
-    TurnResult,
+    Conversation, LoopGuardConfig, ModelConfig, SystemPrompt, SystemPromptInput, Tool, ToolContext,
+    TurnControl, TurnEvent, TurnResult,
 };
 use hermes_model::{Api, Client, Endpoint, EnvProxies, ImageMode};
 use hermes_policy::Gate;
@@ -23,6 +24,8 @@ pub(crate) struct ChatEnv {
     pub(crate) store: Store,
     pub(crate) approver: Arc<ScriptedApprover>,
     pub(crate) max_model_calls: u32,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) loop_guard: LoopGuardConfig,
     pub(crate) events: Mutex<Vec<TurnEvent>>,
 }
 
@@ -48,6 +51,8 @@ impl ChatEnv {
             model,
             approver: Arc::default(),
             max_model_calls: 20,
+            idle_timeout: None,
+            loop_guard: LoopGuardConfig::default(),
             events: Mutex::default(),
         }
     }
@@ -65,6 +70,8 @@ impl ChatEnv {
             effort: None,
             image_mode: ImageMode::Text,
             max_model_calls: self.max_model_calls,
+            idle_timeout: self.idle_timeout,
+            loop_guard: self.loop_guard,
         }
     }
 

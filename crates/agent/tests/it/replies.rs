@@ -1,6 +1,9 @@
 //! Replies of a model and their handling.
 
-use hermes_agent::{Conversation, StopReason, TurnEvent};
+use std::time::Duration;
+
+use hermes_agent::{Conversation, LoopGuardConfig, LoopLimits, StopReason, TurnEvent};
+use hermes_testkit::model::BodyDelivery;
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedReply};
 use hermes_types::Usage;
 use serde_json::{Value, json};
@@ -86,7 +89,7 @@ async fn calls_run_in_order_and_their_results_are_stored_before_the_next_request
 }
 
 #[tokio::test]
-async fn a_call_that_was_cut_off_is_not_run_and_requested_once_more() {
+async fn a_call_that_was_cut_off_is_not_run_and_requested_again() {
     let cut = || {
         let call = ReplyItem::Call {
             id: "c1".to_owned(),
@@ -107,12 +110,15 @@ async fn a_call_that_was_cut_off_is_not_run_and_requested_once_more() {
     assert_eq!(env.stored(&conversation).await.len(), 4);
     env.finish().await;
 
-    let env = ChatEnv::new([cut(), cut()]).await;
+    let env = ChatEnv::new([cut(), cut(), cut(), cut()]).await;
     let mut conversation = env.create().await;
     let result = env.run(&mut conversation, "go").await;
-    assert_eq!((result.stop_reason, result.model_calls), (StopReason::Truncated, 2));
+    assert_eq!((result.stop_reason, result.model_calls), (StopReason::Truncated, 4));
     assert!(!env.work().join("ran").exists());
-    assert_eq!(env.store.session(conversation.id()).await.unwrap().api_calls, 2);
+    assert_eq!(env.store.session(conversation.id()).await.unwrap().api_calls, 4);
+    let limits: Vec<_> =
+        env.model.received().iter().map(|request| request.json["max_tokens"].as_u64()).collect();
+    assert_eq!(limits, [None, Some(8192), Some(16_384), Some(32_768)]);
     env.finish().await;
 }
 
@@ -249,5 +255,99 @@ async fn the_last_message_can_be_undone() {
     assert_eq!(conversation.undo().await.unwrap(), Some("b".into()));
     env.run(&mut conversation, "c").await;
     assert_eq!(env.stored(&conversation).await, ["user: a", "assistant: one", "user: c", "assistant: three"]);
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn a_raised_output_limit_ends_with_the_reply_that_needed_it() {
+    let env = ChatEnv::new([
+        reply([text("one, ")], "length"),
+        ScriptStep::reply([call("c1", "echo 1")]),
+        ScriptStep::text("done"),
+    ])
+    .await;
+    let mut conversation = env.create().await;
+    assert_eq!(env.run(&mut conversation, "go").await.stop_reason, StopReason::Answered);
+    let limits: Vec<_> =
+        env.model.received().iter().map(|request| request.json["max_tokens"].as_u64()).collect();
+    assert_eq!(limits, [None, Some(8192), None]);
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_is_not_called_an_output_limit() {
+    let long = "word ".repeat(400);
+    let delivery = BodyDelivery { cut: Some(9000), ..BodyDelivery::default() };
+    let broken = || ScriptStep::Reply(ScriptedReply { items: vec![text(&long)], finish: None, delivery });
+    let env = ChatEnv::new([broken(), broken(), broken(), broken()]).await;
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "go").await;
+    assert_eq!(result.stop_reason, StopReason::Disconnected);
+    assert!(env.model.received().iter().all(|request| request.json["max_tokens"].is_null()));
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn reasoning_that_fills_the_output_limit_ends_the_turn_with_advice() {
+    let env = ChatEnv::new([reply([ReplyItem::Reasoning("hm".to_owned())], "length")]).await;
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "go").await;
+    assert_eq!((result.stop_reason.clone(), result.model_calls), (StopReason::ReasoningExhausted, 1));
+    assert!(result.stop_reason.user_message().unwrap().contains("agent.reasoning_effort"));
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn scripts_are_free_only_as_often_as_the_limit_of_requests() {
+    let script =
+        |n: u32| ScriptStep::call(&format!("c{n}"), "execute_code", json!({"code": format!("x = {n}")}));
+    let mut env = ChatEnv::new((0..4).map(script).chain([ScriptStep::text("summary")])).await;
+    env.max_model_calls = 2;
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "go").await;
+    assert_eq!((result.stop_reason, result.model_calls), (StopReason::BudgetExhausted, 5));
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn a_turn_without_activity_ends() {
+    let mut env = ChatEnv::new([
+        ScriptStep::reply([call("c1", "sleep 0.4; echo slept")]),
+        ScriptStep::Silence,
+        ScriptStep::text("later"),
+    ])
+    .await;
+    env.idle_timeout = Some(Duration::from_millis(200));
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "go").await;
+    // A running tool is activity: it has a limit of its own.
+    assert_eq!(
+        (result.stop_reason.clone(), result.model_calls),
+        (StopReason::TimedOut(Duration::from_millis(200)), 2)
+    );
+    assert!(env.seen()[0]["output"].as_str().unwrap().contains("slept"));
+    assert!(result.stop_reason.user_message().unwrap().contains("agent.gateway_timeout"));
+    assert_eq!(env.run(&mut conversation, "again").await.text, "later");
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn a_loop_of_failing_calls_ends_the_turn_if_the_owner_wants_that() {
+    let again = |n: u32| ScriptStep::reply([call(&format!("c{n}"), "false")]);
+    let mut env = ChatEnv::new([again(1), again(2), again(3)]).await;
+    let stop_after = Some(LoopLimits { same_failure: 3, tool_failure: 8, same_result: 5 });
+    env.loop_guard = LoopGuardConfig { stop_after, ..LoopGuardConfig::default() };
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "go").await;
+    assert_eq!((result.stop_reason, result.model_calls), (StopReason::Loop, 3));
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_reason_is_a_whole_sentence() {
+    let env = ChatEnv::new([reply([], "content_filter")]).await;
+    let mut conversation = env.create().await;
+    let message = env.run(&mut conversation, "go").await.stop_reason.user_message().unwrap();
+    assert!(message.contains("gave no reason"), "{message}");
     env.finish().await;
 }

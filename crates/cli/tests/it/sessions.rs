@@ -47,6 +47,7 @@ fn create_sessions(home: &Home) -> (SessionId, SessionId) {
             id: CallId::new("c1"),
             name: "terminal".to_owned(),
             arguments: CallArguments::Object(arguments),
+            replay: None,
         };
         let parts = vec![Part::Text { text: "I look.".to_owned() }, Part::Call(call)];
         let usage = Usage { input: 10, output: 5, ..Usage::default() };

@@ -1,10 +1,12 @@
 //! The chain of model endpoints. [`hermes_model::provider`] chooses the servers.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use hermes_agent::{ApprovalReviewer, ModelConfig};
-use hermes_model::provider::{ModelChoice, ProviderSettings};
+use hermes_agent::{ApprovalReviewer, LoopGuardConfig, LoopLimits, ModelConfig};
+use hermes_exec::Audience;
+use hermes_model::provider::{ModelChoice, ProviderSettings, ServerSettings};
 use hermes_model::{Client, Effort, Endpoint, EnvProxies, Url, claude_code};
 use hermes_policy::ApprovalMode;
 use hermes_policy::redact::Redactor;
@@ -59,13 +61,27 @@ fn with_providers<T>(
         let path = Path::new(&local::owner_home(context)).join(".claude/.credentials.json");
         std::fs::read_to_string(&path).is_ok_and(|text| claude_code::has_token(&text)).then_some(path)
     };
+    let servers = servers(config);
     use_providers(&ProviderSettings {
-        servers: &config.general.providers,
+        servers: &servers,
         variable: &variable,
         claude_code: &claude_code,
         max_attempts: u32::try_from(config.agent.api_max_retries).unwrap_or(u32::MAX),
         openrouter_routing: routing(config),
     })
+}
+
+/// The servers of both sections; `providers` counts first.
+fn servers(config: &Config) -> BTreeMap<String, ServerSettings> {
+    let mut servers = config.general.providers.clone();
+    for server in &config.general.custom_providers {
+        let name = server.name.clone().unwrap_or_default();
+        let is_known = servers.keys().any(|known| known.trim().eq_ignore_ascii_case(name.trim()));
+        if !is_known {
+            servers.insert(name, server.clone());
+        }
+    }
+    servers
 }
 
 fn main_models(
@@ -79,25 +95,29 @@ fn main_models(
         model: chosen.unwrap_or(&settings.default).to_owned(),
         base_url: Some(settings.base_url.clone()),
         api_key: settings.api_key.clone(),
-        key_env: None,
+        key_env: settings.key_env.clone(),
+        api_mode: settings.api_mode,
     };
     let selected = providers.select(&choice).map_err(|error| model_failure(&error))?;
     let (mut first, key_source) = (selected.endpoint, selected.key_source);
     let headers = settings.default_headers.iter().map(|(name, value)| (name.clone(), Secret::new(value)));
     first.headers.extend(headers);
-    first.context_window = settings.context_length.or(first.context_window);
-    if let Some(num_ctx) = settings.ollama_num_ctx {
-        first.extra_fields.insert("options".to_owned(), json!({"num_ctx": num_ctx}));
-    }
+    first.context_window = nonzero(settings.context_length).or(first.context_window);
+    first.ollama_num_ctx = nonzero(settings.ollama_num_ctx);
     let mut chain = vec![first];
-    for choice in &config.general.fallback_providers {
+    for choice in config.general.fallback_providers.iter().chain(&config.general.fallback_model) {
         match providers.select(choice) {
             Ok(selected) => chain.push(selected.endpoint),
             Err(error) => tracing::warn!(%error, "skipping a fallback model"),
         }
     }
-    let max_output = settings.max_tokens.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
+    let max_output = nonzero(settings.max_tokens).map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
     Ok(Models { chain, effort: config.agent.reasoning_effort, max_output, key_source })
+}
+
+/// A limit; 0 means that there is none, as in the Python program.
+fn nonzero(limit: Option<u64>) -> Option<u64> {
+    limit.filter(|limit| *limit > 0)
 }
 
 /// The model that is asked before a person, if the mode is `smart` and a model is configured.
@@ -142,6 +162,7 @@ fn review_models(context: &ConfigContext, config: &Config) -> Result<Vec<Endpoin
         base_url: Some(settings.base_url.clone()),
         api_key: settings.api_key.clone(),
         key_env: None,
+        api_mode: None,
     };
     let selected = with_providers(context, config, |providers| providers.select(&choice));
     Ok(vec![selected.map_err(|error| model_failure(&error))?.endpoint])
@@ -178,12 +199,14 @@ fn routing(config: &Config) -> Map<String, Value> {
     fields
 }
 
-/// The configuration of the models of a session.
+/// The configuration of the models of a session. Only turns in chats have a limit for inactivity: at the
+/// terminal, the owner sees that nothing happens.
 pub fn model_config(
     context: &ConfigContext,
     config: &Config,
     client: Client,
     chosen: Option<&str>,
+    audience: Audience,
 ) -> Result<ModelConfig, Failure> {
     let models = models(context, config, chosen)?;
     Ok(ModelConfig {
@@ -193,5 +216,29 @@ pub fn model_config(
         effort: models.effort,
         image_mode: config.agent.image_input_mode,
         max_model_calls: u32::try_from(config.agent.max_turns).unwrap_or(u32::MAX),
+        idle_timeout: match audience {
+            Audience::Others => nonzero(Some(config.agent.gateway_timeout)).map(Duration::from_secs),
+            Audience::Owner => None,
+        },
+        loop_guard: loop_guard(config),
     })
+}
+
+fn loop_guard(config: &Config) -> LoopGuardConfig {
+    let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let (switches, warn, stop) = (&config.loop_guardrails, &config.loop_warn_after, &config.loop_stop_after);
+    let warn_after = LoopLimits {
+        same_failure: count(warn.exact_failure),
+        tool_failure: count(warn.same_tool_failure),
+        same_result: count(warn.idempotent_no_progress),
+    };
+    let stop_after = LoopLimits {
+        same_failure: count(stop.exact_failure),
+        tool_failure: count(stop.same_tool_failure),
+        same_result: count(stop.idempotent_no_progress),
+    };
+    LoopGuardConfig {
+        warn_after: switches.warnings_enabled.then_some(warn_after),
+        stop_after: switches.hard_stop_enabled.then_some(stop_after),
+    }
 }

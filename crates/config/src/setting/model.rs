@@ -2,17 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use hermes_model::Api;
 use hermes_model::provider::{ModelChoice, ServerModelSettings, ServerSettings};
 use hermes_types::Secret;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
-    Accepted, InvalidValue, Setting, SettingNote, invalid, list_items, map_entries, scalar, without_nulls,
+    Accepted, InvalidValue, Setting, SettingNote, TextMap, invalid, list_items, map_entries, parse_json_text,
+    scalar, without_nulls,
 };
-use crate::yaml::{Node, NodeKind};
+use crate::yaml::{self, Node, NodeKind, ScalarStyle};
 
 /// The owner's own servers, by name.
 pub type Servers = BTreeMap<String, ServerSettings>;
+
+/// The owner's own servers, as a list.
+pub type ServerList = Vec<ServerSettings>;
 
 /// The models to try, in order, when the first one fails.
 pub type Fallbacks = Vec<ModelChoice>;
@@ -29,13 +34,23 @@ fn text(node: &Node, key: &str) -> Result<Option<String>, InvalidValue> {
     Ok(Some(text.to_owned()).filter(|text| !text.trim().is_empty()))
 }
 
-/// A number field.
+/// A number field; 0 counts as missing.
 fn number(node: &Node, key: &str) -> Result<Option<u64>, InvalidValue> {
     let Some(value) = field(node, key) else { return Ok(None) };
     match u64::read(value, &mut Vec::new()) {
-        Ok(number @ 1..) => Ok(Some(number)),
-        _ => Err(InvalidValue::new(value, format!("a whole number from 1 up for `{key}`"))),
+        Ok(number) => Ok(Some(number).filter(|number| *number > 0)),
+        Err(_) => Err(InvalidValue::new(value, format!("a whole number from 0 up for `{key}`"))),
     }
+}
+
+/// The first of these fields that has text.
+fn first_text(node: &Node, keys: &[&str]) -> Result<Option<String>, InvalidValue> {
+    for key in keys {
+        if let Some(text) = text(node, key)? {
+            return Ok(Some(text));
+        }
+    }
+    Ok(None)
 }
 
 /// Notes fields that are not read, because they may be misspelled.
@@ -70,9 +85,41 @@ impl Setting for Servers {
     }
 }
 
+impl Setting for ServerList {
+    /// An entry without a name or an address is dropped with a note.
+    fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
+        let mut list = Vec::new();
+        for item in list_items::<Self>(node)? {
+            let entry = match &item.kind {
+                NodeKind::Map(_) => read_server(&item, notes)?,
+                _ => ServerSettings::default(),
+            };
+            match (&entry.name, &entry.base_url) {
+                (Some(_), Some(_)) => list.push(entry),
+                _ => notes.push(SettingNote::ignored(item.at, "an entry without `name` or `base_url`")),
+            }
+        }
+        Ok(list)
+    }
+
+    fn to_value(&self) -> Value {
+        without_nulls(json!(self))
+    }
+
+    fn accepted() -> Accepted {
+        let examples =
+            json!([[{"name": "lab", "base_url": "http://10.0.0.7:8000/v1", "key_env": "LAB_KEY"}]]);
+        Accepted::new(
+            "a list of entries with `name` and `base_url`",
+            json!({"type": "array", "items": {"type": "object"}, "examples": examples}),
+        )
+    }
+}
+
 const SERVER_FIELDS: &[&str] = &[
-    "api", "api_key", "base_url", "default_model", "key_env", "models", "name", "request_timeout_seconds",
-    "stale_timeout_seconds", "transport",
+    "api", "api_key", "api_mode", "base_url", "context_length", "default_model", "enabled", "extra_body",
+    "extra_headers", "key_env", "max_output_tokens", "max_tokens", "model", "models", "name",
+    "request_timeout_seconds", "stale_timeout_seconds", "transport", "url",
 ];
 
 fn read_server(node: &Node, notes: &mut Vec<SettingNote>) -> Result<ServerSettings, InvalidValue> {
@@ -94,34 +141,81 @@ fn read_server(node: &Node, notes: &mut Vec<SettingNote>) -> Result<ServerSettin
         Some(NodeKind::List(_) | NodeKind::Null) | None => {}
         Some(NodeKind::Scalar { .. }) => return Err(invalid::<Servers>(node)),
     }
+    let enabled = field(node, "enabled").map(|value| {
+        let invalid = |_| InvalidValue::new(value, "true or false for `enabled`".to_owned());
+        bool::read(value, &mut Vec::new()).map_err(invalid)
+    });
+    let headers = field(node, "extra_headers").map(|value| TextMap::read(value, notes)).transpose()?;
     Ok(ServerSettings {
-        base_url: text(node, "api")?.or(text(node, "base_url")?),
+        name: text(node, "name")?,
+        base_url: first_text(node, &["api", "url", "base_url"])?,
         api_key: text(node, "api_key")?.map(Secret::new),
         key_env: text(node, "key_env")?,
-        transport: text(node, "transport")?,
-        default_model: text(node, "default_model")?,
+        transport: first_text(node, &["api_mode", "transport"])?,
+        default_model: first_text(node, &["default_model", "model"])?,
+        enabled: enabled.transpose()?,
+        context_length: number(node, "context_length")?,
+        max_output_tokens: number(node, "max_output_tokens")?.or(number(node, "max_tokens")?),
+        extra_headers: headers
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name, Secret::new(value)))
+            .collect(),
+        extra_body: field(node, "extra_body").map(read_object).transpose()?.unwrap_or_default(),
         request_timeout_seconds: number(node, "request_timeout_seconds")?,
         stale_timeout_seconds: number(node, "stale_timeout_seconds")?,
         models,
     })
 }
 
+/// A value of any shape, as JSON has it.
+fn read_value(node: &Node) -> Value {
+    match &node.kind {
+        NodeKind::Null => Value::Null,
+        NodeKind::Scalar { text, style: ScalarStyle::Plain } => yaml::plain_meaning(text),
+        NodeKind::Scalar { text, .. } => Value::from(text.as_str()),
+        NodeKind::List(items) => items.iter().map(read_value).collect(),
+        NodeKind::Map(entries) => {
+            entries.iter().map(|entry| (entry.key.clone(), read_value(&entry.value))).collect()
+        }
+    }
+}
+
+fn read_object(node: &Node) -> Result<Map<String, Value>, InvalidValue> {
+    match read_value(node) {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(InvalidValue::new(node, "a map for `extra_body`".to_owned())),
+    }
+}
+
+const FALLBACK_FIELDS: &[&str] =
+    &["api_key", "api_key_env", "api_mode", "base_url", "key_env", "model", "provider"];
+
 impl Setting for Fallbacks {
+    /// One entry needs no list. An entry without provider or model is dropped with a note.
     fn read(node: &Node, notes: &mut Vec<SettingNote>) -> Result<Self, InvalidValue> {
+        let items = match parse_json_text(node) {
+            one @ Node { kind: NodeKind::Map(_), .. } => vec![one],
+            _ => list_items::<Self>(node)?,
+        };
         let mut list = Vec::new();
-        for item in list_items::<Self>(node)? {
-            let NodeKind::Map(_) = &item.kind else { return Err(invalid::<Self>(&item)) };
-            note_unknown_fields(&item, &["provider", "model", "base_url", "api_key", "key_env"], notes);
-            let required = |key: &str| {
-                let missing = || InvalidValue::new(&item, format!("an entry with `{key}`"));
-                text(&item, key)?.ok_or_else(missing)
+        for item in items {
+            let (provider, model) = match &item.kind {
+                NodeKind::Map(_) => (text(&item, "provider")?, text(&item, "model")?),
+                _ => (None, None),
             };
+            let (Some(provider), Some(model)) = (provider, model) else {
+                notes.push(SettingNote::ignored(item.at, "an entry without `provider` or `model`"));
+                continue;
+            };
+            note_unknown_fields(&item, FALLBACK_FIELDS, notes);
             list.push(ModelChoice {
-                provider: required("provider")?,
-                model: required("model")?,
+                provider,
+                model,
                 base_url: text(&item, "base_url")?,
                 api_key: text(&item, "api_key")?.map(Secret::new),
-                key_env: text(&item, "key_env")?,
+                key_env: first_text(&item, &["key_env", "api_key_env"])?,
+                api_mode: field(&item, "api_mode").map(|value| Api::read(value, notes)).transpose()?,
             });
         }
         Ok(list)

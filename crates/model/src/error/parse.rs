@@ -8,8 +8,9 @@
 //! | OpenRouter | `{"error": {"code": 402, "message", "metadata": {"provider_name", "raw"}}}` |
 //! | llama.cpp | `{"error": {"code": 400, "message", "type", "n_prompt_tokens", "n_ctx"}}` |
 //! | vLLM | `{"object": "error", "message", "type", "code"}`, or as OpenAI |
-//! | Ollama | `{"error": "text"}` |
+//! | Ollama | `{"error": "text"}`; the text may be the JSON of an error of llama.cpp |
 //! | FastAPI | `{"detail": "text"}` |
+//! | Google | `[{"error": {"code": 400, "message", "status"}}]` |
 
 use std::time::{Duration, SystemTime};
 
@@ -37,14 +38,23 @@ struct ErrorFields {
     available_output: Option<u64>,
 }
 
+/// The headers with which a provider asks for a delay.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct RetryHeaders<'a> {
+    /// `Retry-After`: seconds or a date.
+    pub(crate) retry_after: Option<&'a str>,
+    /// `Retry-After-Ms`: milliseconds. It is more precise and counts first.
+    pub(crate) retry_after_ms: Option<&'a str>,
+}
+
 /// The failure for a response with an error status.
-pub(crate) fn from_response(status: u16, retry_after: Option<&str>, body: &str) -> RequestFailure {
+pub(crate) fn from_response(status: u16, headers: RetryHeaders<'_>, body: &str) -> RequestFailure {
     let error = match json::parse(body) {
         Ok(value) => ErrorFields::new(&value),
         Err(_) if body.trim_start().starts_with('<') => ErrorFields::default(),
         Err(_) => ErrorFields::new(&body.trim().into()),
     };
-    let retry_after = retry_after.and_then(parse_retry_after);
+    let retry_after = headers.delay();
     RequestFailure { retry_after, ..ErrorFields { status: Some(status), ..error }.into_failure() }
 }
 
@@ -57,7 +67,15 @@ pub(crate) fn from_stream(value: &Value) -> RequestFailure {
 
 impl ErrorFields {
     fn new(value: &Value) -> Self {
+        // Google's errors are in a list.
+        let value = value.get(0).unwrap_or(value);
         let error = match &value["error"] {
+            Value::String(text) if text.starts_with('{') => {
+                if let Some(inner) = json::parse(text).ok().filter(|inner| inner["error"].is_object()) {
+                    return Self::new(&inner);
+                }
+                &value["error"]
+            }
             error @ (Value::Object(_) | Value::String(_)) => error,
             _ => value,
         };
@@ -198,6 +216,7 @@ impl ErrorFields {
             self.contains_any(&["extra inputs are not permitted", "extra fields not permitted"]);
         let has_all = |words: &[&str]| self.contains_all(words);
         let classes = [
+            (FailureClass::Auth, is_claude_code_only(&self.lowercase)),
             (FailureClass::OutputCap, self.available_output.is_some()),
             (FailureClass::Billing, self.contains_any(NO_CREDIT)),
             (
@@ -212,8 +231,14 @@ impl ErrorFields {
             (
                 FailureClass::ReasoningRejected,
                 has_all(&["signature", "thinking"])
+                    || has_all(&["expected `thinking`", "but found"])
+                    || has_all(&["thought", "signature"])
                     || has_all(&["thinking", "blocks", "cannot be modified"])
                     || has_all(&["encrypted content", "could not be"]),
+            ),
+            (
+                FailureClass::ReasoningMissing,
+                has_all(&["reasoning_content"]) && self.contains_any(&["passed back", "is missing"]),
             ),
             (FailureClass::Grammar, self.contains_any(NO_GRAMMAR)),
             (FailureClass::ImagesUnsupported, self.contains_any(NO_IMAGE_INPUT)),
@@ -227,6 +252,15 @@ impl ErrorFields {
         ];
         classes.into_iter().find_map(|(class, matches)| matches.then_some(class))
     }
+}
+
+/// The refusal of a token of Claude Code that another program sent.
+const CLAUDE_CODE_ONLY: &[&str] = &["only authorized for use with claude code"];
+
+/// Whether a message in any case refuses a token of Claude Code.
+pub(super) fn is_claude_code_only(message: &str) -> bool {
+    let lowercase = message.to_lowercase();
+    CLAUDE_CODE_ONLY.iter().any(|phrase| lowercase.contains(phrase))
 }
 
 const NO_CREDIT: &[&str] = &[
@@ -255,13 +289,28 @@ const NO_IMAGE_INPUT: &[&str] = &[
 
 /// A conversation that is too long, in the words of providers without a code for it.
 const CONTEXT_OVERFLOW: &[&str] = &[
-    "maximum context length", "context length exceeded", "context_length_exceeded",
-    "exceeds the available context size", "exceed context limit", "exceeds the context window",
-    "exceed context window", "context window exceeds", "context size has been exceeded",
-    "prompt is too long", "input is too long for requested model", "input token count",
-    "longer than the model's context length", "longer than the maximum model length",
-    "exceeds the maximum number of tokens", "exceeds model's maximum context",
-    "reduce the length of the messages", "prompt too long", "超过最大长度", "上下文长度",
+    "maximum context length",
+    "context length exceeded",
+    "context_length_exceeded",
+    "exceeds the available context size",
+    "exceed context limit",
+    "exceeds the context window",
+    "exceed context window",
+    "context window exceeds",
+    "context size has been exceeded",
+    "prompt is too long",
+    "input is too long for requested model",
+    "input token count",
+    "longer than the model's context length",
+    "longer than the maximum model length",
+    "exceeds the maximum number of tokens",
+    "exceeds model's maximum context",
+    "reduce the length of the messages",
+    "prompt too long",
+    "input length exceeds the context length",
+    "prompt is longer than the context length",
+    "超过最大长度",
+    "上下文长度",
 ];
 
 /// The field that a message in lower case rejects, as Pydantic (`body.stream_options: Extra
@@ -270,10 +319,11 @@ fn rejected_field(lowercase: &str) -> &'static str {
     let complaints = [
         "extra inputs", "extra fields", "unrecognized request argument", "unknown field",
         "unsupported parameter", "unknown parameter", "not supported", "unexpected keyword",
+        "does not support thinking",
     ];
     let candidates = [
         "reasoning_effort", "stream_options", "prompt_cache_key", "max_completion_tokens", "reasoning",
-        "usage", "options", "think",
+        "verbosity", "usage", "options", "think",
     ];
     if !complaints.iter().any(|phrase| lowercase.contains(phrase)) {
         return "";
@@ -325,17 +375,21 @@ fn number(text: &str) -> Option<u64> {
     digits.replace(',', "").parse().ok()
 }
 
-/// Parses `Retry-After`: seconds or a date.
-fn parse_retry_after(header: &str) -> Option<Duration> {
-    let header = header.trim();
-    let delay = match header.parse() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok()?,
-        Err(_) => {
-            let date = httpdate::parse_http_date(header).ok()?;
-            date.duration_since(SystemTime::now()).unwrap_or_default()
+impl RetryHeaders<'_> {
+    /// The delay, up to the maximum.
+    fn delay(self) -> Option<Duration> {
+        let milliseconds = self.retry_after_ms.and_then(|text| text.trim().parse::<f64>().ok());
+        let seconds = milliseconds.map(|milliseconds| milliseconds / 1000.0);
+        let seconds = seconds.or_else(|| self.retry_after?.trim().parse().ok());
+        match seconds {
+            Some(seconds) if !seconds.is_finite() || seconds < 0.0 => None,
+            Some(seconds) => Some(Duration::from_secs_f64(seconds.min(MAX_RETRY_AFTER.as_secs_f64()))),
+            None => {
+                let date = httpdate::parse_http_date(self.retry_after?.trim()).ok()?;
+                Some(date.duration_since(SystemTime::now()).unwrap_or_default().min(MAX_RETRY_AFTER))
+            }
         }
-    };
-    Some(delay.min(MAX_RETRY_AFTER))
+    }
 }
 
 fn truncate(message: &str) -> String {

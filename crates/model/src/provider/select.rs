@@ -1,46 +1,28 @@
 //! Chooses the endpoint and the credentials for a model from plain settings.
 //!
 //! The configured provider comes first, then a configured address, then the first provider that has
-//! a key. The key of a provider goes only to its own host; a server that no provider owns may get
-//! `OPENAI_API_KEY`, as in Hermes Agent.
+//! a key. Endpoints are those of Hermes Agent 0.19 for the same settings. The key of a provider goes
+//! only to its own host; the key of another vendor is found by the name of its host.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use hermes_net::Url;
 use hermes_types::Secret;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{PROVIDERS, Provider, by_host, by_name, detect_api};
+use super::aliases::{OWN_SERVERS, UNSUPPORTED};
+use super::server::find_server;
+use super::{PROVIDERS, Provider, ServerSettings, by_host, by_name, detect_api};
 use crate::endpoint::{Api, ApiCredentials, Endpoint};
 use crate::error::Error;
 
-/// A server of the configuration's section `providers`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct ServerSettings {
-    #[serde(rename = "api")]
-    pub base_url: Option<String>,
-    pub api_key: Option<Secret>,
-    /// The variable that holds the key.
-    pub key_env: Option<String>,
-    /// The keyword of an [`Api`].
-    pub transport: Option<String>,
-    pub default_model: Option<String>,
-    pub request_timeout_seconds: Option<u64>,
-    pub stale_timeout_seconds: Option<u64>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub models: BTreeMap<String, ServerModelSettings>,
-}
-
-/// Settings for one model of a server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct ServerModelSettings {
-    pub timeout_seconds: Option<u64>,
-    pub stale_timeout_seconds: Option<u64>,
-    pub context_length: Option<u64>,
-}
+const GOOGLE_HOST: &str = "generativelanguage.googleapis.com";
+/// The address of Kimi's coding plan.
+const KIMI_CODING_URL: &str = "https://api.kimi.com/coding";
+/// Providers whose protocol no setting changes.
+const FIXED_PROTOCOLS: &[&str] = &["anthropic", "kimi-coding", "opencode-go", "opencode-zen", "xai"];
 
 /// A model as the configuration names it. An empty provider or model is unset.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -53,6 +35,8 @@ pub struct ModelChoice {
     pub api_key: Option<Secret>,
     /// The variable that holds the key.
     pub key_env: Option<String>,
+    /// The protocol of the server; none to detect it.
+    pub api_mode: Option<Api>,
 }
 
 /// The settings that all choices share.
@@ -84,9 +68,9 @@ struct SelectionTarget<'a> {
 
 impl<'a> ProviderSettings<'a> {
     pub fn select(&self, choice: &ModelChoice) -> Result<SelectedEndpoint, Error> {
-        let server = self.servers.get(choice.provider.trim());
+        let server = find_server(self.servers, &choice.provider)?;
         let model = match choice.model.trim() {
-            "" => server.and_then(|server| server.default_model.as_deref()).unwrap_or_default(),
+            "" => server.and_then(|(_, server)| server.default_model.as_deref()).unwrap_or_default(),
             model => model,
         };
         if model.is_empty() {
@@ -94,12 +78,19 @@ impl<'a> ProviderSettings<'a> {
         }
         let target = self.target(choice, server, model)?;
         let url = parse_base_url(&target)?;
-        let mut endpoint = Endpoint::new(target.name.clone(), target.api(&url, model)?, url, model);
+        let model = target.model_id(model);
+        let mut endpoint = Endpoint::new(target.name.clone(), target.api(choice, &url, &model)?, url, model);
         let (credentials, key_source) = self.credentials(choice, &target, &endpoint).unzip();
         endpoint.credentials = credentials;
         endpoint.retries.max_attempts = self.max_attempts;
-        if let Some(server) = target.server {
+        // A provider may have an entry with nothing but limits.
+        if let Some(server) = target.server.or_else(|| self.servers.get(&target.name)) {
             server.apply_limits(&mut endpoint);
+        }
+        if let Some(server) = target.server {
+            endpoint.headers.extend(server.extra_headers.iter().cloned());
+            endpoint.extra_fields.extend(server.extra_body.clone());
+            endpoint.max_output = server.max_output_tokens.and_then(|tokens| u32::try_from(tokens).ok());
         }
         if endpoint.provider == "openrouter" && !self.openrouter_routing.is_empty() {
             endpoint.extra_fields.insert("provider".to_owned(), self.openrouter_routing.clone().into());
@@ -114,7 +105,7 @@ impl<'a> ProviderSettings<'a> {
     fn target(
         &self,
         choice: &ModelChoice,
-        server: Option<&'a ServerSettings>,
+        server: Option<(&str, &'a ServerSettings)>,
         model: &str,
     ) -> Result<SelectionTarget<'a>, Error> {
         let chosen_url = choice.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
@@ -122,35 +113,54 @@ impl<'a> ProviderSettings<'a> {
             name: name.to_owned(),
             base_url: base_url.to_owned(),
             provider: None,
-            server,
+            server: None,
         };
         let known = |provider: &'static Provider| {
+            let chosen_url = chosen_url.filter(|url| is_address_of(provider, url));
             let from_variable = (self.variable)(provider.base_url_variable);
-            let base_url = chosen_url.or(from_variable.as_deref()).unwrap_or(provider.base_url);
-            SelectionTarget { provider: Some(provider), ..custom(provider.id, base_url) }
+            let base_url = chosen_url.or(from_variable.as_deref());
+            let own = self.default_url(provider);
+            SelectionTarget { provider: Some(provider), ..custom(provider.id, base_url.unwrap_or(own)) }
         };
-        let name = choice.provider.trim();
-        if let Some(server) = server {
-            return Ok(custom(name, chosen_url.or(server.base_url.as_deref()).unwrap_or_default()));
+        if let Some((name, server)) = server {
+            let base_url = server.base_url.as_deref().unwrap_or_default();
+            return Ok(SelectionTarget { server: Some(server), ..custom(name, base_url) });
         }
-        if let Some(provider) = by_name(name) {
+        let name = choice.provider.trim().to_lowercase();
+        if let Some(provider) = by_name(&name) {
             return Ok(known(provider));
         }
         let has_key =
             |provider: &&Provider| provider.key_variables.iter().any(|name| (self.variable)(name).is_some());
-        match (name, chosen_url) {
-            ("auto" | "" | "custom", Some(url)) => Ok(custom("custom", url)),
-            ("custom", None) => Err(Error::NoBaseUrl),
+        match (name.as_str(), chosen_url) {
+            ("auto" | "", Some(url)) => Ok(custom("custom", url)),
+            (own, url) if OWN_SERVERS.contains(&own) => {
+                let from_variable = (self.variable)("CUSTOM_BASE_URL");
+                let url = url.or(from_variable.as_deref());
+                url.map(|url| custom(own, url)).ok_or_else(|| Error::NoBaseUrl { provider: name.clone() })
+            }
             ("auto" | "", None) => {
                 let from_variable = (self.variable)("OPENAI_BASE_URL").map(|url| custom("custom", &url));
                 let target = from_variable.or_else(|| PROVIDERS.iter().find(has_key).map(known));
                 target.ok_or_else(|| Error::NoProvider { model: model.to_owned() })
             }
+            (other, _) if UNSUPPORTED.contains(&other) => Err(Error::UnsupportedProvider { name }),
             (other, _) => {
                 let ids = PROVIDERS.iter().map(|provider| provider.id.to_owned());
                 let known = ids.chain(self.servers.keys().cloned()).collect();
                 Err(Error::UnknownProvider { name: other.to_owned(), known })
             }
+        }
+    }
+
+    /// Keys of Kimi's coding plan belong to another address.
+    fn default_url(&self, provider: &Provider) -> &'static str {
+        let keys = provider.key_variables.iter().find_map(|name| (self.variable)(name));
+        match keys {
+            Some(key) if provider.id == "kimi-coding" && key.trim().starts_with("sk-kimi-") => {
+                KIMI_CODING_URL
+            }
+            _ => provider.base_url,
         }
     }
 
@@ -160,65 +170,139 @@ impl<'a> ProviderSettings<'a> {
         target: &SelectionTarget<'_>,
         endpoint: &Endpoint,
     ) -> Option<(ApiCredentials, String)> {
-        let key = choice.api_key.as_ref().or_else(|| target.server?.api_key.as_ref());
-        if let Some(key) = key.filter(|key| !key.expose().trim().is_empty()) {
-            return Some((ApiCredentials::Key(key.clone()), "config.yaml".to_owned()));
-        }
         let named = choice.key_env.as_deref().or_else(|| target.server?.key_env.as_deref());
+        let from_variable = |name: &str| Some((Secret::new((self.variable)(name)?), name.to_owned()));
+        let inline = |key: Option<&Secret>| {
+            let key = key.filter(|key| !key.expose().trim().is_empty())?;
+            Some((key.clone(), "config.yaml".to_owned()))
+        };
+        let variable = || named.and_then(from_variable);
+        let configured = match target.server {
+            // The key of the entry, not that of `model`.
+            Some(server) => variable().or_else(|| inline(server.api_key.as_ref())),
+            None => inline(choice.api_key.as_ref()).or_else(variable),
+        };
+        if let Some((key, source)) = configured {
+            return Some((ApiCredentials::Key(key), source));
+        }
         let host_owner = by_host(&endpoint.base_url);
-        // An expired token must not take precedence over a key.
+        let is_openai_server = || {
+            let url = (self.variable)("OPENAI_BASE_URL").and_then(|url| url.trim().parse::<Url>().ok());
+            url.as_ref() == Some(&endpoint.base_url)
+        };
+        let names: Vec<String> = match (named, host_owner.or(target.provider)) {
+            (Some(_), _) => Vec::new(),
+            (None, Some(provider)) => provider.key_variables.iter().map(|name| (*name).to_owned()).collect(),
+            (None, None) if is_openai_server() => vec!["OPENAI_API_KEY".to_owned()],
+            (None, None) => vendor_variable(endpoint).into_iter().collect(),
+        };
+        let key = names.iter().find_map(|name| from_variable(name));
+        // Hermes Agent prefers the token of Claude Code. Anthropic refuses it from other programs, so
+        // here it counts only if it is asked for by name or there is no key. An expired token never
+        // counts.
+        let is_asked_for = choice.provider.trim().eq_ignore_ascii_case("claude-code");
         if named.is_none()
             && host_owner.is_some_and(|provider| provider.id == "anthropic")
+            && (is_asked_for || key.is_none())
             && let Some(path) = (self.claude_code)()
         {
             let source = path.display().to_string();
-            return Some((ApiCredentials::ClaudeCode(path), source));
+            let key = key.map(|(key, _)| key);
+            return Some((ApiCredentials::ClaudeCode { path, key }, source));
         }
-        let names = match (&named, host_owner.or(target.provider), target.server) {
-            (Some(name), ..) => std::slice::from_ref(name),
-            (None, Some(provider), _) => provider.key_variables,
-            (None, None, Some(_)) => &[],
-            (None, None, None) => &["OPENAI_API_KEY"],
-        };
-        let (key, name) = names.iter().find_map(|name| Some(((self.variable)(name)?, *name)))?;
-        Some((ApiCredentials::Key(Secret::new(key)), name.to_owned()))
+        let (key, name) = key?;
+        Some((ApiCredentials::Key(key), name))
     }
 }
 
 impl SelectionTarget<'_> {
-    fn api(&self, url: &Url, model: &str) -> Result<Api, Error> {
+    fn api(&self, choice: &ModelChoice, url: &Url, model: &str) -> Result<Api, Error> {
         let transport = self.server.and_then(|server| server.transport.as_deref());
-        match (transport, self.provider) {
-            (Some(transport), _) => transport.parse().map_err(|_unknown| Error::UnknownTransport {
+        if let Some(transport) = transport {
+            return transport.trim().to_lowercase().parse().map_err(|_unknown| Error::UnknownTransport {
                 server: self.name.clone(),
                 transport: transport.to_owned(),
-            }),
+            });
+        }
+        let detected = match self.provider {
             // Another address of a provider speaks the provider's protocol.
-            (None, Some(provider)) if provider.base_url != self.base_url => Ok(provider.api),
-            (None, _) => Ok(detect_api(url, model)),
+            Some(provider) if by_host(url).is_none() && detect_api(url, model) == Api::ChatCompletions => {
+                provider.api
+            }
+            _ => detect_api(url, model),
+        };
+        let is_auto = matches!(choice.provider.trim().to_lowercase().as_str(), "" | "auto");
+        Ok(match (choice.api_mode, self.provider) {
+            _ if self.name == "ollama" => Api::OllamaChat,
+            // These have one protocol, or one for each model.
+            (_, Some(provider)) if FIXED_PROTOCOLS.contains(&provider.id) => detected,
+            // A leftover of another provider: no other server has this protocol.
+            (Some(Api::Responses), None) if !is_auto => detected,
+            (Some(configured), _) if self.server.is_none() => configured,
+            _ => detected,
+        })
+    }
+
+    /// The id that the provider itself gives to a model.
+    fn model_id(&self, model: &str) -> String {
+        match self.provider {
+            Some(provider) if provider.id == "anthropic" => {
+                let model = model.strip_prefix("anthropic/").unwrap_or(model);
+                if model.starts_with("claude-") { model.replace('.', "-") } else { model.to_owned() }
+            }
+            _ => model.to_owned(),
         }
     }
 }
 
-impl ServerSettings {
-    fn apply_limits(&self, endpoint: &mut Endpoint) {
-        let model = self.models.get(&endpoint.model).copied().unwrap_or_default();
-        if let Some(seconds) = model.timeout_seconds.or(self.request_timeout_seconds) {
-            endpoint.timeouts.total = Duration::from_secs(seconds);
-        }
-        let idle = model.stale_timeout_seconds.or(self.stale_timeout_seconds);
-        endpoint.timeouts.idle = idle.map(Duration::from_secs);
-        endpoint.context_window = model.context_length;
+/// Whether a provider can have this address. The address of another provider is a leftover of an
+/// earlier choice, and OpenRouter's is set by a variable only.
+fn is_address_of(provider: &Provider, url: &str) -> bool {
+    let owner = url.parse().ok().as_ref().and_then(by_host);
+    let is_own = match provider.id {
+        "openrouter" => owner.is_some_and(|owner| owner.id == provider.id),
+        "anthropic" => owner.is_none_or(|owner| owner.api == provider.api),
+        _ => true,
+    };
+    if !is_own {
+        tracing::warn!(
+            provider = provider.id,
+            url,
+            "ignoring model.base_url: it belongs to another provider"
+        );
     }
+    is_own
+}
+
+/// The variable with the key of a server's vendor, as `GROQ_API_KEY` for `api.groq.com`. Only the
+/// registered name of the host counts, so a host that merely contains a vendor's name gets no key.
+fn vendor_variable(endpoint: &Endpoint) -> Option<String> {
+    if endpoint.is_hosted_by("openai.azure.com") {
+        return Some("OPENAI_API_KEY".to_owned());
+    }
+    let mut labels = endpoint.base_url.host_str()?.rsplit('.');
+    let (top, vendor) = (labels.next()?, labels.next()?);
+    let is_name = |label: &str| label.starts_with(|c: char| c.is_ascii_alphabetic());
+    let vendor = vendor.replace('-', "_").to_uppercase();
+    (is_name(top) && is_name(&vendor)).then(|| format!("{vendor}_API_KEY"))
 }
 
 fn parse_base_url(target: &SelectionTarget<'_>) -> Result<Url, Error> {
     let url = target.base_url.trim().parse::<Url>().ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    url.ok_or_else(|| Error::InvalidBaseUrl {
+    url.map(compatible_url).ok_or_else(|| Error::InvalidBaseUrl {
         provider: target.name.clone(),
         base_url: target.base_url.clone(),
     })
+}
+
+/// Google's own protocol has the same address as its compatible one, up to the last part.
+fn compatible_url(mut url: Url) -> Url {
+    let path = url.path().trim_end_matches('/').to_owned();
+    if url.host_str() == Some(GOOGLE_HOST) && !path.ends_with("/openai") {
+        url.set_path(&format!("{}/openai", if path.is_empty() { "/v1beta" } else { &path }));
+    }
+    url
 }
 
 #[cfg(test)]
@@ -254,11 +338,17 @@ mod tests {
         let cases = [
             (choice("anthropic", None), "anthropic", "https://api.anthropic.com/", "ANTHROPIC_API_KEY"),
             (choice("auto", None), "openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-            (choice("", Some("http://gpu:8000/v1")), "custom", "http://gpu:8000/v1", "OPENAI_API_KEY"),
-            // The key of the host's owner, not that of the named provider.
+            // A leftover address of another provider.
             (
                 choice("anthropic", Some("https://api.openai.com/v1")),
                 "anthropic",
+                "https://api.anthropic.com/",
+                "ANTHROPIC_API_KEY",
+            ),
+            // The key of the host's owner, not that of the named provider.
+            (
+                choice("deepseek", Some("https://api.openai.com/v1")),
+                "deepseek",
                 "https://api.openai.com/v1",
                 "OPENAI_API_KEY",
             ),
@@ -276,13 +366,232 @@ mod tests {
         let no_provider = Error::NoProvider { model: "m".to_owned() };
         assert_eq!(select(ModelChoice::default(), &[]), Err(Error::NoModel));
         assert_eq!(select(choice("auto", None), &[]), Err(no_provider));
-        assert_eq!(select(choice("custom", None), &[]), Err(Error::NoBaseUrl));
+        let no_base_url = Error::NoBaseUrl { provider: "custom".to_owned() };
+        assert_eq!(select(choice("custom", None), &[]), Err(no_base_url));
         for error in [
             select(choice("nosuch", None), &[]),
             select(choice("", Some("localhost:8000")), &[]),
             select(choice("anthropic", None), &[("OPENAI_API_KEY", "o")]),
+            select(choice("Nous", None), &[]),
+            select(choice("ollama", None), &[("OPENROUTER_API_KEY", "r")]),
         ] {
             assert!(!error.unwrap_err().hints().is_empty());
         }
+    }
+
+    /// The expected endpoints are those of Hermes Agent 0.19.
+    #[test]
+    fn names_in_any_case_and_aliases_choose_the_same_endpoints_as_in_hermes_agent() {
+        let lan = Some("http://gpu:8000/v1");
+        let google = "https://generativelanguage.googleapis.com/v1beta";
+        let model =
+            |provider: &str, model: &str| ModelChoice { model: model.to_owned(), ..choice(provider, None) };
+        let keys = [
+            ("XAI_API_KEY", "x"),
+            ("ANTHROPIC_API_KEY", "a"),
+            ("DEEPSEEK_API_KEY", "d"),
+            ("GOOGLE_API_KEY", "g"),
+            ("OPENCODE_ZEN_API_KEY", "z"),
+            ("OPENCODE_GO_API_KEY", "z"),
+            ("DEEPINFRA_API_KEY", "i"),
+            ("KIMI_API_KEY", "sk-kimi-1"),
+            ("OPENROUTER_API_KEY", "r"),
+            ("GROQ_API_KEY", "q"),
+            ("ATTACKER_API_KEY", "no"),
+            ("OPENAI_API_KEY", "o"),
+        ];
+        let cases = [
+            (choice("ollama", lan), "http://gpu:8000/v1", Api::OllamaChat, None),
+            (choice("vLLM", lan), "http://gpu:8000/v1", Api::ChatCompletions, None),
+            (choice(" Local ", lan), "http://gpu:8000/v1", Api::ChatCompletions, None),
+            (choice("llama.cpp", lan), "http://gpu:8000/v1", Api::ChatCompletions, None),
+            (choice("grok", None), "https://api.x.ai/v1", Api::Responses, Some("XAI_API_KEY")),
+            (
+                choice("Anthropic", None),
+                "https://api.anthropic.com/",
+                Api::AnthropicMessages,
+                Some("ANTHROPIC_API_KEY"),
+            ),
+            (
+                choice("openrouter", lan),
+                "https://openrouter.ai/api/v1",
+                Api::ChatCompletions,
+                Some("OPENROUTER_API_KEY"),
+            ),
+            (choice("deepseek", lan), "http://gpu:8000/v1", Api::ChatCompletions, Some("DEEPSEEK_API_KEY")),
+            (
+                choice("anthropic", Some("https://openrouter.ai/api/v1")),
+                "https://api.anthropic.com/",
+                Api::AnthropicMessages,
+                Some("ANTHROPIC_API_KEY"),
+            ),
+            (
+                choice("anthropic", Some("https://proxy.example/anthropic")),
+                "https://proxy.example/anthropic",
+                Api::AnthropicMessages,
+                Some("ANTHROPIC_API_KEY"),
+            ),
+            (
+                choice("google", Some(google)),
+                "https://generativelanguage.googleapis.com/v1beta/openai",
+                Api::ChatCompletions,
+                Some("GOOGLE_API_KEY"),
+            ),
+            (
+                choice("kimi", None),
+                "https://api.kimi.com/coding",
+                Api::AnthropicMessages,
+                Some("KIMI_API_KEY"),
+            ),
+            (
+                model("zen", "claude-sonnet-4-5"),
+                "https://opencode.ai/zen/v1",
+                Api::AnthropicMessages,
+                Some("OPENCODE_ZEN_API_KEY"),
+            ),
+            (
+                model("opencode", "gpt-5.1"),
+                "https://opencode.ai/zen/v1",
+                Api::Responses,
+                Some("OPENCODE_ZEN_API_KEY"),
+            ),
+            (
+                model("go", "minimax-m2.5"),
+                "https://opencode.ai/zen/go/v1",
+                Api::AnthropicMessages,
+                Some("OPENCODE_GO_API_KEY"),
+            ),
+            (
+                choice("deep-infra", None),
+                "https://api.deepinfra.com/v1/openai",
+                Api::ChatCompletions,
+                Some("DEEPINFRA_API_KEY"),
+            ),
+            (
+                choice("custom", Some("https://api.groq.com/openai/v1")),
+                "https://api.groq.com/openai/v1",
+                Api::ChatCompletions,
+                Some("GROQ_API_KEY"),
+            ),
+            (
+                choice("custom", Some("https://api.openai.com/v1")),
+                "https://api.openai.com/v1",
+                Api::Responses,
+                Some("OPENAI_API_KEY"),
+            ),
+            (choice("", lan), "http://gpu:8000/v1", Api::ChatCompletions, None),
+        ];
+        for (choice, url, api, key) in cases {
+            let selected = select(choice.clone(), &keys).unwrap();
+            let endpoint = &selected.endpoint;
+            assert_eq!((endpoint.base_url.as_str(), endpoint.api), (url, api), "{choice:?}");
+            assert_eq!(selected.key_source.as_deref(), key, "{choice:?}");
+        }
+        let lookalike = choice("custom", Some("https://api.openai.com.attacker.test/v1"));
+        assert_eq!(select(lookalike, &keys).unwrap().key_source.as_deref(), Some("ATTACKER_API_KEY"));
+    }
+
+    #[test]
+    fn a_configured_protocol_is_used_where_the_server_can_have_it() {
+        let lan = Some("http://gpu:8000/v1");
+        let with = |provider: &str, base_url, api_mode| ModelChoice {
+            api_mode: Some(api_mode),
+            ..choice(provider, base_url)
+        };
+        let keys = [("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("XAI_API_KEY", "x")];
+        let cases = [
+            (with("custom", lan, Api::AnthropicMessages), Api::AnthropicMessages),
+            (with("custom", lan, Api::Responses), Api::ChatCompletions),
+            (with("auto", lan, Api::Responses), Api::Responses),
+            (with("openai-api", None, Api::ChatCompletions), Api::ChatCompletions),
+            (with("xai", None, Api::ChatCompletions), Api::Responses),
+            (with("anthropic", None, Api::ChatCompletions), Api::AnthropicMessages),
+        ];
+        for (choice, expected) in cases {
+            assert_eq!(select(choice.clone(), &keys).unwrap().endpoint.api, expected, "{choice:?}");
+        }
+    }
+
+    #[test]
+    fn own_servers_are_found_by_every_name_that_hermes_agent_accepts() {
+        let server = |base_url: &str| ServerSettings {
+            base_url: Some(base_url.to_owned()),
+            api_key: Some(Secret::new("inline")),
+            ..ServerSettings::default()
+        };
+        let named = ServerSettings { name: Some("My Lab".to_owned()), ..server("http://named/v1") };
+        let disabled = ServerSettings { enabled: Some(false), ..server("http://off/v1") };
+        let limits =
+            ServerSettings { request_timeout_seconds: Some(7), base_url: None, ..ServerSettings::default() };
+        let servers: BTreeMap<String, ServerSettings> = [
+            ("Lab", server("http://lab/v1")),
+            ("x", named),
+            ("off", disabled),
+            ("kimi", server("http://kimi/v1")),
+            ("anthropic", limits),
+        ]
+        .map(|(name, server)| (name.to_owned(), server))
+        .into();
+        let variable = |name: &str| (name == "ANTHROPIC_API_KEY").then(|| "a".to_owned());
+        let settings = ProviderSettings {
+            servers: &servers,
+            variable: &variable,
+            claude_code: &|| None,
+            max_attempts: 3,
+            openrouter_routing: Map::new(),
+        };
+        for (name, url) in [
+            ("lab", "http://lab/v1"),
+            ("custom:lab", "http://lab/v1"),
+            ("Custom:LAB", "http://lab/v1"),
+            ("custom:my-lab", "http://named/v1"),
+            // An alias of a provider does not hide a server.
+            ("kimi", "http://kimi/v1"),
+        ] {
+            let selected = settings.select(&choice(name, None)).unwrap();
+            assert_eq!(selected.endpoint.base_url.as_str(), url, "{name}");
+            assert_eq!(selected.key_source.as_deref(), Some("config.yaml"), "{name}");
+        }
+        // The name of a provider stands for the provider, with the limits of the entry.
+        let anthropic = settings.select(&choice("anthropic", None)).unwrap().endpoint;
+        assert_eq!(anthropic.base_url.as_str(), "https://api.anthropic.com/");
+        assert_eq!(anthropic.timeouts.total, std::time::Duration::from_secs(7));
+        let error = settings.select(&choice("custom:off", None)).unwrap_err();
+        assert_eq!(error, Error::ProviderDisabled { name: "off".to_owned() });
+        assert!(matches!(settings.select(&choice("custom:none", None)), Err(Error::UnknownProvider { .. })));
+    }
+
+    #[test]
+    fn the_token_of_claude_code_is_used_only_by_name_or_without_a_key() {
+        let select = |provider: &str, key: Option<&str>| {
+            let variable = |name: &str| key.filter(|_| name == "ANTHROPIC_API_KEY").map(str::to_owned);
+            let settings = ProviderSettings {
+                servers: &BTreeMap::new(),
+                variable: &variable,
+                claude_code: &|| Some(PathBuf::from("/c.json")),
+                max_attempts: 3,
+                openrouter_routing: Map::new(),
+            };
+            settings.select(&choice(provider, None)).unwrap().endpoint.credentials
+        };
+        let token = |key: Option<&str>| {
+            Some(ApiCredentials::ClaudeCode { path: PathBuf::from("/c.json"), key: key.map(Secret::new) })
+        };
+        assert_eq!(select("anthropic", Some("sk")), Some(ApiCredentials::Key(Secret::new("sk"))));
+        assert_eq!(select("anthropic", None), token(None));
+        assert_eq!(select("claude-code", Some("sk")), token(Some("sk")));
+    }
+
+    #[test]
+    fn model_ids_are_those_of_the_provider() {
+        let keys = [("ANTHROPIC_API_KEY", "a"), ("OPENROUTER_API_KEY", "r")];
+        let id = |provider: &str| {
+            let model = "anthropic/claude-opus-4.6".to_owned();
+            select(ModelChoice { model, ..choice(provider, None) }, &keys).unwrap().endpoint.model
+        };
+        assert_eq!(
+            (id("anthropic").as_str(), id("openrouter").as_str()),
+            ("claude-opus-4-6", "anthropic/claude-opus-4.6")
+        );
     }
 }

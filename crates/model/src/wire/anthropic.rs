@@ -4,7 +4,10 @@
 //! is signed: each block goes back unchanged, at its position. Four cache markers are set: on the
 //! system prompt and on the last three messages.
 
-use hermes_types::{CallId, Part, Usage};
+use std::collections::{HashMap, HashSet};
+use std::ptr;
+
+use hermes_types::{Call, Part, Usage};
 use serde_json::{Value, json};
 
 use super::{DecodeResult, Decoder, ModelRequest, count, encode_arguments, reply_items, text};
@@ -16,6 +19,13 @@ use crate::reply_builder::{CallDelta, ReplyBuilder};
 
 /// Stands for missing text: the API rejects an empty one.
 const EMPTY_TEXT: &str = "(empty)";
+const MAX_ID_CHARS: usize = 64;
+/// The prefix of the ids that Claude gives to its calls.
+const CLAUDE_CALL_PREFIX: &str = "toolu_";
+/// The smallest budget for reasoning that the API accepts.
+const MIN_REASONING_TOKENS: u64 = 1024;
+/// The tokens that a budget for reasoning leaves for the answer.
+const ANSWER_TOKENS: u64 = 4096;
 
 pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
     let (endpoint, prompt) = (request.endpoint, request.prompt);
@@ -25,15 +35,27 @@ pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
         Some((0..=3, _)) => 8192,
         _ => 32_000,
     });
+    let entries = request.history();
     // Reasoning that is not sent back must not be requested: the API rejects a call without it.
     let effort = prompt.effort.filter(|effort| *effort != Effort::None && !request.quirks.drop_reasoning);
-    if let Some((level, budget)) = effort.map(effort_level) {
+    if let Some(effort) = effort {
         if version.is_some_and(|version| version >= (4, 6)) {
-            body["thinking"] = json!({"type": "adaptive"});
-            body["output_config"] = json!({"effort": level});
-        } else if version.is_some_and(|version| version >= (3, 7)) && !endpoint.model.contains("haiku") {
-            max_tokens = max_tokens.max(budget + 4096);
-            body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
+            if open_turn(&entries).is_none_or(|turn| turn.has_own_reasoning || turn.is_by_claude) {
+                body["thinking"] = json!({"type": "adaptive"});
+            }
+            body["output_config"] = json!({"effort": effort_level(effort, version)});
+        } else if version.is_some_and(|version| version >= (3, 7))
+            && !endpoint.model.contains("haiku")
+            && open_turn(&entries).is_none_or(|turn| turn.has_own_reasoning)
+        {
+            let budget = reasoning_budget(effort);
+            // The limit that the server told is never exceeded.
+            let limit = request.quirks.max_output.unwrap_or(u64::MAX);
+            max_tokens = max_tokens.max(budget + ANSWER_TOKENS).min(limit);
+            let budget = budget.min(max_tokens.saturating_sub(MIN_REASONING_TOKENS));
+            if budget >= MIN_REASONING_TOKENS {
+                body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
+            }
         }
     }
     body["max_tokens"] = max_tokens.into();
@@ -45,7 +67,7 @@ pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
     if !prompt.system.trim().is_empty() {
         body["system"] = json!([{"type": "text", "text": prompt.system, "cache_control": marker}]);
     }
-    let mut messages = messages(request);
+    let mut messages = messages(request, entries);
     for message in messages.iter_mut().rev().take(3) {
         let blocks = message["content"].as_array_mut().into_iter().flatten();
         if let Some(block) = blocks.rev().find(|block| !is_reasoning(block)) {
@@ -55,19 +77,66 @@ pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
     body["messages"] = messages.into();
 }
 
-/// The name of an effort and its budget of tokens for older models.
-fn effort_level(effort: Effort) -> (&'static str, u64) {
+fn effort_level(effort: Effort, version: Option<(u32, u32)>) -> &'static str {
     match effort {
-        Effort::None | Effort::Minimal | Effort::Low => ("low", 4096),
-        Effort::Medium => ("medium", 8192),
-        Effort::High => ("high", 16_384),
-        Effort::Xhigh => ("max", 32_768),
+        Effort::None | Effort::Minimal | Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Xhigh if version.is_some_and(|version| version >= (4, 7)) => "xhigh",
+        Effort::Xhigh | Effort::Max | Effort::Ultra => "max",
     }
+}
+
+/// The tokens for reasoning of models without levels.
+fn reasoning_budget(effort: Effort) -> u64 {
+    match effort {
+        Effort::None | Effort::Minimal | Effort::Low => 4096,
+        Effort::Medium => 8192,
+        Effort::High => 16_384,
+        Effort::Xhigh | Effort::Max | Effort::Ultra => 32_768,
+    }
+}
+
+/// A turn whose last calls have results and no reply yet.
+#[derive(Debug, Clone, Copy)]
+struct OpenTurn {
+    /// It starts with reasoning that goes back to its issuer. The API rejects a request for
+    /// reasoning in the middle of a turn that began without.
+    has_own_reasoning: bool,
+    /// Claude made all its calls. A model that decides itself whether to reason may begin a turn
+    /// without.
+    is_by_claude: bool,
+}
+
+fn open_turn(entries: &[HistoryEntry<'_>]) -> Option<OpenTurn> {
+    let is_user = |entry: &HistoryEntry<'_>| matches!(entry, HistoryEntry::User(..));
+    // Text after the results belongs to the same message of the user.
+    let answered = match entries.split_last() {
+        Some((last, before)) if is_user(last) => before,
+        _ => entries,
+    };
+    if !matches!(answered.last(), Some(HistoryEntry::Results(_))) {
+        return None;
+    }
+    let start = answered.iter().rposition(is_user).map_or(0, |at| at + 1);
+    let turn = answered.get(start..).unwrap_or_default();
+    let first = turn.first().and_then(|entry| match entry {
+        HistoryEntry::Assistant(parts) => parts.first(),
+        HistoryEntry::User(..) | HistoryEntry::Results(_) => None,
+    });
+    let mut calls = turn.iter().flat_map(|entry| match entry {
+        HistoryEntry::Results(results) => results.as_slice(),
+        HistoryEntry::User(..) | HistoryEntry::Assistant(_) => &[],
+    });
+    Some(OpenTurn {
+        has_own_reasoning: matches!(first, Some(Part::Reasoning(own)) if own.replay.is_some()),
+        is_by_claude: calls.all(|(call, _)| call.id.as_str().starts_with(CLAUDE_CALL_PREFIX)),
+    })
 }
 
 /// The version in a model's name, as in `claude-opus-4-6` or `claude-4.6-opus`. A date is no
 /// version.
-fn model_version(model: &str) -> Option<(u32, u32)> {
+pub(super) fn model_version(model: &str) -> Option<(u32, u32)> {
     let numbers = model.split(['-', '.', '/', '@', ':']).filter(|word| word.len() < 3);
     let mut numbers = numbers.filter_map(|word| word.parse::<u32>().ok());
     Some((numbers.next()?, numbers.next().unwrap_or(0)))
@@ -77,13 +146,14 @@ fn is_reasoning(block: &Value) -> bool {
     matches!(text(block, "type"), "thinking" | "redacted_thinking")
 }
 
-fn messages(request: &ModelRequest<'_>) -> Vec<Value> {
+fn messages(request: &ModelRequest<'_>, entries: Vec<HistoryEntry<'_>>) -> Vec<Value> {
+    let ids = CallIds::new(&entries);
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut add = |role: &'static str, blocks: Vec<Value>| match messages.last_mut() {
         Some((last, known)) if *last == role => known.extend(blocks),
         _ => messages.push((role, blocks)),
     };
-    for (at, entry) in request.history().into_iter().enumerate() {
+    for (at, entry) in entries.into_iter().enumerate() {
         match entry {
             // Images work best before the text about them.
             HistoryEntry::User(text, images) => {
@@ -96,12 +166,13 @@ fn messages(request: &ModelRequest<'_>) -> Vec<Value> {
                 if at == 0 {
                     add("user", vec![text_block(EMPTY_TEXT)]);
                 }
-                let blocks = parts.iter().filter_map(|part| encode_part(part, request.quirks.drop_reasoning));
+                let drop_reasoning = request.quirks.drop_reasoning;
+                let blocks = parts.iter().filter_map(|part| encode_part(part, &ids, drop_reasoning));
                 add("assistant", blocks.collect());
             }
             HistoryEntry::Results(results) => {
                 let blocks = results.iter().map(
-                    |(call, text)| json!({"type": "tool_result", "tool_use_id": sanitize_id(&call.id), "content": text}),
+                    |(call, text)| json!({"type": "tool_result", "tool_use_id": ids.get(call), "content": text}),
                 );
                 add("user", blocks.collect());
             }
@@ -115,23 +186,52 @@ fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-fn encode_part(part: &Part, drop_reasoning: bool) -> Option<Value> {
+fn encode_part(part: &Part, ids: &CallIds, drop_reasoning: bool) -> Option<Value> {
     Some(match part {
         // Text of the assistant must not end with whitespace.
         Part::Text { text } => json!({"type": "text", "text": text.trim_end()}),
         Part::Reasoning(_) if drop_reasoning => return None,
         Part::Reasoning(reasoning) => reasoning.replay.clone()?,
         Part::Call(call) => json!({
-            "type": "tool_use", "id": sanitize_id(&call.id), "name": call.name,
+            "type": "tool_use", "id": ids.get(call), "name": call.name,
             "input": encode_arguments(&call.arguments),
         }),
     })
 }
 
-/// Replaces the characters that the API does not allow in an id.
-fn sanitize_id(id: &CallId) -> String {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
-    id.as_str().chars().map(allowed).collect()
+/// The ids of calls in a request. The API allows only some characters and every id only once;
+/// other servers count their calls from 0 in every reply.
+struct CallIds(HashMap<*const Call, String>);
+
+impl CallIds {
+    /// An id depends only on what precedes it, so it stays the same as the conversation grows.
+    fn new(entries: &[HistoryEntry<'_>]) -> Self {
+        let mut used = HashSet::new();
+        let results = entries.iter().filter_map(|entry| match entry {
+            HistoryEntry::Results(results) => Some(results),
+            HistoryEntry::User(..) | HistoryEntry::Assistant(_) => None,
+        });
+        let calls = results.flatten().map(|(call, _)| *call);
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        Self(
+            calls
+                .enumerate()
+                .map(|(number, call)| {
+                    let mut id = super::limit_call_id(&call.id, MAX_ID_CHARS);
+                    if id.is_empty() || !id.chars().all(allowed) || used.contains(&id) {
+                        let salt = if used.contains(&id) { number.to_string() } else { String::new() };
+                        id = super::hash_id(&call.id, &salt, MAX_ID_CHARS);
+                    }
+                    used.insert(id.clone());
+                    (ptr::from_ref(call), id)
+                })
+                .collect(),
+        )
+    }
+
+    fn get<'c>(&'c self, call: &'c Call) -> &'c str {
+        self.0.get(&ptr::from_ref(call)).map_or(call.id.as_str(), String::as_str)
+    }
 }
 
 /// Decodes the events of a message.
@@ -187,6 +287,7 @@ impl AnthropicDecoder {
                 id: text(block, "id"),
                 name: text(block, "name"),
                 arguments: block.get("input"),
+                ..CallDelta::default()
             })?,
             "thinking" | "redacted_thinking" => {
                 builder.push_reasoning(text(block, "thinking"));

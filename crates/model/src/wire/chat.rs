@@ -4,15 +4,18 @@
 //! |---|---|
 //! | OpenAI | `max_completion_tokens`; `developer` instead of `system` |
 //! | OpenRouter | `reasoning`; `reasoning_details`, sent back unchanged; `usage.cost`; cache markers |
-//! | DeepSeek, Kimi, MiMo | `reasoning_content`, which every later request must repeat |
+//! | DeepSeek, Kimi, MiMo | `reasoning_content`, repeated with every reply that calls a tool |
+//! | Gemini | `extra_content` of a call holds a signature, which every later request must repeat |
+//! | Mistral | ids of calls have exactly nine letters and digits |
 //! | Ollama | all calls have index 0 |
 //! | llama.cpp | content as objects; grammars |
 
-use hermes_types::{Call, Part, Usage};
+use hermes_types::{Call, CallId, Part, Usage};
 use serde_json::{Value, json};
 
 use super::{
-    DecodeResult, Decoder, ModelRequest, count, encode_arguments, reply_items, server_failure, text,
+    DecodeResult, Decoder, ModelRequest, anthropic, count, encode_arguments, reply_items, server_failure,
+    text,
 };
 use crate::endpoint::Effort;
 use crate::error;
@@ -20,14 +23,23 @@ use crate::history::HistoryEntry;
 use crate::reply::Finish;
 use crate::reply_builder::{CallDelta, ReplyBuilder};
 
+/// OpenAI's limit for the ids of calls.
+const MAX_ID_CHARS: usize = 40;
+/// The field of a call with data of its issuer.
+const EXTRA_CONTENT: &str = "extra_content";
+/// Google's signature for a call that another model made. Gemini 3 rejects a call without one.
+const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
+
 /// How a server expects earlier reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReasoningReplay {
     Omit,
     /// As `reasoning_details`.
     Details,
-    /// As `reasoning_content`, which must not be empty.
+    /// As `reasoning_content`, which must not be empty, with replies that call a tool.
     Content,
+    /// The same with every reply.
+    ContentAlways,
 }
 
 pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
@@ -44,14 +56,8 @@ pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
     if is_openrouter {
         body["usage"] = json!({"include": true});
     }
-    match prompt.effort {
-        Some(Effort::None) if is_openrouter => body["reasoning"] = json!({"enabled": false}),
-        Some(effort) if is_openrouter => body["reasoning"] = json!({"effort": effort}),
-        Some(Effort::None) if endpoint.is_hosted_by("deepseek.com") => {
-            body["thinking"] = json!({"type": "disabled"});
-        }
-        Some(effort) => body["reasoning_effort"] = json!(effort),
-        None => {}
+    if let Some(effort) = prompt.effort {
+        encode_effort(request, effort, body);
     }
     request.add_fields_and_tools(body, |tool, parameters| {
         json!({"type": "function", "function": {
@@ -67,10 +73,40 @@ pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
     body["messages"] = messages.into();
 }
 
+fn encode_effort(request: &ModelRequest<'_>, effort: Effort, body: &mut Value) {
+    let endpoint = request.endpoint;
+    let strongest = |strongest: Effort| if effort >= strongest { strongest } else { effort };
+    if endpoint.is_hosted_by("openrouter.ai") {
+        let version = anthropic::model_version(&endpoint.model);
+        let always_thinks = endpoint.model.contains("claude") && version.is_none_or(|known| known >= (4, 6));
+        match strongest(Effort::Max) {
+            // These models reject being told not to reason, and read the effort from another field.
+            Effort::None if always_thinks => {}
+            effort if always_thinks => body["verbosity"] = json!(effort),
+            Effort::None => body["reasoning"] = json!({"enabled": false}),
+            effort => body["reasoning"] = json!({"effort": effort}),
+        }
+    } else if endpoint.is_hosted_by("deepseek.com") {
+        match effort {
+            Effort::None => body["thinking"] = json!({"type": "disabled"}),
+            Effort::Xhigh | Effort::Max | Effort::Ultra => body["reasoning_effort"] = json!(Effort::Max),
+            effort => body["reasoning_effort"] = json!(effort),
+        }
+    } else if endpoint.is_hosted_by("openai.com") {
+        body["reasoning_effort"] = json!(strongest(Effort::Xhigh));
+    } else if endpoint.is_hosted_by("googleapis.com") {
+        body["reasoning_effort"] = json!(strongest(Effort::High));
+    } else {
+        body["reasoning_effort"] = json!(strongest(Effort::Max));
+    }
+}
+
 fn reasoning_replay(request: &ModelRequest<'_>) -> ReasoningReplay {
     let is_hosted_by = |domain: &&str| request.endpoint.is_hosted_by(domain);
     let vendors = ["deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com", "xiaomimimo.com"];
-    if vendors.iter().any(is_hosted_by) {
+    if vendors.iter().any(is_hosted_by) && request.quirks.replay_all_reasoning {
+        ReasoningReplay::ContentAlways
+    } else if vendors.iter().any(is_hosted_by) {
         ReasoningReplay::Content
     } else if is_hosted_by(&"openrouter.ai") && !request.quirks.drop_reasoning {
         ReasoningReplay::Details
@@ -91,10 +127,12 @@ fn messages(request: &ModelRequest<'_>, system: &str) -> Vec<Value> {
                 let content = user_content(&text, request.images.select(&images));
                 messages.push(json!({"role": "user", "content": content}));
             }
-            HistoryEntry::Assistant(parts) => messages.push(assistant_message(&parts, replay)),
-            HistoryEntry::Results(results) => messages.extend(results.iter().map(
-                |(call, text)| json!({"role": "tool", "tool_call_id": call.id.as_str(), "content": text}),
-            )),
+            HistoryEntry::Assistant(parts) => messages.push(assistant_message(request, &parts, replay)),
+            HistoryEntry::Results(results) => {
+                messages.extend(results.iter().map(|(call, text)| {
+                    json!({"role": "tool", "tool_call_id": call_id(request, &call.id), "content": text})
+                }));
+            }
         }
     }
     messages
@@ -113,14 +151,14 @@ fn user_content(text: &str, images: Vec<(&str, &str)>) -> Value {
     text.into_iter().chain(images).collect()
 }
 
-fn assistant_message(parts: &[&Part], replay: ReasoningReplay) -> Value {
+fn assistant_message(request: &ModelRequest<'_>, parts: &[&Part], replay: ReasoningReplay) -> Value {
     let mut texts = Vec::new();
-    let mut calls = Vec::new();
+    let mut calls: Vec<Value> = Vec::new();
     let mut reasoning = Vec::new();
     for part in parts {
         match part {
             Part::Text { text } => texts.push(text.as_str()),
-            Part::Call(call) => calls.push(encode_call(call)),
+            Part::Call(call) => calls.push(encode_call(request, call)),
             Part::Reasoning(one) => reasoning.push(one),
         }
     }
@@ -136,9 +174,16 @@ fn assistant_message(parts: &[&Part], replay: ReasoningReplay) -> Value {
                 message["reasoning_details"] = json!(details);
             }
         }
-        ReasoningReplay::Content => {
+        ReasoningReplay::Content if calls.is_empty() => {}
+        ReasoningReplay::Content | ReasoningReplay::ContentAlways => {
             let text: String = reasoning.iter().map(|one| one.text.as_str()).collect();
             message["reasoning_content"] = if text.trim().is_empty() { " ".into() } else { text.into() };
+        }
+    }
+    if let Some(first) = calls.first_mut().filter(|_| needs_signatures(request)) {
+        // Only the first of parallel calls has a signature.
+        if first[EXTRA_CONTENT].is_null() {
+            first[EXTRA_CONTENT] = json!({"google": {"thought_signature": FOREIGN_SIGNATURE}});
         }
     }
     if !calls.is_empty() {
@@ -147,9 +192,34 @@ fn assistant_message(parts: &[&Part], replay: ReasoningReplay) -> Value {
     message
 }
 
-fn encode_call(call: &Call) -> Value {
+fn encode_call(request: &ModelRequest<'_>, call: &Call) -> Value {
     let function = json!({"name": call.name, "arguments": encode_arguments(&call.arguments).to_string()});
-    json!({"id": call.id.as_str(), "type": "function", "function": function})
+    let mut encoded = json!({"id": call_id(request, &call.id), "type": "function", "function": function});
+    let own = call.replay.as_ref().filter(|_| !request.quirks.drop_reasoning);
+    let own = own.filter(|replay| replay.issuer == request.endpoint.issuer());
+    if let (Some(replay), Value::Object(fields)) = (own, &mut encoded) {
+        fields.extend(replay.fields.clone());
+    }
+    encoded
+}
+
+fn call_id(request: &ModelRequest<'_>, id: &CallId) -> String {
+    let is_nine_letters = || id.as_str().len() == 9 && id.as_str().chars().all(|c| c.is_ascii_alphanumeric());
+    if request.endpoint.is_hosted_by("mistral.ai") && !is_nine_letters() {
+        return super::hash_id(id, "", 9);
+    }
+    super::limit_call_id(id, MAX_ID_CHARS)
+}
+
+/// Whether the calls of other models need a signature: Gemini 3 and later at Google, and every
+/// Gemini whose server rejected the signatures that it got.
+fn needs_signatures(request: &ModelRequest<'_>) -> bool {
+    let endpoint = request.endpoint;
+    let Some((_, version)) = endpoint.model.split_once("gemini") else { return false };
+    let numbers = version.split(|c: char| !c.is_ascii_digit()).filter(|number| !number.is_empty());
+    let is_strict =
+        numbers.map(str::parse::<u32>).next().is_some_and(|major| major.is_ok_and(|major| major >= 3));
+    request.quirks.drop_reasoning || (is_strict && endpoint.is_hosted_by("googleapis.com"))
 }
 
 /// Marks the parts that a provider of Claude should cache: the system prompt and the last three
@@ -245,12 +315,16 @@ impl ChatDecoder {
                 id: text(call, "id"),
                 name: text(function, "name"),
                 arguments: function.get("arguments").or_else(|| function.get("parameters")),
+                replay: call
+                    .get(EXTRA_CONTENT)
+                    .filter(|extra| !extra.is_null())
+                    .map(|extra| (EXTRA_CONTENT, extra)),
             })?;
         }
         // The older form, which allows only one call.
         if let Some(function) = delta.get("function_call").filter(|call| call.is_object()) {
             let (name, arguments) = (text(function, "name"), function.get("arguments"));
-            builder.push_call(&CallDelta { index: Some(0), id: "", name, arguments })?;
+            builder.push_call(&CallDelta { index: Some(0), name, arguments, ..CallDelta::default() })?;
         }
         Ok(())
     }

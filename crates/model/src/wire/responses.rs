@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use hermes_types::{Part, Usage};
+use hermes_types::{CallId, Part, Usage};
 use serde_json::{Value, json};
 
 use super::{
@@ -24,14 +24,21 @@ pub(super) fn encode(request: &ModelRequest<'_>, body: &mut Value) {
     body["include"] = json!(["reasoning.encrypted_content"]);
     body["parallel_tool_calls"] = true.into();
     if !prompt.session.is_empty() {
-        body["prompt_cache_key"] = truncate_id(prompt.session).into();
+        body["prompt_cache_key"] = prompt.session.chars().take(MAX_ID_CHARS).collect::<String>().into();
     }
     if let Some(max_output) = request.max_output() {
         // The API accepts no less than 16.
         body["max_output_tokens"] = max_output.max(16).into();
     }
     if let Some(effort) = prompt.effort {
-        let effort = if effort == Effort::Minimal { Effort::Low } else { effort };
+        let effort = match effort {
+            Effort::Minimal => Effort::Low,
+            Effort::Xhigh | Effort::Max | Effort::Ultra if request.endpoint.is_hosted_by("x.ai") => {
+                Effort::High
+            }
+            Effort::Max | Effort::Ultra => Effort::Xhigh,
+            other => other,
+        };
         body["reasoning"] = json!({"effort": effort, "summary": "auto"});
     }
     request.add_fields_and_tools(body, |tool, parameters| {
@@ -58,7 +65,7 @@ fn input(request: &ModelRequest<'_>) -> Vec<Value> {
                 items.extend(parts.iter().filter_map(|part| encode_item(part, request.quirks.drop_reasoning)));
             }
             HistoryEntry::Results(results) => items.extend(results.iter().map(|(call, text)| {
-                json!({"type": "function_call_output", "call_id": truncate_id(call.id.as_str()), "output": text})
+                json!({"type": "function_call_output", "call_id": call_id(&call.id), "output": text})
             })),
         }
     }
@@ -83,13 +90,13 @@ fn encode_item(part: &Part, drop_reasoning: bool) -> Option<Value> {
         Part::Reasoning(reasoning) => reasoning.replay.clone()?,
         Part::Call(call) => {
             let arguments = encode_arguments(&call.arguments).to_string();
-            json!({"type": "function_call", "call_id": truncate_id(call.id.as_str()), "name": call.name, "arguments": arguments})
+            json!({"type": "function_call", "call_id": call_id(&call.id), "name": call.name, "arguments": arguments})
         }
     })
 }
 
-fn truncate_id(id: &str) -> String {
-    id.chars().take(MAX_ID_CHARS).collect()
+fn call_id(id: &CallId) -> String {
+    super::limit_call_id(id, MAX_ID_CHARS)
 }
 
 /// Decodes the events of a response.
@@ -205,5 +212,6 @@ fn push_call(builder: &mut ReplyBuilder<'_>, index: u64, item: &Value) -> Decode
         "" => text(item, "id"),
         id => id,
     };
-    builder.push_call(&CallDelta { index: Some(index), id, name: text(item, "name"), arguments: None })
+    let name = text(item, "name");
+    builder.push_call(&CallDelta { index: Some(index), id, name, ..CallDelta::default() })
 }

@@ -15,10 +15,14 @@ fn at(provider: &str, api: Api, base: &str, model: &str) -> Endpoint {
     Endpoint::new(provider, api, base.parse().unwrap(), model)
 }
 
+fn call(id: &str) -> Call {
+    let arguments = CallArguments::Object(Map::new());
+    Call { id: CallId::new(id), name: "t".to_owned(), arguments, replay: None }
+}
+
 fn history(issuer: &str, replay: Option<Value>) -> Vec<Message> {
     let user = |text: &str| Message::user(text);
-    let call =
-        Call { id: CallId::new("c1"), name: "t".to_owned(), arguments: CallArguments::Object(Map::new()) };
+    let call = call("c1");
     let reasoning = Reasoning { text: "hm".to_owned(), issuer: Some(issuer.to_owned()), replay };
     vec![
         user("a"),
@@ -61,10 +65,11 @@ fn encode_with_images(
 #[test]
 fn reasoning_goes_back_as_text_to_vendors_that_require_it() {
     let cases = [
-        ("deepseek", "https://api.deepseek.com/v1", "deepseek", "hm"),
-        ("kimi-coding", "https://api.moonshot.ai/v1", "kimi-coding", "hm"),
-        // Reasoning of another vendor is not sent, but the field must not be empty.
-        ("xiaomi", "https://api.xiaomimimo.com/v1", "deepseek", " "),
+        ("deepseek", "https://api.deepseek.com/v1", "deepseek/m", "hm"),
+        ("kimi-coding", "https://api.moonshot.ai/v1", "kimi-coding/m", "hm"),
+        // Reasoning of another vendor or model is not sent, but the field must not be empty.
+        ("xiaomi", "https://api.xiaomimimo.com/v1", "deepseek/m", " "),
+        ("deepseek", "https://api.deepseek.com/v1", "deepseek/other", " "),
     ];
     for (provider, base, issuer, expected) in cases {
         let endpoint = at(provider, Api::ChatCompletions, base, "m");
@@ -72,7 +77,11 @@ fn reasoning_goes_back_as_text_to_vendors_that_require_it() {
         let assistants =
             body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "assistant");
         let contents: Vec<&Value> = assistants.map(|message| &message["reasoning_content"]).collect();
-        assert_eq!(contents, [expected, " "], "{provider}");
+        // Only the first one calls a tool.
+        assert_eq!(contents, [&json!(expected), &Value::Null], "{provider}");
+        let all = ServerQuirks { replay_all_reasoning: true, ..ServerQuirks::default() };
+        let body = encode(&endpoint, &history(issuer, None), &all);
+        assert_eq!(body["messages"][4]["reasoning_content"], " ");
     }
     let other = at("custom", Api::ChatCompletions, "http://localhost:1/v1", "m");
     assert!(
@@ -85,12 +94,14 @@ fn reasoning_goes_back_as_text_to_vendors_that_require_it() {
 #[test]
 fn openrouter_gets_its_details_back_and_claude_its_four_cache_markers() {
     let details = json!([{"type": "reasoning.encrypted", "data": "x"}]);
-    let messages = history("openrouter", Some(json!({"reasoning_details": details})));
+    let messages =
+        history("openrouter/anthropic/claude-opus-4.6", Some(json!({"reasoning_details": details})));
     let endpoint =
         at("openrouter", Api::ChatCompletions, "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6");
     let body = encode(&endpoint, &messages, &ServerQuirks::default());
     assert_eq!(body["messages"][2]["reasoning_details"], details);
-    assert_eq!(body["reasoning"], json!({"effort": "high"}));
+    // These models read the effort from another field.
+    assert_eq!((&body["verbosity"], &body["reasoning"]), (&json!("high"), &Value::Null));
     assert_eq!(body["usage"], json!({"include": true}));
     let marked: Vec<usize> = body["messages"]
         .as_array()
@@ -104,7 +115,9 @@ fn openrouter_gets_its_details_back_and_claude_its_four_cache_markers() {
     let no_reasoning = ServerQuirks { drop_reasoning: true, ..ServerQuirks::default() };
     assert!(encode(&endpoint, &messages, &no_reasoning)["messages"][2]["reasoning_details"].is_null());
     let other = at("openrouter", Api::ChatCompletions, "https://openrouter.ai/api/v1", "qwen/qwen3");
-    assert!(!encode(&other, &messages, &ServerQuirks::default()).to_string().contains("cache_control"));
+    let body = encode(&other, &messages, &ServerQuirks::default());
+    assert_eq!(body["reasoning"], json!({"effort": "high"}));
+    assert!(!body.to_string().contains("cache_control"));
 }
 
 #[tokio::test]
@@ -195,13 +208,16 @@ fn claude_gets_the_reasoning_settings_of_its_version() {
 fn responses_are_cached_by_session_and_not_stored() {
     let endpoint = at("openai-api", Api::Responses, "https://api.openai.com/v1", "gpt-5.1");
     let item = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
-    let body = encode(&endpoint, &history("openai-api", Some(item.clone())), &ServerQuirks::default());
+    let body =
+        encode(&endpoint, &history("openai-api/gpt-5.1", Some(item.clone())), &ServerQuirks::default());
     assert_eq!((&body["prompt_cache_key"], &body["store"]), (&json!("k"), &json!(false)));
     assert_eq!(body["input"][1], item);
     assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));
     let no_reasoning = ServerQuirks { drop_reasoning: true, ..ServerQuirks::default() };
     assert!(
-        !encode(&endpoint, &history("openai-api", Some(item)), &no_reasoning).to_string().contains("rs_1")
+        !encode(&endpoint, &history("openai-api/gpt-5.1", Some(item)), &no_reasoning)
+            .to_string()
+            .contains("rs_1")
     );
 }
 
@@ -213,4 +229,85 @@ fn configured_fields_override_ours_but_not_the_conversation() {
     let body = encode(&endpoint, &history("x", None), &ServerQuirks::default());
     assert_eq!((&body["temperature"], &body["max_tokens"]), (&json!(0.2), &json!(7)));
     assert_eq!(body["messages"].as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn google_gets_a_signature_for_the_calls_of_other_models() {
+    let google = "https://generativelanguage.googleapis.com/v1beta/openai";
+    let foreign = json!({"google": {"thought_signature": "skip_thought_signature_validator"}});
+    let cases = [("gemini-3-pro-preview", google, foreign), ("gemini-2.5-flash", google, Value::Null)];
+    for (model, base, expected) in cases {
+        let endpoint = at("gemini", Api::ChatCompletions, base, model);
+        let body = encode(&endpoint, &history("x", None), &ServerQuirks::default());
+        assert_eq!(body["messages"][2]["tool_calls"][0]["extra_content"], expected, "{model}");
+    }
+}
+
+#[test]
+fn mistral_gets_ids_of_nine_letters() {
+    let endpoint = at("custom", Api::ChatCompletions, "https://api.mistral.ai/v1", "m");
+    let body = encode(&endpoint, &history("x", None), &ServerQuirks::default());
+    let id = body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();
+    assert!(id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()), "{id}");
+    assert_eq!(body["messages"][3]["tool_call_id"], id);
+}
+
+#[test]
+fn every_vendor_gets_an_effort_that_it_knows() {
+    let effort = |endpoint: &Endpoint, effort: Effort| {
+        let messages = [Message::user("hi")];
+        let prompt = Prompt {
+            system: "",
+            tools: &[],
+            messages: &messages,
+            max_output: None,
+            effort: Some(effort),
+            session: "",
+            image_mode: ImageMode::Text,
+        };
+        let request = ModelRequest {
+            endpoint,
+            prompt: &prompt,
+            quirks: &ServerQuirks::default(),
+            images: LoadedImages::default(),
+        };
+        let body: Value = serde_json::from_slice(&request.body()).unwrap();
+        let fields =
+            ["/reasoning_effort", "/verbosity", "/reasoning/effort", "/output_config/effort", "/think"];
+        fields.iter().find_map(|field| body.pointer(field).cloned()).unwrap_or_default()
+    };
+    let chat = Api::ChatCompletions;
+    let cases = [
+        (at("x", chat, "http://h/v1", "m"), Effort::Ultra, json!("max")),
+        (at("x", chat, "https://api.openai.com/v1", "gpt-5.1"), Effort::Ultra, json!("xhigh")),
+        (at("x", chat, "https://api.deepseek.com/v1", "m"), Effort::Xhigh, json!("max")),
+        (
+            at("x", chat, "https://generativelanguage.googleapis.com/v1beta/openai", "m"),
+            Effort::Max,
+            json!("high"),
+        ),
+        (
+            at("x", chat, "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6"),
+            Effort::None,
+            Value::Null,
+        ),
+        (at("x", Api::Responses, "https://api.openai.com/v1", "gpt-5.1"), Effort::Minimal, json!("low")),
+        (at("x", Api::Responses, "https://api.openai.com/v1", "gpt-5.1"), Effort::Max, json!("xhigh")),
+        (at("x", Api::Responses, "https://api.x.ai/v1", "grok-4"), Effort::Max, json!("high")),
+        (
+            at("x", Api::AnthropicMessages, "https://api.anthropic.com", "claude-opus-4-6"),
+            Effort::Xhigh,
+            json!("max"),
+        ),
+        (
+            at("x", Api::AnthropicMessages, "https://api.anthropic.com", "claude-opus-4-7"),
+            Effort::Xhigh,
+            json!("xhigh"),
+        ),
+        (at("x", Api::OllamaChat, "http://h/v1", "gpt-oss:20b"), Effort::Max, json!("high")),
+        (at("x", Api::OllamaChat, "http://h/v1", "qwen3"), Effort::None, json!(false)),
+    ];
+    for (endpoint, given, expected) in cases {
+        assert_eq!(effort(&endpoint, given), expected, "{} {given:?}", endpoint.base_url);
+    }
 }

@@ -42,7 +42,7 @@ impl MockServer {
     fn endpoint(&self, api: Api) -> Endpoint {
         let base = match api {
             Api::AnthropicMessages => self.address.clone(),
-            Api::ChatCompletions | Api::Responses => format!("{}/v1", self.address),
+            Api::ChatCompletions | Api::Responses | Api::OllamaChat => format!("{}/v1", self.address),
         };
         let mut endpoint = Endpoint::new("aimock", api, base.parse().unwrap(), "m");
         endpoint.retries.max_attempts = 1;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use hermes_model::{Api, Error, FailureClass, Finish, ReplyEvent};
+use hermes_model::{Api, ApiCredentials, Effort, Error, FailureClass, Finish, ReplyEvent};
 use hermes_testkit::model::{BodyDelivery, ModelScript};
 use hermes_testkit::{ReplyItem, ScriptStep, ScriptedModel, ScriptedReply};
-use hermes_types::{CallArguments, Part};
+use hermes_types::{Call, CallArguments, CallId, Message, Part, Secret};
 use serde_json::{Value, json};
 
-use crate::support::{APIS, ask, client, endpoint, shown_text, tools, user};
+use crate::support::{APIS, ask, client, endpoint, prompt, shown_text, tools, user};
 
 fn overloaded() -> ScriptStep {
     ScriptStep::error(503, json!({"error": {"message": "overloaded", "type": "overloaded_error"}}))
@@ -300,4 +300,170 @@ async fn dropping_the_future_closes_the_connection() {
     // The next request uses a new connection and gets the end of the script as its response.
     let (reply, _) = ask(&client, &chain, &messages).await;
     assert_eq!(class(reply), FailureClass::Server);
+}
+
+/// A conversation in which another provider made calls, and their results wait for a reply.
+fn open_turn(ids: &[&str]) -> Vec<Message> {
+    let mut messages = vec![user("hi")];
+    for id in ids {
+        let (id, name) = (CallId::new(*id), "terminal".to_owned());
+        let arguments = CallArguments::Object(serde_json::Map::new());
+        let call = Call { id: id.clone(), name: name.clone(), arguments, replay: None };
+        messages.push(Message::Assistant { parts: vec![Part::Call(call)] });
+        messages.push(Message::Tool { call: id, name, text: "done".to_owned() });
+    }
+    messages
+}
+
+#[tokio::test]
+async fn claude_is_not_asked_to_reason_in_a_turn_that_began_without() {
+    let messages = open_turn(&["call_1"]);
+    let tools = tools();
+    for name in ["claude-sonnet-4-5", "claude-opus-4-6"] {
+        let model = ScriptedModel::start([ScriptStep::text("ok")]).unwrap();
+        let mut endpoint = endpoint(&model, Api::AnthropicMessages);
+        endpoint.model = name.to_owned();
+        let mut prompt = prompt(&tools, &messages);
+        prompt.effort = Some(Effort::High);
+        client().complete(&[endpoint], &prompt, &mut |_| {}).await.unwrap();
+        assert_eq!(model.failures(), [""; 0]);
+        assert_eq!(model.received()[0].json["thinking"], Value::Null, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_began_with_own_reasoning_goes_on_with_it() {
+    let call =
+        ReplyItem::Call { id: "toolu_1".to_owned(), name: "terminal".to_owned(), arguments: json!({}) };
+    let model = ScriptedModel::start([
+        ScriptStep::reply([ReplyItem::Reasoning("hm".to_owned()), call]),
+        ScriptStep::text("ok"),
+    ])
+    .unwrap();
+    let mut endpoint = endpoint(&model, Api::AnthropicMessages);
+    endpoint.model = "claude-sonnet-4-5".to_owned();
+    let (client, tools, chain) = (client(), tools(), [endpoint]);
+    let mut messages = vec![user("hi")];
+    for _ in 0..2 {
+        let mut prompt = prompt(&tools, &messages);
+        prompt.effort = Some(Effort::High);
+        let reply = client.complete(&chain, &prompt, &mut |_| {}).await.unwrap();
+        messages.push(reply.message());
+        let (call, name) = (CallId::new("toolu_1"), "terminal".to_owned());
+        messages.push(Message::Tool { call, name, text: "done".to_owned() });
+    }
+    assert_eq!(model.failures(), [""; 0]);
+    assert_eq!(model.received()[1].json["thinking"]["type"], "enabled");
+}
+
+#[tokio::test]
+async fn reasoning_fits_the_output_limit_that_the_server_told() {
+    let (tools, messages) = (tools(), [user("hi")]);
+    let script =
+        ModelScript { max_output: Some(8192), steps: vec![ScriptStep::text("ok")], ..ModelScript::default() };
+    let model = ScriptedModel::start_script(script).unwrap();
+    let mut endpoint = endpoint(&model, Api::AnthropicMessages);
+    endpoint.model = "claude-sonnet-4-5".to_owned();
+    let mut prompt = prompt(&tools, &messages);
+    prompt.effort = Some(Effort::High);
+    client().complete(&[endpoint], &prompt, &mut |_| {}).await.unwrap();
+    let received = model.received();
+    assert_eq!(received.len(), 2);
+    let body = &received[1].json;
+    assert_eq!((&body["max_tokens"], &body["thinking"]["budget_tokens"]), (&json!(8192), &json!(7168)));
+}
+
+#[tokio::test]
+async fn ids_of_calls_fit_every_provider() {
+    let long = format!("fc_{}", "a".repeat(60));
+    let other = format!("fc_{}b", "a".repeat(60));
+    // Some servers count from 0 in every reply.
+    let messages = open_turn(&[&long, &other, "functions.terminal:0", "0", "0"]);
+    for api in APIS {
+        let client = client();
+        let model = ScriptedModel::start([ScriptStep::text("ok"), ScriptStep::text("ok")]).unwrap();
+        let chain = [endpoint(&model, api)];
+        ask(&client, &chain, &messages).await.0.unwrap();
+        let mut more = messages.clone();
+        more.extend([user("more")]);
+        ask(&client, &chain, &more).await.0.unwrap();
+        assert_eq!(model.failures(), [""; 0], "{api:?}");
+        let ids = |at: usize| {
+            let body = model.received()[at].json.to_string().replace("cache_control", "");
+            let mut all: Vec<String> = body
+                .split("_id\":\"")
+                .skip(1)
+                .map(|rest| rest.split('"').next().unwrap().to_owned())
+                .collect();
+            all.truncate(5);
+            all
+        };
+        assert_eq!(ids(0), ids(1), "{api:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_signatures_of_calls_go_back_to_the_model_that_issued_them() {
+    let steps = vec![ScriptStep::call("c1", "terminal", json!({"command": "ls"})), ScriptStep::text("two")];
+    let script = ModelScript { signs_calls: true, steps, ..ModelScript::default() };
+    let model = ScriptedModel::start_script(script).unwrap();
+    let (client, chain) = (client(), [endpoint(&model, Api::ChatCompletions)]);
+    let first = ask(&client, &chain, &[user("hi")]).await.0.unwrap();
+    let result = Message::Tool { call: CallId::new("c1"), name: "terminal".to_owned(), text: "a".to_owned() };
+    let stored = serde_json::to_string(&[user("hi"), first.message(), result]).unwrap();
+    let messages: Vec<Message> = serde_json::from_str(&stored).unwrap();
+    assert_eq!(ask(&client, &chain, &messages).await.0.unwrap().message().text(), "two");
+    assert_eq!(model.failures(), [""; 0]);
+    // No other model gets them: strict servers reject the field.
+    for (api, name) in [(Api::ChatCompletions, "another"), (Api::AnthropicMessages, "scripted")] {
+        let other = ScriptedModel::start([ScriptStep::text("ok")]).unwrap();
+        let mut endpoint = endpoint(&other, api);
+        endpoint.model = name.to_owned();
+        ask(&client, &[endpoint], &messages).await.0.unwrap();
+        assert!(!other.received()[0].json.to_string().contains("signed"));
+        assert_eq!(other.failures(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_gemini_that_wants_signatures_accepts_the_calls_of_other_models() {
+    let steps = vec![ScriptStep::text("ok")];
+    let script = ModelScript { signs_calls: true, steps, ..ModelScript::default() };
+    let model = ScriptedModel::start_script(script).unwrap();
+    let mut endpoint = endpoint(&model, Api::ChatCompletions);
+    endpoint.model = "gemini-3-pro".to_owned();
+    ask(&client(), &[endpoint], &open_turn(&["call_1"])).await.0.unwrap();
+    assert_eq!(model.received().len(), 2);
+}
+
+#[tokio::test]
+async fn a_rejected_token_of_claude_code_is_replaced_by_the_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("credentials.json");
+    std::fs::write(&path, r#"{"claudeAiOauth":{"accessToken":"sk-ant-oat01-x"}}"#).unwrap();
+    let message = "This credential is only authorized for use with Claude Code and cannot be used for other API requests.";
+    let refusal = || {
+        let error = json!({"type": "invalid_request_error", "message": message});
+        ScriptStep::error(400, json!({"type": "error", "error": error}))
+    };
+    let model =
+        ScriptedModel::start([refusal(), ScriptStep::text("one"), ScriptStep::text("two"), refusal()])
+            .unwrap();
+    let mut with_key = endpoint(&model, Api::AnthropicMessages);
+    let key = Some(Secret::new("sk-key"));
+    with_key.credentials = Some(ApiCredentials::ClaudeCode { path: path.clone(), key });
+    let client = client();
+    for text in ["one", "two"] {
+        let reply = ask(&client, &[with_key.clone()], &[user("hi")]).await.0.unwrap();
+        assert_eq!(reply.message().text(), text);
+    }
+    let keys: Vec<_> =
+        model.received().iter().map(|request| request.header("x-api-key").map(str::to_owned)).collect();
+    assert_eq!(keys, [None, Some("sk-key".to_owned()), Some("sk-key".to_owned())]);
+    let mut without_key = with_key;
+    without_key.model = "another".to_owned();
+    without_key.credentials = Some(ApiCredentials::ClaudeCode { path, key: None });
+    let error = ask(&client, &[without_key], &[user("hi")]).await.0.unwrap_err();
+    assert_eq!(error.class(), Some(FailureClass::Auth));
+    assert!(error.hints()[0].contains("ANTHROPIC_API_KEY"), "{:?}", error.hints());
 }

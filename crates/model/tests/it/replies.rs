@@ -14,7 +14,7 @@ fn call(id: &str, arguments: Value) -> ReplyItem {
 
 fn called(id: &str, arguments: Value) -> Part {
     let arguments = CallArguments::Object(arguments.as_object().unwrap().clone());
-    Part::Call(Call { id: CallId::new(id), name: "terminal".to_owned(), arguments })
+    Part::Call(Call { id: CallId::new(id), name: "terminal".to_owned(), arguments, replay: None })
 }
 
 fn says(text: &str) -> Part {
@@ -147,6 +147,7 @@ async fn a_conversation_is_replayed_with_an_unchanged_prefix() {
                 );
             }
             Api::Responses => assert!(second.contains(r#""encrypted_content":"sealed 2""#), "{second}"),
+            Api::OllamaChat => assert!(second.contains(r#"{"a":2,"b":1}"#), "{second}"),
         }
     }
 }
@@ -154,7 +155,12 @@ async fn a_conversation_is_replayed_with_an_unchanged_prefix() {
 #[tokio::test]
 async fn an_inconsistent_history_is_normalized_before_it_is_sent() {
     let broken = CallArguments::Broken { text: "{\"a".to_owned(), why: "cut".to_owned() };
-    let cut = Part::Call(Call { id: CallId::new("c 3"), name: "terminal".to_owned(), arguments: broken });
+    let cut = Part::Call(Call {
+        id: CallId::new("c 3"),
+        name: "terminal".to_owned(),
+        arguments: broken,
+        replay: None,
+    });
     let result =
         |id: &str| Message::Tool { call: CallId::new(id), name: "terminal".to_owned(), text: "r".to_owned() };
     let messages = [

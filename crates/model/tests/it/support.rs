@@ -15,7 +15,7 @@ pub(crate) const APIS: [Api; 3] = [Api::ChatCompletions, Api::AnthropicMessages,
 pub(crate) fn endpoint(model: &ScriptedModel, api: Api) -> Endpoint {
     let base = match api {
         Api::AnthropicMessages => model.anthropic_url(),
-        Api::ChatCompletions | Api::Responses => model.url(),
+        Api::ChatCompletions | Api::Responses | Api::OllamaChat => model.url(),
     };
     let mut endpoint = Endpoint::new("test", api, base.parse().unwrap(), "scripted");
     endpoint.credentials = Some(ApiCredentials::Key(Secret::new("sk-test")));

@@ -20,7 +20,7 @@ struct Case {
 
 fn call(id: &str, name: &str, arguments: Value) -> Part {
     let arguments = CallArguments::Object(arguments.as_object().unwrap().clone());
-    Part::Call(Call { id: CallId::new(id), name: name.to_owned(), arguments })
+    Part::Call(Call { id: CallId::new(id), name: name.to_owned(), arguments, replay: None })
 }
 
 fn says(text: &str) -> Part {
@@ -28,7 +28,7 @@ fn says(text: &str) -> Part {
 }
 
 fn thought(text: &str, replay: Option<Value>) -> Part {
-    Part::Reasoning(Reasoning { text: text.to_owned(), issuer: Some("test@127.0.0.1".to_owned()), replay })
+    Part::Reasoning(Reasoning { text: text.to_owned(), issuer: Some("test@127.0.0.1/m".to_owned()), replay })
 }
 
 fn cases() -> Vec<Case> {

@@ -39,7 +39,7 @@ fn part() -> impl Strategy<Value = Part> {
                 Value::Object(object) => CallArguments::Object(object),
                 other => CallArguments::Broken { text: other.to_string(), why: "no object".to_owned() },
             };
-            Part::Call(Call { id: CallId::new(id), name, arguments })
+            Part::Call(Call { id: CallId::new(id), name, arguments, replay: None })
         }),
     ]
 }

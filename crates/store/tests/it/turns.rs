@@ -8,7 +8,8 @@ use crate::{Home, assistant, at, message_step, session, user};
 
 fn call(id: &str) -> Call {
     let arguments = json!({"command": "ls"}).as_object().unwrap().clone();
-    Call { id: CallId::new(id), name: "terminal".to_owned(), arguments: CallArguments::Object(arguments) }
+    let arguments = CallArguments::Object(arguments);
+    Call { id: CallId::new(id), name: "terminal".to_owned(), arguments, replay: None }
 }
 
 fn asks(calls: &[&str]) -> Message {

@@ -93,6 +93,7 @@ async fn turn(file: &Path) {
             id: CallId::new(id),
             name: "t".to_owned(),
             arguments: CallArguments::Object(Default::default()),
+            replay: None,
         };
         Part::Call(call)
     };

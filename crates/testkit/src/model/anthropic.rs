@@ -13,7 +13,10 @@ const FIELDS: &[&str] = &[
     "stream", "system", "temperature", "thinking", "tool_choice", "tools", "top_k", "top_p",
 ];
 
-pub(super) fn check(body: &Value) -> Result<(), String> {
+/// The longest id of a call.
+const MAX_ID_CHARS: usize = 64;
+
+pub(super) fn check(body: &Value, max_output: Option<u64>) -> Result<(), String> {
     for (field, _) in body.as_object().into_iter().flatten() {
         if !FIELDS.contains(&field.as_str()) {
             return Err(format!("{field}: Extra inputs are not permitted"));
@@ -23,6 +26,12 @@ pub(super) fn check(body: &Value) -> Result<(), String> {
         return Err("model: Field required".to_owned());
     }
     let cap = body["max_tokens"].as_u64().filter(|cap| *cap > 0).ok_or("max_tokens: Field required")?;
+    if let Some(max) = max_output.filter(|max| cap > *max) {
+        return Err(format!(
+            "max_tokens: {cap} > {max}, which is the maximum allowed number of output tokens for {}",
+            body["model"]
+        ));
+    }
     if body["thinking"]["budget_tokens"].as_u64().is_some_and(|budget| budget >= cap || budget < 1024) {
         return Err("`max_tokens` must be greater than `thinking.budget_tokens`".to_owned());
     }
@@ -33,16 +42,36 @@ pub(super) fn check(body: &Value) -> Result<(), String> {
     if markers > 4 {
         return Err(format!("A maximum of 4 blocks with cache_control may be provided. Found {markers}."));
     }
-    check_messages(
-        body["messages"]
-            .as_array()
-            .filter(|messages| !messages.is_empty())
-            .ok_or("messages: Field required")?,
-    )
+    let messages = body["messages"].as_array().filter(|messages| !messages.is_empty());
+    let messages = messages.ok_or("messages: Field required")?;
+    check_messages(messages)?;
+    if body["thinking"]["type"] == "enabled" { check_open_turn(messages) } else { Ok(()) }
+}
+
+/// With a budget for reasoning, a turn that waits for results must begin with reasoning.
+fn check_open_turn(messages: &[Value]) -> Result<(), String> {
+    let has = |message: &Value, kind: &str| {
+        message["content"].as_array().into_iter().flatten().any(|block| block["type"] == kind)
+    };
+    if !messages.last().is_some_and(|last| has(last, "tool_result")) {
+        return Ok(());
+    }
+    let is_results = |message: &Value| message["role"] == "user" && has(message, "tool_result");
+    let turn =
+        messages.iter().rev().take_while(|message| message["role"] == "assistant" || is_results(message));
+    let Some(first) = turn.filter(|message| message["role"] == "assistant").last() else { return Ok(()) };
+    let kind = first["content"][0]["type"].as_str().unwrap_or_default();
+    if matches!(kind, "thinking" | "redacted_thinking") {
+        return Ok(());
+    }
+    Err(format!(
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{kind}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block."
+    ))
 }
 
 fn check_messages(messages: &[Value]) -> Result<(), String> {
     let mut open: BTreeSet<String> = BTreeSet::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     for (at, message) in messages.iter().enumerate() {
         let expected = if at % 2 == 0 { "user" } else { "assistant" };
         if message["role"] != expected {
@@ -78,7 +107,8 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
                 ("assistant", "tool_use") if block["input"].is_object() && block["name"].is_string() => {
                     let id = block["id"].as_str().unwrap_or_default();
                     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-                    if id.is_empty() || !id.chars().all(allowed) || !open.insert(id.to_owned()) {
+                    let is_valid = !id.is_empty() && id.len() <= MAX_ID_CHARS && id.chars().all(allowed);
+                    if !is_valid || !open.insert(id.to_owned()) || !seen.insert(id.to_owned()) {
                         return Err(format!("messages.{at}: tool_use.id {id:?}"));
                     }
                 }

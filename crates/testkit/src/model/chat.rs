@@ -5,20 +5,27 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::image;
-use super::script::{ReplyItem, ScriptedReply, text_deltas};
+use super::script::{ModelScript, ReplyItem, ScriptedReply, text_deltas};
 
 /// The fields of OpenAI, and those that other servers accept.
 const FIELDS: &[&str] = &[
     "frequency_penalty", "logprobs", "max_completion_tokens", "max_tokens", "messages", "metadata", "model",
-    "n", "options", "parallel_tool_calls", "presence_penalty", "prompt_cache_key", "provider", "reasoning",
+    "n", "parallel_tool_calls", "presence_penalty", "prompt_cache_key", "provider", "reasoning",
     "reasoning_effort", "response_format", "seed", "service_tier", "stop", "store", "stream",
     "stream_options", "temperature", "thinking", "tool_choice", "tools", "top_p", "usage", "user",
+    "verbosity",
 ];
+/// The longest id of a call that OpenAI accepts.
+const MAX_ID_CHARS: usize = 40;
+/// What Google accepts instead of its own signature.
+const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
-pub(super) fn check(body: &Value) -> Result<(), String> {
+/// Checks a request. Ollama ignores fields that it does not know, and Gemini wants the signatures of
+/// its calls back.
+pub(super) fn check(body: &Value, script: &ModelScript) -> Result<(), String> {
     let fields = body.as_object().into_iter().flatten();
     for (field, _) in fields {
-        if !FIELDS.contains(&field.as_str()) {
+        if script.ollama.is_none() && !FIELDS.contains(&field.as_str()) {
             return Err(format!("Unrecognized request argument supplied: {field}"));
         }
     }
@@ -34,9 +41,44 @@ pub(super) fn check(body: &Value) -> Result<(), String> {
             return Err("tools: Missing required parameter: 'type'".to_owned());
         }
     }
-    check_messages(
-        body["messages"].as_array().filter(|messages| !messages.is_empty()).ok_or("messages: is empty")?,
-    )
+    let messages = body["messages"].as_array().filter(|messages| !messages.is_empty());
+    let messages = messages.ok_or("messages: is empty")?;
+    for call in messages.iter().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten()) {
+        let id = call["id"].as_str().unwrap_or_default();
+        if id.chars().count() > MAX_ID_CHARS {
+            return Err(format!("Invalid 'messages[1].tool_calls[0].id': string too long: {id}"));
+        }
+        if !script.signs_calls && !call["extra_content"].is_null() {
+            return Err("tool_calls.0.extra_content: Extra inputs are not permitted".to_owned());
+        }
+    }
+    let first_calls = messages.iter().map(|message| &message["tool_calls"][0]).filter(|call| !call.is_null());
+    for call in first_calls.filter(|_| script.signs_calls) {
+        let signature = &call["extra_content"]["google"]["thought_signature"];
+        if signature.is_null() {
+            return Err(format!(
+                "Function call is missing a thought_signature in functionCall parts. Function call {}",
+                call["function"]["name"]
+            ));
+        }
+        if *signature != signature_of(call["id"].as_str().unwrap_or_default())
+            && *signature != FOREIGN_SIGNATURE
+        {
+            return Err("Corrupted thought signature.".to_owned());
+        }
+    }
+    check_messages(messages)
+}
+
+fn signature_of(id: &str) -> String {
+    format!("signed {id}")
+}
+
+/// The field that Gemini adds to a call.
+fn sign(call: &mut Value, id: &str, script: &ModelScript) {
+    if script.signs_calls {
+        call["extra_content"] = json!({"google": {"thought_signature": signature_of(id)}});
+    }
 }
 
 /// Checks a tool, for every protocol.
@@ -122,7 +164,7 @@ fn usage() -> Value {
     })
 }
 
-pub(super) fn stream(reply: &ScriptedReply, model: &str) -> String {
+pub(super) fn stream(reply: &ScriptedReply, model: &str, script: &ModelScript) -> String {
     let mut out = String::new();
     let mut send = |delta: Value, finish: Value| {
         let chunk = json!({
@@ -151,10 +193,9 @@ pub(super) fn stream(reply: &ScriptedReply, model: &str) -> String {
                     other => (other.clone(), Vec::new()),
                 };
                 let function = json!({"name": name, "arguments": first});
-                send(
-                    json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]}),
-                    Value::Null,
-                );
+                let mut call = json!({"index": index, "id": id, "type": "function", "function": function});
+                sign(&mut call, id, script);
+                send(json!({"tool_calls": [call]}), Value::Null);
                 for piece in rest {
                     send(
                         json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}),
@@ -173,7 +214,7 @@ pub(super) fn stream(reply: &ScriptedReply, model: &str) -> String {
     out
 }
 
-pub(super) fn whole(reply: &ScriptedReply, model: &str) -> Value {
+pub(super) fn whole(reply: &ScriptedReply, model: &str, script: &ModelScript) -> Value {
     let mut content = String::new();
     let mut reasoning = String::new();
     let mut calls = Vec::new();
@@ -182,9 +223,10 @@ pub(super) fn whole(reply: &ScriptedReply, model: &str) -> Value {
             ReplyItem::Text(text) => content.push_str(text),
             ReplyItem::Reasoning(text) => reasoning.push_str(text),
             ReplyItem::Call { id, name, arguments } => {
-                calls.push(
-                    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}),
-                );
+                let function = json!({"name": name, "arguments": arguments});
+                let mut call = json!({"id": id, "type": "function", "function": function});
+                sign(&mut call, id, script);
+                calls.push(call);
             }
         }
     }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::ollama::OllamaServer;
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelScript {
@@ -18,6 +20,13 @@ pub struct ModelScript {
     pub always: Option<ScriptStep>,
     /// Responses to other routes, by method and path.
     pub routes: BTreeMap<String, Value>,
+    /// The server is Ollama.
+    pub ollama: Option<OllamaServer>,
+    /// Calls have signatures that each later request must repeat, as those of Gemini in Chat
+    /// Completions.
+    pub signs_calls: bool,
+    /// The largest output limit that Messages accepts.
+    pub max_output: Option<u64>,
     /// Does not record requests: those of a long run would fill the memory.
     pub discard_requests: bool,
 }

@@ -41,6 +41,10 @@ fn code(exit: &StopReason) -> ExitCode {
         StopReason::Failed(error) => model::model_failure(error).kind.code(),
         StopReason::BudgetExhausted
         | StopReason::Truncated
+        | StopReason::Disconnected
+        | StopReason::ReasoningExhausted
+        | StopReason::TimedOut(_)
+        | StopReason::Loop
         | StopReason::EmptyReply
         | StopReason::InvalidCalls => FailureKind::Failed.code(),
     }

@@ -10,6 +10,43 @@ fn errors_are_classified_by_the_fields_of_each_provider() {
     let openrouter = |code: u16, message: &str| json!({"error": {"code": code, "message": message, "metadata": {"provider_name": "X"}}});
     let llama = |code: u16, kind: &str, message: &str| json!({"error": {"code": code, "message": message, "type": kind}});
     let cases = [
+        (
+            400,
+            anthropic(
+                "invalid_request_error",
+                "This credential is only authorized for use with Claude Code and cannot be used for other API requests.",
+            ),
+            FailureClass::Auth,
+        ),
+        (
+            400,
+            anthropic(
+                "invalid_request_error",
+                "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+            ),
+            FailureClass::ReasoningRejected,
+        ),
+        (
+            400,
+            json!([{"error": {"code": 400, "message": "Function call is missing a thought_signature in functionCall parts.", "status": "INVALID_ARGUMENT"}}]),
+            FailureClass::ReasoningRejected,
+        ),
+        (
+            400,
+            openai(
+                "invalid_request_error",
+                "The reasoning_content in the thinking mode must be passed back to the API.",
+            ),
+            FailureClass::ReasoningMissing,
+        ),
+        // Ollama.
+        (
+            400,
+            json!({"error": "{\"error\":{\"code\":400,\"message\":\"request (8889 tokens) exceeds the available context size (4096 tokens), try increasing it\",\"type\":\"exceed_context_size_error\",\"n_prompt_tokens\":8889,\"n_ctx\":4096}}"}),
+            FailureClass::ContextOverflow,
+        ),
+        (400, json!({"error": "the input length exceeds the context length"}), FailureClass::ContextOverflow),
+        (400, json!({"error": "\"gemma3\" does not support thinking"}), FailureClass::Parameter),
         // OpenAI.
         (401, openai("invalid_api_key", "Incorrect API key provided: sk-x."), FailureClass::Auth),
         (
@@ -192,7 +229,7 @@ fn errors_are_classified_by_the_fields_of_each_provider() {
         ),
     ];
     for (status, body, expected) in cases {
-        let failure = from_response(status, None, &body.to_string());
+        let failure = from_response(status, RetryHeaders::default(), &body.to_string());
         assert_eq!(failure.class, expected, "{status} {body}");
         assert_eq!(failure.status, Some(status));
     }
@@ -208,9 +245,12 @@ fn bodies_that_are_not_json_are_classified_by_their_status() {
         (504, "upstream request timeout", FailureClass::Timeout),
     ];
     for (status, body, expected) in cases {
-        assert_eq!(from_response(status, None, body).class, expected, "{status} {body}");
+        assert_eq!(from_response(status, RetryHeaders::default(), body).class, expected, "{status} {body}");
     }
-    assert_eq!(from_response(404, None, "").message, "HTTP status 404 without an error message");
+    assert_eq!(
+        from_response(404, RetryHeaders::default(), "").message,
+        "HTTP status 404 without an error message"
+    );
 }
 
 #[test]
@@ -246,7 +286,8 @@ fn the_available_output_is_read() {
         ),
     ];
     for (message, expected) in cases {
-        let failure = from_response(400, None, &json!({"error": {"message": message}}).to_string());
+        let failure =
+            from_response(400, RetryHeaders::default(), &json!({"error": {"message": message}}).to_string());
         assert_eq!(failure.available_output, expected, "{message}");
         let class = if expected.is_some() { FailureClass::OutputCap } else { FailureClass::ContextOverflow };
         assert_eq!(failure.class, class, "{message}");
@@ -255,8 +296,16 @@ fn the_available_output_is_read() {
 
 #[test]
 fn retry_after_is_seconds_or_a_date_and_bounded() {
-    let seconds =
-        |header: &str| from_response(429, Some(header), "{}").retry_after.map(|wait| wait.as_secs_f64());
+    let delay = |headers: RetryHeaders<'_>| {
+        from_response(429, headers, "{}").retry_after.map(|wait| wait.as_secs_f64())
+    };
+    let seconds = |header: &str| delay(RetryHeaders { retry_after: Some(header), ..RetryHeaders::default() });
+    let milliseconds =
+        |header: &str| delay(RetryHeaders { retry_after_ms: Some(header), retry_after: Some("7") });
+    assert_eq!(milliseconds("250"), Some(0.25));
+    assert_eq!(milliseconds("1e19"), Some(120.0));
+    assert_eq!(milliseconds("soon"), Some(7.0));
+    assert_eq!(seconds("1e300"), Some(120.0));
     assert_eq!(seconds("7"), Some(7.0));
     assert_eq!(seconds("0.5"), Some(0.5));
     assert_eq!(seconds("86400"), Some(120.0));
