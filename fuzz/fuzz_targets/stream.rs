@@ -11,10 +11,11 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, u8, &[u8])| {
     let (api, size, bytes) = input;
-    let api = match api % 3 {
+    let api = match api % 4 {
         0 => Api::ChatCompletions,
         1 => Api::AnthropicMessages,
-        _ => Api::Responses,
+        2 => Api::Responses,
+        _ => Api::OllamaChat,
     };
     let endpoint = Endpoint::new("fuzz", api, "http://127.0.0.1/v1".parse().expect("an address"), "m");
     let tools = [ToolSpec {

@@ -27,7 +27,19 @@ fn status(home: &Home, variables: Variables<'_>) -> Value {
 fn the_provider_is_chosen_by_setting_then_variable_then_available_key() {
     let named = "model:\n  default: m\n";
     let lab = "model:\n  default: m\n  provider: lab\nproviders:\n  lab:\n    api: http://10.0.0.7:8000/v1\n    key_env: LAB_KEY\n";
-    let cases: [(&str, Variables<'_>, [&str; 4]); 12] = [
+    let listed = "custom_providers:\n  - {name: Lab, base_url: 'http://10.0.0.7:8000/v1', api_key: x}\n";
+    let listed = format!("model:\n  default: m\n  provider: custom:lab\n{listed}");
+    // Zero means that a limit is not set.
+    let zeros = "model:\n  default: m\n  provider: Custom:LAB\n  max_tokens: 0\n  context_length: 0\n  ollama_num_ctx: 0\n\
+                 providers:\n  lab: {url: 'http://10.0.0.7:8000/v1', api_mode: codex_responses, context_length: 0}\n";
+    let cases: [(&str, Variables<'_>, [&str; 4]); 15] = [
+        (&listed, &[], ["Lab", "http://10.0.0.7:8000/v1", "chat_completions", "config.yaml"]),
+        (zeros, &[], ["lab", "http://10.0.0.7:8000/v1", "codex_responses", ""]),
+        (
+            "model:\n  default: m\n  provider: Ollama\n  base_url: http://10.0.0.7:11434/v1\n",
+            &[("OPENAI_API_KEY", "o")],
+            ["ollama", "http://10.0.0.7:11434/v1", "ollama_chat", ""],
+        ),
         (
             named,
             &[("OPENROUTER_API_KEY", "k")],
@@ -137,8 +149,8 @@ fn a_missing_model_setting_is_reported_with_a_remedy() {
 }
 
 #[test]
-fn the_token_of_claude_code_is_used_until_it_expires() {
-    let home = Home::with_config("model:\n  default: claude-opus-4-6\n  provider: anthropic\n");
+fn the_token_of_claude_code_is_used_by_name_until_it_expires() {
+    let home = Home::with_config("model:\n  default: claude-opus-4-6\n  provider: claude-code\n");
     fs::create_dir(home.path().join(".claude")).unwrap();
     let token = |end: u64| {
         home.write(
@@ -169,9 +181,8 @@ fn invalid_providers_prevent_the_start_and_keys_are_never_shown() {
         ("providers: [a]\n", "providers: expected a map from names to servers"),
         (
             "providers:\n  lab:\n    request_timeout_seconds: soon\n",
-            "a whole number from 1 up for `request_timeout_seconds`",
+            "a whole number from 0 up for `request_timeout_seconds`",
         ),
-        ("fallback_providers:\n  - {provider: x}\n", "an entry with `model`"),
         ("agent:\n  reasoning_effort: much\n", "agent.reasoning_effort: expected one of auto, none"),
     ];
     for (config, expected) in cases {
@@ -206,7 +217,8 @@ fn doctor_live_sends_one_request_to_the_model() {
         ..script
     })
     .unwrap();
-    let home = Home::with_config(&format!("model:\n  default: m\n  base_url: {}\n", server.url()));
+    let model = "model:\n  default: m\n  key_env: OPENAI_API_KEY\n";
+    let home = Home::with_config(&format!("{model}  base_url: {}\n", server.url()));
     let doctor = |key: &str| {
         let mut command = home.command(&["doctor", "--live", "--json"]);
         command.env("HOME", home.path()).env("OPENAI_API_KEY", key);

@@ -107,8 +107,10 @@ impl Setting for ServerList {
     }
 
     fn accepted() -> Accepted {
-        let examples =
-            json!([[{"name": "lab", "base_url": "http://10.0.0.7:8000/v1", "key_env": "LAB_KEY"}]]);
+        let examples = json!([
+            [{"name": "lab", "base_url": "http://10.0.0.7:8000/v1", "key_env": "LAB_KEY"}],
+            [{"name": "near", "base_url": "http://localhost:1234/v1"}], [{"name": "far", "url": "https://far.example/v1"}],
+        ]);
         Accepted::new(
             "a list of entries with `name` and `base_url`",
             json!({"type": "array", "items": {"type": "object"}, "examples": examples}),
@@ -234,5 +236,65 @@ impl Setting for Fallbacks {
             "a list of entries with `provider` and `model`",
             json!({"type": "array", "items": {"type": "object"}, "examples": examples}),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_model::Effort;
+
+    use super::*;
+
+    fn read<T: Setting>(text: &str) -> (Result<T, InvalidValue>, usize) {
+        let mut notes = Vec::new();
+        let value = T::read(&yaml::parse(text).unwrap(), &mut notes);
+        (value, notes.len())
+    }
+
+    #[test]
+    fn servers_are_read_as_the_python_program_writes_them() {
+        let (servers, notes) = read::<Servers>(
+            "lab:\n  url: http://a/v1\n  api_mode: anthropic_messages\n  request_timeout_seconds: 0\n  enabled: false\n  \
+             max_output_tokens: 9\n  extra_body: {temperature: 0.2, name: x}\n  extra_headers: {X-A: b}\n",
+        );
+        let lab = servers.unwrap().remove("lab").unwrap();
+        assert_eq!(notes, 0);
+        assert_eq!(lab.base_url.as_deref(), Some("http://a/v1"));
+        assert_eq!(lab.transport.as_deref(), Some("anthropic_messages"));
+        assert_eq!(lab.request_timeout_seconds, None);
+        assert_eq!((lab.enabled, lab.max_output_tokens), (Some(false), Some(9)));
+        assert_eq!(Value::from(lab.extra_body), json!({"temperature": 0.2, "name": "x"}));
+        assert_eq!(lab.extra_headers, [("X-A".to_owned(), Secret::new("b"))]);
+        let (list, notes) = read::<ServerList>(
+            "- {name: Lab, base_url: 'http://a/v1', api_key: k, model: m}\n- {name: nothing}\n- text\n",
+        );
+        let list = list.unwrap();
+        assert_eq!((list.len(), notes, list[0].default_model.as_deref()), (1, 2, Some("m")));
+        let servers = read::<Servers>("lab: {base_url: c, url: b, api: a}").0.unwrap();
+        assert_eq!(servers["lab"].base_url.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn fallbacks_that_name_no_model_are_left_out() {
+        let text = "- text\n- {provider: x}\n- {provider: a, model: m, api_key_env: K}\n";
+        let (list, notes) = read::<Fallbacks>(text);
+        let list = list.unwrap();
+        assert_eq!((list.len(), notes, list[0].key_env.as_deref()), (1, 2, Some("K")));
+        let (one, notes) = read::<Fallbacks>("{provider: a, model: m}");
+        assert_eq!((one.unwrap().len(), notes), (1, 0));
+    }
+
+    #[test]
+    fn every_effort_of_the_python_program_is_accepted() {
+        for (text, expected) in [
+            ("max", Some(Effort::Max)),
+            ("ultra", Some(Effort::Ultra)),
+            ("false", Some(Effort::None)),
+            ("off", Some(Effort::None)),
+            ("disabled", Some(Effort::None)),
+            ("\"\"", None),
+        ] {
+            assert_eq!(read::<Option<Effort>>(text).0.unwrap(), expected, "{text}");
+        }
     }
 }
