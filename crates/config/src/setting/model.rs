@@ -108,8 +108,8 @@ impl Setting for ServerList {
 
     fn accepted() -> Accepted {
         let examples = json!([
-            [{"name": "lab", "base_url": "http://10.0.0.7:8000/v1", "key_env": "LAB_KEY"}],
-            [{"name": "near", "base_url": "http://localhost:1234/v1"}], [{"name": "far", "url": "https://far.example/v1"}],
+            [{"name": "lab", "api": "http://10.0.0.7:8000/v1", "key_env": "LAB_KEY"}],
+            [{"name": "near", "api": "http://localhost:1234/v1"}], [{"name": "far", "api": "https://far.example/v1"}],
         ]);
         Accepted::new(
             "a list of entries with `name` and `base_url`",

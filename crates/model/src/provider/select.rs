@@ -185,7 +185,12 @@ impl<'a> ProviderSettings<'a> {
         if let Some((key, source)) = configured {
             return Some((ApiCredentials::Key(key), source));
         }
-        let host_owner = by_host(&endpoint.base_url);
+        // Plans of one vendor share a host, but not their keys.
+        let is_own_host = |provider: &&Provider| {
+            let own = provider.base_url.parse::<Url>();
+            own.is_ok_and(|own| own.host_str() == endpoint.base_url.host_str())
+        };
+        let host_owner = target.provider.filter(is_own_host).or_else(|| by_host(&endpoint.base_url));
         let is_openai_server = || {
             let url = (self.variable)("OPENAI_BASE_URL").and_then(|url| url.trim().parse::<Url>().ok());
             url.as_ref() == Some(&endpoint.base_url)
