@@ -6,14 +6,15 @@
 //! command that fails without its classes, the rule `mixed-access` asks. Package managers run code
 //! of packages, so they get tokens only where they run none, after approval, or by an owner's rule.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::LazyLock;
 
 use hermes_types::{Allowance, Job, ProtectedClass, Work};
 
 use crate::file_effects::named_paths;
 use crate::programs::When::{All, Always, Any, Arg, Flag, Not, Operand, Test, Verb};
 use crate::programs::{Invocation, Runs, When, fits_any, is_plain, is_remote};
-use crate::protected::protected_paths;
+use crate::protected::{ProtectedPath, protected_paths};
 use crate::rules::Match;
 use crate::shell::{Script, Segment, Word, pattern_matches};
 use ProtectedClass::{
@@ -235,8 +236,7 @@ impl ClassNeeds {
     pub(crate) fn add_named(&mut self, script: &Script, home: &str) {
         let paths: BTreeSet<String> =
             script.segments.iter().flat_map(|segment| named_paths(segment, home)).take(MAX_NAMED).collect();
-        let is_named = |protected: &str| paths.iter().any(|path| is_at_or_below(protected, path, home));
-        let named = protected_paths().filter(|protected| is_named(protected.path));
+        let named = paths.iter().flat_map(|path| covering(path, home));
         self.named.extend(named.map(|protected| protected.class));
     }
 
@@ -288,39 +288,89 @@ pub(crate) fn classes_of_paths<'a>(
     home: &str,
 ) -> BTreeSet<ProtectedClass> {
     let mut classes = BTreeSet::new();
-    for path in paths {
+    let mut seen = HashSet::new();
+    for path in paths.filter(|path| seen.insert(*path)) {
         if path.contains("/.git/") || path.ends_with("/.git") {
             classes.extend([GitConfig, StartupFiles]);
         }
-        let overlapping = protected_paths().filter(|protected| overlaps(protected.path, path, home));
-        classes.extend(overlapping.map(|protected| protected.class));
+        classes.extend(overlapping(path, home).into_iter().map(|(protected, _)| protected.class));
     }
     classes
 }
 
 /// The class of a path that is protected, or that lies below a protected one.
 pub fn protected_class(path: &str, home: &str) -> Option<ProtectedClass> {
-    let mut all = protected_paths();
-    all.find(|protected| is_at_or_below(protected.path, path, home)).map(|protected| protected.class)
+    covering(path, home).next().map(|protected| protected.class)
 }
 
-/// Whether one path is the other or lies below it. Both may hold patterns.
-fn overlaps(protected: &str, path: &str, home: &str) -> bool {
-    let (top, rest) = protected.strip_prefix("~/").map_or(("", protected), |rest| (home, rest));
-    let wanted = top.split('/').chain(rest.split('/')).filter(|part| !part.is_empty());
-    wanted.zip(path.split('/').filter(|part| !part.is_empty())).all(|(wanted, part)| {
-        wanted == part
-            || (wanted == "UID" && part.bytes().all(|byte| byte.is_ascii_digit()))
-            || (wanted.contains('*') && pattern_matches(wanted, part))
-            || (part.contains(['*', '?', '[']) && pattern_matches(part, wanted))
-    })
+/// The protected paths that a path is or lies below. No star means a hidden file.
+fn covering(path: &str, home: &str) -> impl Iterator<Item = ProtectedPath> {
+    let has_star = path.contains("/*");
+    let found = overlapping(path, home).into_iter();
+    found.filter(move |(_, is_deep)| *is_deep && !has_star).map(|(protected, _)| protected)
 }
 
-/// Whether a path is a protected one or lies below it. No star means a hidden file.
-fn is_at_or_below(protected: &str, path: &str, home: &str) -> bool {
-    let depth = |path: &str| path.split('/').filter(|part| !part.is_empty()).count();
-    let (top, rest) = protected.strip_prefix("~/").map_or(("", protected), |rest| (home, rest));
-    !path.contains("/*") && depth(path) >= depth(top) + depth(rest) && overlaps(protected, path, home)
+/// Protected paths with their names, by the first of them.
+struct ProtectedNames {
+    all: Vec<(ProtectedPath, Vec<&'static str>)>,
+    by_first: HashMap<&'static str, Vec<usize>>,
+}
+
+static AT_ROOT: LazyLock<ProtectedNames> =
+    LazyLock::new(|| ProtectedNames::new(|path| (!path.starts_with("~/")).then_some(path)));
+static AT_HOME: LazyLock<ProtectedNames> =
+    LazyLock::new(|| ProtectedNames::new(|path| path.strip_prefix("~/")));
+
+impl ProtectedNames {
+    fn new(path_of: fn(&'static str) -> Option<&'static str>) -> Self {
+        let names = |path: &'static str| path.split('/').filter(|name| !name.is_empty()).collect();
+        let all: Vec<(ProtectedPath, Vec<&str>)> = protected_paths()
+            .filter_map(|protected| Some((protected, names(path_of(protected.path)?))))
+            .collect();
+        let mut by_first: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (at, (_, names)) in all.iter().enumerate() {
+            let first = names.first().copied().unwrap_or_default();
+            by_first.entry(if first.contains('*') { "*" } else { first }).or_default().push(at);
+        }
+        Self { all, by_first }
+    }
+
+    /// Those that a path with these names is, lies below or lies above, and whether it is at least
+    /// as deep. Both may hold patterns.
+    fn overlapping(&self, names: &[&str]) -> Vec<(ProtectedPath, bool)> {
+        let candidates: Vec<usize> = match names.first() {
+            Some(first) if !first.contains(['*', '?', '[']) => {
+                [*first, "*"].iter().filter_map(|first| self.by_first.get(first)).flatten().copied().collect()
+            }
+            _ => (0..self.all.len()).collect(),
+        };
+        let candidates = candidates.into_iter().filter_map(|at| self.all.get(at));
+        candidates
+            .filter(|(_, wanted)| wanted.iter().zip(names).all(|(wanted, name)| names_overlap(wanted, name)))
+            .map(|(protected, wanted)| (*protected, names.len() >= wanted.len()))
+            .collect()
+    }
+}
+
+/// The protected paths that a path is, lies below or lies above, and whether it is at least as deep.
+fn overlapping(path: &str, home: &str) -> Vec<(ProtectedPath, bool)> {
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+    let home: Vec<&str> = home.split('/').filter(|name| !name.is_empty()).collect();
+    let mut found = AT_ROOT.overlapping(&names);
+    if home.iter().zip(&names).all(|(wanted, name)| names_overlap(wanted, name)) {
+        let is_below = names.len() >= home.len();
+        let at_home = AT_HOME.overlapping(names.get(home.len()..).unwrap_or_default());
+        found.extend(at_home.into_iter().map(|(protected, is_deep)| (protected, is_deep && is_below)));
+    }
+    found
+}
+
+/// Whether two names, of which each may be a pattern, can mean the same.
+fn names_overlap(wanted: &str, name: &str) -> bool {
+    wanted == name
+        || (wanted == "UID" && name.bytes().all(|byte| byte.is_ascii_digit()))
+        || (wanted.contains('*') && pattern_matches(wanted, name))
+        || (name.contains(['*', '?', '[']) && pattern_matches(name, wanted))
 }
 
 /// Package managers get tokens when an owner's rule allows them to run.
@@ -354,7 +404,7 @@ fn runs_any_unread_code(commands: &[(Invocation<'_>, bool)]) -> bool {
 fn shows_public_files(call: &Invocation<'_>, home: &str) -> bool {
     let directory = format!("{home}/.ssh");
     let mut named = named_paths(call.segment, home);
-    named.retain(|path| is_at_or_below("~/.ssh", path, home));
+    named.retain(|path| covering(path, home).any(|protected| protected.path == "~/.ssh"));
     let is_public = |path: &String| {
         path.ends_with(".pub")
             || path.ends_with("/known_hosts")

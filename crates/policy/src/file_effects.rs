@@ -4,6 +4,8 @@
 //! rule each. The declarations in [`crate::programs`] say which words of a command are paths, and
 //! what happens to them.
 
+use std::collections::HashSet;
+
 use crate::paths::resolve;
 use crate::programs::{ArgumentUse, DeclaredFiles, Invocation, PathAccess, Which, is_remote};
 use crate::shell::{RedirectOperator, Segment, Word};
@@ -115,6 +117,8 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
     }
     let cwd = call.segment.cwd.as_deref();
     let in_secret_directory = cwd.is_none_or(crate::paths::is_secret_tree);
+    let changed: HashSet<String> =
+        found.iter().filter(|effect| effect.access.changes()).map(|effect| effect.path.clone()).collect();
     let mut is_pattern = program.searches && !call.has(&["-e", "--regexp", "-f", "--file", "--files"]);
     let mut skip_next = false;
     for word in call.args {
@@ -142,7 +146,7 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
                 found.push(FileEffect { access: PathAccess::Unknown, path: path.clone() });
             }
             // A file that is written is not read.
-            if !found.iter().any(|effect| effect.access.changes() && effect.path == path) {
+            if !changed.contains(&path) {
                 found.push(FileEffect { access: PathAccess::Read, path });
             }
         }

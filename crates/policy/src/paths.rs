@@ -232,7 +232,7 @@ impl<'a> KnownPaths<'a> {
         if name.ends_with(".pub") || is_template(name) || matches!(*name, "known_hosts" | "allowed_signers") {
             return false;
         }
-        CREDENTIAL_NAMES.iter().any(|wanted| may_name(name, wanted))
+        fits_name(name, CREDENTIAL_NAMES)
             || (name.starts_with(".env.") && !name.contains('*'))
             || SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
             || CREDENTIALS.contain(&parts)
@@ -246,13 +246,13 @@ impl<'a> KnownPaths<'a> {
             return true;
         }
         let parts: Vec<&str> = top.split('/').filter(|part| !part.is_empty()).collect();
-        protected_paths().filter(|known| known.kind == ProtectedKind::Hidden).any(|known| {
-            let Some(rest) = known.path.strip_prefix("~/") else { return false };
-            let wanted: Vec<&str> =
-                self.home.split('/').chain(rest.split('/')).filter(|part| !part.is_empty()).collect();
+        let home: Vec<&str> = self.home.split('/').filter(|part| !part.is_empty()).collect();
+        let fits = |parts: &[&str], wanted: &[&str]| {
             (tree || parts.len() >= wanted.len())
-                && parts.iter().zip(&wanted).all(|(part, wanted)| may_be(part, wanted))
-        })
+                && parts.iter().zip(wanted).all(|(part, wanted)| may_be(part, wanted))
+        };
+        fits(&parts, &home)
+            && HIDDEN_AT_HOME.iter().any(|wanted| fits(parts.get(home.len()..).unwrap_or_default(), wanted))
     }
 
     /// A project file that holds settings and secrets.
@@ -266,9 +266,7 @@ impl<'a> KnownPaths<'a> {
     pub(crate) fn is_startup(&self, path: &str) -> bool {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let Some(name) = parts.last() else { return false };
-        STARTUP_NAMES.iter().any(|wanted| may_name(name, wanted))
-            || name.ends_with(".pth")
-            || STARTUP.contain(&parts)
+        fits_name(name, STARTUP_NAMES) || name.ends_with(".pth") || STARTUP.contain(&parts)
     }
 
     /// A whole disk, a partition or the memory of the machine.
@@ -298,6 +296,14 @@ impl<'a> KnownPaths<'a> {
             || (path.starts_with("/sys/") && !path.starts_with("/sys/fs/cgroup/user"))
     }
 }
+
+/// The names of the hidden paths below the home directory.
+static HIDDEN_AT_HOME: LazyLock<Vec<Vec<&str>>> = LazyLock::new(|| {
+    protected_paths()
+        .filter(|known| known.kind == ProtectedKind::Hidden)
+        .filter_map(|known| Some(known.path.strip_prefix("~/")?.split('/').collect()))
+        .collect()
+});
 
 /// Whether a file shows how another one looks, without its secrets.
 fn is_template(name: &str) -> bool {
@@ -333,7 +339,7 @@ impl Trees {
                 .all(|(depth, name)| rest.next().is_some_and(|part| same(depth, part, name)))
         };
         parts.iter().enumerate().any(|(at, part)| {
-            if part.contains(['*', '?', '[']) {
+            if is_specific(part) || (at == 0 && part.contains(['*', '?', '['])) {
                 return self.0.values().flatten().any(|tree| starts(at, tree));
             }
             [*part, "*"].iter().filter_map(|first| self.0.get(first)).flatten().any(|tree| starts(at, tree))
@@ -346,6 +352,11 @@ fn may_name(part: &str, wanted: &str) -> bool {
     part == wanted
         || (is_specific(part) && pattern_matches(part, wanted.trim_end_matches('*')))
         || (wanted.contains('*') && pattern_matches(wanted, part))
+}
+
+/// Whether the last part of a path may be one of these names.
+fn fits_name(name: &str, names: &[&str]) -> bool {
+    names.contains(&name) || (is_specific(name) && names.iter().any(|wanted| pattern_matches(name, wanted)))
 }
 
 /// Whether a part of a path, which may be a pattern, fits a known name. A star fits no hidden name.

@@ -11,6 +11,7 @@ mod files;
 mod machine;
 mod outward;
 
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
@@ -338,36 +339,40 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
     let added =
         script.segments.iter().filter_map(|segment| programs::added_remote(&Invocation::new(segment)));
     let added_remotes: Vec<Word> = added.cloned().collect();
+    // Where a rule matched a command.
+    let mut known: HashMap<(&str, String), usize> = HashMap::new();
     for (at, segment) in script.segments.iter().enumerate() {
         let invocation = Invocation::new(segment);
         let effects = file_effects(&invocation, around.home);
         let context = RuleContext { invocation, effects: &effects, paths, added_remotes: &added_remotes };
         let inside = segment.via.iter().any(|via| programs::find(via).contains);
+        let shown = LazyCell::new(|| segment.show());
+        let classes = LazyCell::new(|| {
+            let named = named_paths(segment, around.home);
+            let paths = effects.iter().map(|effect| &effect.path).chain(&named).map(String::as_str);
+            classes_of_paths(paths, around.home)
+        });
         for rule in matching_rules(&context, inside) {
             if found.len() >= MAX_MATCHES && (inside || rule.tier != Tier::Floor) {
                 continue;
             }
-            let shown = segment.show();
             let is_contained = contained::is_contained(rule, &context);
-            let is_same = |known: &&mut Match| known.id == rule.id && known.segment == shown;
-            if let Some(known) = found.iter_mut().find(is_same) {
+            let index = known.entry((rule.id, shown.clone())).or_insert(found.len());
+            if let Some(known) = found.get_mut(*index) {
                 // The same command may run in another directory.
                 known.is_contained &= is_contained;
                 continue;
             }
             let tier = if inside { Tier::Ask } else { rule.tier };
-            let mut matched = Match::new(rule.id, tier, rule.reason, shown, &segment.source);
+            let mut matched = Match::new(rule.id, tier, rule.reason, shown.clone(), &segment.source);
             if let Trigger::Files(_) = rule.trigger {
                 matched.what = format!("{}:{}", rule.id, paths_of(&effects));
             }
-            let named = named_paths(segment, around.home);
-            let paths = effects.iter().map(|effect| &effect.path).chain(&named).map(String::as_str);
-            let classes = classes_of_paths(paths, around.home);
             found.push(Match {
                 at: Some(at),
                 harms: harms(rule, &context),
                 leak: rule.leak,
-                classes,
+                classes: classes.clone(),
                 is_contained,
                 ..matched
             });

@@ -8,6 +8,7 @@
 mod args;
 mod assign;
 mod bindings;
+mod braces;
 mod budget;
 mod catch_all;
 mod endless;
@@ -30,6 +31,7 @@ use crate::programs::{Language, Runs, declares_input, find};
 
 pub(crate) use args::{first_operand, has, operands, values};
 pub(crate) use nested::{Nested, nested_behind, nested_variable};
+pub(crate) use output::unescape;
 pub use syntax::RedirectOperator;
 pub use value::pattern_matches;
 pub(crate) use value::{FILE_CONTENT, UNKNOWN_CHAR};

@@ -127,29 +127,141 @@ fn xargs(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     if rest.is_empty() {
         return;
     }
-    let input = input(call, |text| text.split_whitespace().collect(), found);
-    let marker = call.values(&["-I"]).into_iter().next();
-    let marker = marker.or_else(|| call.has(&["-i"]).then(|| Word::literal("{}")));
-    let words: Vec<Word> = match marker.as_ref().and_then(Word::known) {
-        Some(marker) => rest
-            .iter()
-            .flat_map(|word| match word.known() {
-                Some(text) if text == marker => input.clone(),
-                Some(text) if text.contains(marker) => vec![filled(text, marker, &input)],
-                _ => vec![word.clone()],
-            })
-            .collect(),
-        None => rest.iter().cloned().chain(input).collect(),
+    let start = call.args.len().saturating_sub(rest.len());
+    let own = call.args.get(..start).unwrap_or_default();
+    let options = XargsOptions::new(own);
+    let input = call.segment.stdin.text.as_ref().and_then(Word::known).filter(|_| !options.reads_file);
+    let Some(items) = input.and_then(|text| options.items(text)) else {
+        let items = [Word::unknown(Unknown::Input)];
+        found.extend(Nested::argv(&options.words(rest, &items)));
+        return;
     };
-    found.extend(Nested::argv(&words));
+    let items: Vec<Word> = followed(items, found).map(Word::literal).collect();
+    let size = if options.marker.is_some() { 1 } else { options.max_items.unwrap_or(items.len()) };
+    if items.is_empty() && options.marker.is_none() {
+        found.extend(Nested::argv(rest));
+    }
+    for chunk in items.chunks(size.max(1)) {
+        found.extend(Nested::argv(&options.words(rest, chunk)));
+    }
+}
+
+/// How an `xargs` reads its input and passes it on.
+#[derive(Default)]
+struct XargsOptions {
+    /// What stands for a line of the input.
+    marker: Option<String>,
+    delimiter: Option<char>,
+    /// The number of items of one command.
+    max_items: Option<usize>,
+    reads_file: bool,
+    /// Whether an option is not understood.
+    is_unclear: bool,
+}
+
+impl XargsOptions {
+    fn new(own: &[Word]) -> Self {
+        let value = |options: &[&str]| crate::shell::values(own, options).pop();
+        let known = |word: Word| word.known().map(str::to_owned);
+        let is_understood = |word: &Word| {
+            let text = word.prefix();
+            let long =
+                ["--null", "--no-run-if-empty", "--verbose", "--max-procs", "--max-args", "--delimiter"];
+            match text.strip_prefix("--") {
+                Some(_) => long.contains(&text.split('=').next().unwrap_or_default()),
+                None => !text.starts_with('-') || !text.contains(['E', 'e', 'l', 'L', 's', 'x']),
+            }
+        };
+        let mut options = Self {
+            marker: value(&["-I", "--replace"]).and_then(known),
+            reads_file: has(own, &["-a", "--arg-file"]),
+            is_unclear: own.iter().any(|word| word.has_unknown() || !is_understood(word)),
+            ..Self::default()
+        };
+        if options.marker.is_none() && has(own, &["-i", "-I", "--replace"]) {
+            options.marker = Some("{}".to_owned());
+        }
+        if has(own, &["-0", "--null"]) {
+            options.delimiter = Some(UNKNOWN_CHAR);
+        }
+        if let Some(delimiter) = value(&["-d", "--delimiter"]) {
+            let decoded = delimiter.known().map(|text| crate::shell::unescape(text, |_| false));
+            let mut chars = decoded.as_deref().unwrap_or_default().chars();
+            options.delimiter = chars.next();
+            options.is_unclear |= options.delimiter.is_none() || chars.next().is_some();
+        }
+        if let Some(count) = value(&["-n", "--max-args"]) {
+            options.max_items = count.known().and_then(|count| count.parse().ok());
+            options.is_unclear |= options.max_items.is_none();
+        }
+        // Of `-I` and a larger `-n`, the last one counts.
+        options.is_unclear |= options.marker.is_some() && options.max_items.is_some_and(|count| count > 1);
+        options
+    }
+
+    /// The items of a text, if they are sure.
+    fn items(&self, text: &str) -> Option<Vec<String>> {
+        if self.is_unclear {
+            return None;
+        }
+        match self.delimiter {
+            Some(delimiter) => {
+                let mut items: Vec<String> = text.split(delimiter).map(str::to_owned).collect();
+                items.pop_if(|last| last.is_empty());
+                Some(items)
+            }
+            None => quoted_items(text, self.marker.is_some()),
+        }
+    }
+
+    /// The words of the command for these items.
+    fn words(&self, rest: &[Word], items: &[Word]) -> Vec<Word> {
+        let Some(marker) = self.marker.as_deref().filter(|marker| !marker.is_empty()) else {
+            return rest.iter().chain(items).cloned().collect();
+        };
+        rest.iter()
+            .map(|word| match word.known() {
+                Some(text) if text.contains(marker) => filled(text, marker, items),
+                _ => word.clone(),
+            })
+            .collect()
+    }
+}
+
+/// The items that `xargs` reads by default: quotes and backslashes protect blanks. With a marker, each
+/// line is an item.
+fn quoted_items(text: &str, by_line: bool) -> Option<Vec<String>> {
+    let mut items = Vec::new();
+    let mut item: Option<String> = None;
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\n' => items.extend(item.take()),
+            ' ' | '\t' if !by_line => items.extend(item.take()),
+            ' ' | '\t' if item.is_none() => {}
+            '\'' | '"' => {
+                let rest = chars.as_str();
+                let (inside, behind) = rest.split_once(char).filter(|(inside, _)| !inside.contains('\n'))?;
+                item.get_or_insert_default().push_str(inside);
+                chars = behind.chars();
+            }
+            '\\' => item.get_or_insert_default().push(chars.next()?),
+            UNKNOWN_CHAR => return None,
+            char => item.get_or_insert_default().push(char),
+        }
+    }
+    items.extend(item);
+    Some(items)
 }
 
 /// A word in which a marker stands for the input.
 fn filled(text: &str, marker: &str, input: &[Word]) -> Word {
     let value = if let [only] = input { only.clone() } else { Word::unknown(Unknown::Input) };
-    let mut parts = text.split(marker);
-    let first = Word::literal(parts.next().unwrap_or_default());
-    parts.fold(first, |word, part| word.followed_by(&value).followed_by(&Word::literal(part)))
+    let pieces = text.split(marker).enumerate().flat_map(|(index, part)| {
+        let value = value.pieces().iter().filter(move |_| index > 0).cloned();
+        value.chain((!part.is_empty()).then(|| WordPiece::Text(part.to_owned())))
+    });
+    Word::from_pieces(pieces.collect::<Vec<_>>())
 }
 
 fn parallel(call: &Invocation<'_>, found: &mut Vec<Nested>) {

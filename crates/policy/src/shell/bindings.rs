@@ -26,6 +26,7 @@ impl Walker<'_> {
         for directory in directories {
             self.env.add_cwd(directory);
         }
+        self.env.set_pwd();
     }
 
     fn set_directory(&mut self, directory: Option<String>) {
@@ -85,6 +86,7 @@ impl Walker<'_> {
         for directory in found {
             self.env.add_cwd(directory);
         }
+        self.env.set_pwd();
         if segment.name == "pushd" {
             let old = before.cwd.clone();
             Rc::make_mut(&mut self.env.stack).push(old);
@@ -303,6 +305,9 @@ impl Walker<'_> {
                         }
                     }
                     self.env.volatile |= word.has_unknown() && name != "wait";
+                    if name == "let" {
+                        self.arithmetic(&word.outline());
+                    }
                 }
                 for variable in ["REPLY", "MAPFILE", "OPTARG"] {
                     if self.env.bound(variable).is_some() || segment.stdin.is_piped() {

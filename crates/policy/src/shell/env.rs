@@ -103,10 +103,7 @@ impl ShellEnv {
                 *values = vec![Word::unknown(Unknown::Variable(name.clone()))];
             }
         }
-        match self.cwd.clone().filter(|_| self.other_cwds.is_empty()) {
-            Some(cwd) => self.set("PWD", Word::literal(cwd)),
-            None => self.forget("PWD"),
-        }
+        self.set_pwd();
         self.set("IFS", Word::literal(" \t\n"));
         (self.opaque, self.arrays) = Default::default();
         (self.exits_on_failure, self.exports_all, self.last_in_shell, self.volatile) =
@@ -203,6 +200,22 @@ impl ShellEnv {
             self.other_cwds.push(if is_full { None } else { cwd });
             self.other_cwds.dedup();
         }
+    }
+
+    /// Gives `PWD` one value for each directory where the script may be.
+    pub(super) fn set_pwd(&mut self) {
+        let unknown = || Word::unknown(Unknown::Variable("PWD".to_owned()));
+        let directories = std::iter::once(&self.cwd).chain(&self.other_cwds);
+        let mut values: Vec<Word> = directories
+            .map(|directory| match directory {
+                Some(path) if !path.contains(UNKNOWN_CHAR) => Word::literal(path.clone()),
+                _ => unknown(),
+            })
+            .collect();
+        if values.len() > MAX_VALUES {
+            values = vec![unknown()];
+        }
+        self.restore("PWD", Some(values));
     }
 
     /// Whether a variable has different values in another state.

@@ -3,9 +3,9 @@
 //! The order is that of bash: braces, tildes, parameters and substitutions, splitting, and
 //! patterns, which stay patterns because nothing reads the file system.
 
-use super::budget::MAX_BRACE_WORDS;
+use super::braces::Braces;
 use super::parse::is_name_byte;
-use super::syntax::{Parameter, ParameterForm, WordPart};
+use super::syntax::{Parameter, ParameterForm, RawWord, WordPart};
 use super::walk::Walker;
 use super::*;
 use hermes_types::ShellKind;
@@ -13,11 +13,11 @@ use hermes_types::ShellKind;
 /// A longer class counts as text.
 const MAX_CLASS: usize = 1024;
 
-const SPECIAL: [char; 13] = ['{', '}', ',', '~', '*', '?', '[', ']', '(', ')', '/', ':', '='];
+const SPECIAL: [char; 10] = ['~', '*', '?', '[', ']', '(', ')', '/', ':', '='];
 
-/// The unit that brace expansion moves.
+/// A part of a word whose expansions are known, before it is split.
 #[derive(Debug, Clone)]
-enum BraceAtom {
+enum WordAtom {
     /// A character that may be special.
     Live(char),
     /// Literal text.
@@ -55,22 +55,41 @@ impl Walker<'_> {
             // `"$@"` may be no word at all.
             return self.expand(word.get(1..).unwrap_or_default());
         }
-        let atoms = self.atoms(word);
-        let mut moved = 0;
-        let alternatives = braces(atoms, &mut moved);
-        if alternatives.len() > 1 && self.dialect == ShellKind::Sh {
-            self.doubt(DoubtKind::Syntax, "");
-        }
-        self.charge(moved + alternatives.iter().map(Vec::len).sum::<usize>());
-        if self.spent {
-            return vec![Word::unknown(Unknown::Number)];
-        }
-        let separators = self.separators();
         let mut words = Vec::new();
-        for alternative in alternatives {
-            self.fields(alternative, separators.as_deref(), &mut words);
+        match self.braces(word) {
+            Some(alternatives) => {
+                for alternative in &alternatives {
+                    self.expand_alternative(alternative, &mut words);
+                }
+            }
+            None => self.expand_alternative(word, &mut words),
         }
         words
+    }
+
+    /// The words that a word with braces stands for.
+    pub(super) fn braces(&mut self, word: &[WordPart]) -> Option<Vec<RawWord>> {
+        let braces = Braces::of(word)?;
+        if braces.words.len() > 1 && self.dialect == ShellKind::Sh {
+            self.doubt(DoubtKind::Syntax, "");
+        }
+        if braces.makes_expansion {
+            self.doubt(DoubtKind::Code, "");
+        }
+        self.charge(braces.moved + braces.words.iter().map(Vec::len).sum::<usize>());
+        Some(braces.words)
+    }
+
+    /// Expands a word without braces.
+    fn expand_alternative(&mut self, word: &[WordPart], words: &mut Vec<Word>) {
+        if self.spent {
+            words.push(Word::unknown(Unknown::Number));
+            return;
+        }
+        let atoms = self.atoms(word);
+        self.charge(atoms.len());
+        let separators = self.separators();
+        self.fields(atoms, separators.as_deref(), words);
     }
 
     /// The characters that separate words, if they are known.
@@ -105,26 +124,34 @@ impl Walker<'_> {
         self.expand_whole(word)
     }
 
-    fn atoms(&mut self, parts: &[WordPart]) -> Vec<BraceAtom> {
+    fn atoms(&mut self, parts: &[WordPart]) -> Vec<WordAtom> {
         let mut atoms = Vec::new();
-        for part in parts {
+        for (index, part) in parts.iter().enumerate() {
             match part {
                 WordPart::Text(text) if text.contains(SPECIAL) => {
-                    atoms.extend(text.chars().map(BraceAtom::Live))
+                    atoms.extend(text.chars().map(WordAtom::Live))
                 }
-                WordPart::Text(text) => atoms.push(BraceAtom::Text(text.clone())),
-                WordPart::Quoted(text) => atoms.push(BraceAtom::Text(text.clone())),
+                WordPart::Text(text) => atoms.push(WordAtom::Text(text.clone())),
+                WordPart::Quoted(text) => atoms.push(WordAtom::Text(text.clone())),
                 WordPart::Parameter(parameter) => match self.several(parameter, parts.len() > 1) {
                     Some(words) => atoms.extend(words),
                     None => atoms.extend(self.parameter(parameter)),
                 },
                 WordPart::Command { list, quoted } => {
-                    let pieces = self.substitution(list);
-                    atoms.push(BraceAtom::Expansion { pieces, quoted: *quoted });
+                    let mut pieces = self.substitution(list);
+                    // A listing may end with the name that it was asked for.
+                    if index + 1 < parts.len()
+                        && let [WordPiece::Text(named), WordPiece::Unknown(_)] = pieces.as_slice()
+                        && let Some(named) = named.strip_suffix(' ')
+                        && self.choose("listing", 2) > 0
+                    {
+                        pieces = vec![WordPiece::Text(named.to_owned())];
+                    }
+                    atoms.push(WordAtom::Expansion { pieces, quoted: *quoted });
                 }
                 WordPart::Arithmetic(inner) => {
-                    let atoms_inside = self.atoms(inner);
-                    self.arithmetic(&atoms_inside);
+                    let inside = self.atoms(inner);
+                    self.arithmetic(&whole(&inside).outline());
                     atoms.push(unknown_number());
                 }
                 WordPart::Process(list) => {
@@ -132,9 +159,9 @@ impl Walker<'_> {
                     let programs =
                         if stream.programs.is_empty() { vec!["echo".to_owned()] } else { stream.programs };
                     self.process_text = stream.text.or(self.process_text.take());
-                    atoms.push(BraceAtom::Text("/dev/fd/".to_owned()));
+                    atoms.push(WordAtom::Text("/dev/fd/".to_owned()));
                     let pieces = vec![WordPiece::Unknown(Unknown::Output(programs))];
-                    atoms.push(BraceAtom::Expansion { pieces, quoted: true });
+                    atoms.push(WordAtom::Expansion { pieces, quoted: true });
                 }
             }
         }
@@ -142,7 +169,7 @@ impl Walker<'_> {
     }
 
     /// The words of `$@`, `$*` or an array, if they are known.
-    fn several(&mut self, parameter: &Parameter, is_part: bool) -> Option<Vec<BraceAtom>> {
+    fn several(&mut self, parameter: &Parameter, is_part: bool) -> Option<Vec<WordAtom>> {
         let sign = parameter.several().filter(|_| parameter.form == ParameterForm::Plain)?;
         let mut words = if parameter.index.is_empty() {
             self.env.positional.as_ref()?.to_vec()
@@ -163,30 +190,21 @@ impl Walker<'_> {
         for (index, word) in words.iter().enumerate() {
             if index > 0 {
                 let separator = separators.first().map(ToString::to_string).unwrap_or_default();
-                atoms.push(if is_joined { BraceAtom::Text(separator) } else { BraceAtom::Break });
+                atoms.push(if is_joined { WordAtom::Text(separator) } else { WordAtom::Break });
             }
             let quoted = parameter.quoted && !word.splits;
-            atoms.push(BraceAtom::Expansion { pieces: word.pieces().to_vec(), quoted });
+            atoms.push(WordAtom::Expansion { pieces: word.pieces().to_vec(), quoted });
         }
         if is_joined {
-            atoms.push(BraceAtom::Text(String::new()));
+            atoms.push(WordAtom::Text(String::new()));
         }
         Some(atoms)
     }
 
     /// Applies the assignments in an arithmetic expression, and looks at values it evaluates.
-    fn arithmetic(&mut self, atoms: &[BraceAtom]) {
-        let text: String = atoms
-            .iter()
-            .map(|atom| match atom {
-                BraceAtom::Live(char) => char.to_string(),
-                BraceAtom::Text(text) => text.clone(),
-                BraceAtom::Expansion { pieces, .. } => Word::from_pieces(pieces.iter().cloned()).outline(),
-                BraceAtom::Break => " ".to_owned(),
-            })
-            .collect();
+    pub(super) fn arithmetic(&mut self, text: &str) {
         let assigns = text.contains('=') || text.contains("++") || text.contains("--");
-        self.evaluates(&text, "");
+        self.evaluates(text, "");
         for name in text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_') {
             if self.env.bound(name).is_none() && !assigns
                 || !name.starts_with(|char: char| !char.is_ascii_digit())
@@ -212,18 +230,18 @@ impl Walker<'_> {
     }
 
     /// The word behind the sign of `${name:-word}`.
-    fn argument(&mut self, parameter: &Parameter) -> Vec<BraceAtom> {
+    fn argument(&mut self, parameter: &Parameter) -> Vec<WordAtom> {
         let mut atoms = Vec::new();
         for (index, part) in parameter.argument.iter().enumerate() {
             match part {
                 WordPart::Text(text) if index == 0 && text.starts_with('~') => {
-                    let live = text.chars().map(BraceAtom::Live).collect();
+                    let live = text.chars().map(WordAtom::Live).collect();
                     let word = whole(&self.tildes(live, Tildes::First));
-                    atoms.push(BraceAtom::Expansion { pieces: word.pieces().to_vec(), quoted: true });
+                    atoms.push(WordAtom::Expansion { pieces: word.pieces().to_vec(), quoted: true });
                 }
                 WordPart::Text(text) => {
                     let pieces = vec![WordPiece::Text(text.clone())];
-                    atoms.push(BraceAtom::Expansion { pieces, quoted: parameter.quoted });
+                    atoms.push(WordAtom::Expansion { pieces, quoted: parameter.quoted });
                 }
                 part => atoms.extend(self.atoms(std::slice::from_ref(part))),
             }
@@ -231,7 +249,7 @@ impl Walker<'_> {
         atoms
     }
 
-    fn parameter(&mut self, parameter: &Parameter) -> Vec<BraceAtom> {
+    fn parameter(&mut self, parameter: &Parameter) -> Vec<WordAtom> {
         let name = parameter.name.as_str();
         let index = self.atoms(&parameter.index);
         let argument_atoms = self.argument(parameter);
@@ -260,6 +278,11 @@ impl Walker<'_> {
             [] => Word::unknown(Unknown::Variable(name.to_owned())),
             outputs => Word::unknown(Unknown::Output(outputs.to_vec())),
         };
+        // Each of several words is changed on its own.
+        let value = value.map(|value| match parameter.several() {
+            Some(_) if parameter.form != ParameterForm::Plain => unknown(),
+            _ => value,
+        });
         let question = format!("{name}?");
         let word = match parameter.form {
             ParameterForm::Plain if !index.is_empty() => {
@@ -302,12 +325,12 @@ impl Walker<'_> {
             }
         };
         let quoted = parameter.quoted && parameter.several().is_none();
-        vec![BraceAtom::Expansion { pieces: word.pieces().to_vec(), quoted }]
+        vec![WordAtom::Expansion { pieces: word.pieces().to_vec(), quoted }]
     }
 
     /// Expands the tilde prefixes of a word.
-    fn tildes(&mut self, atoms: Vec<BraceAtom>, tildes: Tildes) -> Vec<BraceAtom> {
-        if !atoms.iter().any(|atom| matches!(atom, BraceAtom::Live('~'))) {
+    fn tildes(&mut self, atoms: Vec<WordAtom>, tildes: Tildes) -> Vec<WordAtom> {
+        if !atoms.iter().any(|atom| matches!(atom, WordAtom::Live('~'))) {
             return atoms;
         }
         let mut expanded = Vec::with_capacity(atoms.len());
@@ -316,14 +339,14 @@ impl Walker<'_> {
         let mut may_follow = true;
         while let Some((atom, tail)) = rest.split_first() {
             if may_follow && let Some((tail, pieces)) = self.tilde(rest) {
-                expanded.push(BraceAtom::Expansion { pieces, quoted: true });
+                expanded.push(WordAtom::Expansion { pieces, quoted: true });
                 (rest, may_follow) = (tail, false);
                 continue;
             }
             let starts_value =
-                tildes == Tildes::Assignment && !in_value && matches!(atom, BraceAtom::Live('='));
+                tildes == Tildes::Assignment && !in_value && matches!(atom, WordAtom::Live('='));
             in_value |= starts_value;
-            may_follow = starts_value || (in_value && matches!(atom, BraceAtom::Live(':')));
+            may_follow = starts_value || (in_value && matches!(atom, WordAtom::Live(':')));
             expanded.push(atom.clone());
             rest = tail;
         }
@@ -331,20 +354,20 @@ impl Walker<'_> {
     }
 
     /// Expands a tilde prefix and returns the atoms after it.
-    fn tilde<'a>(&mut self, atoms: &'a [BraceAtom]) -> Option<(&'a [BraceAtom], Vec<WordPiece>)> {
-        if !matches!(atoms.first(), Some(BraceAtom::Live('~'))) {
+    fn tilde<'a>(&mut self, atoms: &'a [WordAtom]) -> Option<(&'a [WordAtom], Vec<WordPiece>)> {
+        if !matches!(atoms.first(), Some(WordAtom::Live('~'))) {
             return None;
         }
         let mut name = String::new();
         let mut rest = atoms.get(1..)?;
-        while let Some((BraceAtom::Live(char), tail)) = rest.split_first() {
+        while let Some((WordAtom::Live(char), tail)) = rest.split_first() {
             if matches!(char, '/' | ':') {
                 break;
             }
             name.push(*char);
             rest = tail;
         }
-        if !matches!(rest.first(), None | Some(BraceAtom::Live('/' | ':'))) {
+        if !matches!(rest.first(), None | Some(WordAtom::Live('/' | ':'))) {
             return None;
         }
         let unknown = |name: &str| Word::unknown(Unknown::Variable(name.to_owned()));
@@ -367,20 +390,20 @@ impl Walker<'_> {
     }
 
     /// Splits one alternative into fields.
-    fn fields(&mut self, atoms: Vec<BraceAtom>, separators: Option<&[char]>, words: &mut Vec<Word>) {
+    fn fields(&mut self, atoms: Vec<WordAtom>, separators: Option<&[char]>, words: &mut Vec<Word>) {
         let is_named = |text: String| {
             let name = text.split('[').next().unwrap_or_default();
             !name.is_empty() && name.bytes().all(is_name_byte)
         };
         let before_equals = atoms.iter().map_while(|atom| match atom {
-            BraceAtom::Live('=') => None,
-            BraceAtom::Live(char) => Some(*char),
+            WordAtom::Live('=') => None,
+            WordAtom::Live(char) => Some(*char),
             _ => Some('-'),
         });
         // Such an argument is expanded like an assignment, but an element of an array is not.
         let is_assignment = self.dialect == ShellKind::Bash
             && is_named(before_equals.collect())
-            && atoms.iter().any(|atom| matches!(atom, BraceAtom::Live('~')))
+            && atoms.iter().any(|atom| matches!(atom, WordAtom::Live('~')))
             && self.choose("=~", 2) == 0;
         let atoms = self.tildes(atoms, if is_assignment { Tildes::Assignment } else { Tildes::First });
         let mut pieces = Vec::new();
@@ -394,38 +417,38 @@ impl Walker<'_> {
             index += 1;
             match atom {
                 // `!(a|b)` and similar patterns may match anything.
-                BraceAtom::Live('(') => {
+                WordAtom::Live('(') => {
                     if let Some(WordPiece::Text(text) | WordPiece::Glob(text)) = pieces.last_mut() {
                         text.pop();
                     }
                     pieces.push(WordPiece::Glob("*".to_owned()));
                     let mut rest = atoms.iter().skip(index);
-                    let end = rest.position(|atom| matches!(atom, BraceAtom::Live(')')));
+                    let end = rest.position(|atom| matches!(atom, WordAtom::Live(')')));
                     index += end.map_or(0, |end| end + 1);
                 }
-                BraceAtom::Live('[') => match class_at(&atoms, index) {
+                WordAtom::Live('[') => match class_at(&atoms, index) {
                     Some((class, end)) => {
                         pieces.push(WordPiece::Glob(class));
                         index = end;
                     }
                     None => push_text(&mut pieces, "["),
                 },
-                BraceAtom::Live(char) => push_live(&mut pieces, &char.to_string()),
-                BraceAtom::Text(text) => {
+                WordAtom::Live(char) => push_live(&mut pieces, &char.to_string()),
+                WordAtom::Text(text) => {
                     push_text(&mut pieces, text);
                     (real, closed) = (true, false);
                 }
-                BraceAtom::Break => {
+                WordAtom::Break => {
                     if real || !pieces.is_empty() {
                         words.push(Word::from_pieces(std::mem::take(&mut pieces)).splitting(splits));
                     }
                     (real, splits, closed) = (false, false, false);
                 }
-                BraceAtom::Expansion { pieces: inner, quoted: true } => {
+                WordAtom::Expansion { pieces: inner, quoted: true } => {
                     pieces.extend(inner.iter().cloned());
                     (real, closed) = (true, false);
                 }
-                BraceAtom::Expansion { pieces: inner, quoted: false } => {
+                WordAtom::Expansion { pieces: inner, quoted: false } => {
                     for piece in inner {
                         let WordPiece::Text(text) = piece else {
                             splits |= matches!(piece, WordPiece::Unknown(_));
@@ -468,14 +491,14 @@ impl Walker<'_> {
 }
 
 /// One word of these atoms.
-fn whole(atoms: &[BraceAtom]) -> Word {
+fn whole(atoms: &[WordAtom]) -> Word {
     let mut pieces = Vec::new();
     for atom in atoms {
         match atom {
-            BraceAtom::Live(char) => push_text(&mut pieces, &char.to_string()),
-            BraceAtom::Text(text) => push_text(&mut pieces, text),
-            BraceAtom::Expansion { pieces: inner, .. } => pieces.extend(inner.iter().cloned()),
-            BraceAtom::Break => push_text(&mut pieces, " "),
+            WordAtom::Live(char) => push_text(&mut pieces, &char.to_string()),
+            WordAtom::Text(text) => push_text(&mut pieces, text),
+            WordAtom::Expansion { pieces: inner, .. } => pieces.extend(inner.iter().cloned()),
+            WordAtom::Break => push_text(&mut pieces, " "),
         }
     }
     Word::from_pieces(pieces)
@@ -501,22 +524,22 @@ fn trimmed(value: &Word, pattern: &Word, parameter: &Parameter) -> Option<Word> 
     Some(Word::literal(if is_prefix { tail } else { head }))
 }
 
-fn unknown_number() -> BraceAtom {
-    BraceAtom::Expansion { pieces: vec![WordPiece::Unknown(Unknown::Number)], quoted: true }
+fn unknown_number() -> WordAtom {
+    WordAtom::Expansion { pieces: vec![WordPiece::Unknown(Unknown::Number)], quoted: true }
 }
 
 /// The class such as `[a-z]` whose opening bracket is before `start`, and the index after it.
-fn class_at(atoms: &[BraceAtom], start: usize) -> Option<(String, usize)> {
+fn class_at(atoms: &[WordAtom], start: usize) -> Option<(String, usize)> {
     let mut class = String::from("[");
     for (offset, atom) in atoms.get(start..)?.iter().take(MAX_CLASS).enumerate() {
         match atom {
-            BraceAtom::Live(']') if offset > 0 => {
+            WordAtom::Live(']') if offset > 0 => {
                 class.push(']');
                 return Some((class, start + offset + 1));
             }
-            BraceAtom::Live('/') | BraceAtom::Expansion { .. } | BraceAtom::Break => return None,
-            BraceAtom::Live(char) => class.push(*char),
-            BraceAtom::Text(text) => class.push_str(text),
+            WordAtom::Live('/') | WordAtom::Expansion { .. } | WordAtom::Break => return None,
+            WordAtom::Live(char) => class.push(*char),
+            WordAtom::Text(text) => class.push_str(text),
         }
     }
     None
@@ -536,98 +559,4 @@ fn push_text(pieces: &mut Vec<WordPiece>, text: &str) {
     if !text.is_empty() {
         pieces.push(WordPiece::Text(text.to_owned()));
     }
-}
-
-/// All alternatives of a word with braces. Counts the atoms it moved.
-fn braces(atoms: Vec<BraceAtom>, moved: &mut usize) -> Vec<Vec<BraceAtom>> {
-    if !atoms.iter().any(|atom| matches!(atom, BraceAtom::Live('{'))) {
-        return vec![atoms];
-    }
-    let mut done = Vec::new();
-    let mut todo = vec![(atoms, 0)];
-    while let Some((atoms, from)) = todo.pop() {
-        *moved += atoms.len();
-        let Some((start, end, members)) = first_brace(&atoms, from) else {
-            done.push(atoms);
-            continue;
-        };
-        let too_many = done.len() + todo.len() + members.len() > MAX_BRACE_WORDS;
-        if too_many || atoms.len() * members.len() > MAX_BRACE_WORDS * 32 {
-            // Too many to list: the rest of the word is unknown.
-            let mut cut: Vec<BraceAtom> = atoms.into_iter().take(start).collect();
-            cut.push(unknown_number());
-            done.push(cut);
-            continue;
-        }
-        let head = atoms.get(..start).unwrap_or_default();
-        let tail = atoms.get(end + 1..).unwrap_or_default();
-        for member in members.into_iter().rev() {
-            let mut whole = head.to_vec();
-            whole.extend(member);
-            whole.extend(tail.iter().cloned());
-            todo.push((whole, start));
-        }
-    }
-    done
-}
-
-/// The first brace expression at or after an index: its start, end and members.
-fn first_brace(atoms: &[BraceAtom], from: usize) -> Option<(usize, usize, Vec<Vec<BraceAtom>>)> {
-    let nesting = |depth: usize, atom: &BraceAtom| match atom {
-        BraceAtom::Live('{') => depth + 1,
-        BraceAtom::Live('}') => depth.saturating_sub(1),
-        _ => depth,
-    };
-    let opens = (from..atoms.len()).filter(|at| matches!(atoms.get(*at), Some(BraceAtom::Live('{'))));
-    // An unclosed brace costs a scan to the end; no ordinary word has more than a few.
-    opens.take(8).find_map(|start| {
-        let mut depth = 0;
-        let length = atoms.get(start..)?.iter().position(|atom| {
-            depth = nesting(depth, atom);
-            depth == 0
-        })?;
-        let inside = atoms.get(start + 1..start + length)?;
-        let members = inside.split(|atom| {
-            depth = nesting(depth, atom);
-            depth == 0 && matches!(atom, BraceAtom::Live(','))
-        });
-        let members: Vec<Vec<BraceAtom>> = members.map(<[BraceAtom]>::to_vec).collect();
-        let members = if members.len() > 1 { members } else { sequence(inside)? };
-        Some((start, start + length, members))
-    })
-}
-
-/// `{1..9}` and `{a..e}`.
-fn sequence(inside: &[BraceAtom]) -> Option<Vec<Vec<BraceAtom>>> {
-    let chars = inside.iter().map(|atom| if let BraceAtom::Live(char) = atom { Some(*char) } else { None });
-    let text = chars.collect::<Option<String>>()?;
-    let mut parts = text.split("..");
-    let (from, to) = (parts.next()?, parts.next()?);
-    let step = parts.next().and_then(|step| step.parse::<i64>().ok()).unwrap_or(1).unsigned_abs().max(1);
-    let code = |text: &str| text.parse::<char>().ok().map(|char| i64::from(u32::from(char)));
-    let (from, to, alphabetic) = match (from.parse::<i64>(), to.parse::<i64>()) {
-        (Ok(from), Ok(to)) => (from, to, false),
-        _ => (code(from)?, code(to)?, true),
-    };
-    let count = from.abs_diff(to) / step;
-    let limit = u64::try_from(MAX_BRACE_WORDS).unwrap_or(u64::MAX);
-    let is_padded = |text: &str| text.trim_start_matches('-').starts_with('0') && text.len() > 1;
-    let ends = text.split("..").take(2);
-    let width = if ends.clone().any(is_padded) { ends.map(str::len).max().unwrap_or(0) } else { 0 };
-    (0..=count.min(limit))
-        .map(|index| {
-            let offset = index.checked_mul(step)?;
-            let value = if from <= to {
-                from.checked_add_unsigned(offset)
-            } else {
-                from.checked_sub_unsigned(offset)
-            }?;
-            let text = if alphabetic {
-                char::from_u32(u32::try_from(value).ok()?)?.to_string()
-            } else {
-                format!("{value:0width$}")
-            };
-            Some(vec![BraceAtom::Text(text)])
-        })
-        .collect()
 }

@@ -454,10 +454,16 @@ impl Tokens {
         for line in self.all.split(is_statement_end) {
             let is_keyword = |token: &Token| matches!(token, Name(name) if matches!(name.as_str(), "def" | "lambda" | "function" | "for"));
             let is_hidden = line.iter().any(is_keyword);
+            let targets = self.targets(at, line.len());
             for at in at..at + line.len() {
                 let is_set = self.is_sign(at + 1, "=") && !self.is_sign(at + 2, "=");
-                let is_changed =
-                    matches!(self.name(at.wrapping_sub(1)), "as" | "global") || self.is_sign(at + 1, "+-:");
+                let is_changed = matches!(
+                    self.name(at.wrapping_sub(1)),
+                    "as" | "global" | "nonlocal" | "import" | "del" | "case"
+                ) || self.is_sign(at + 1, "+-:")
+                    || (self.is_sign(at + 1, "*/%|&^@<>")
+                        && (self.is_sign(at + 2, "=") || self.is_sign(at + 3, "=")))
+                    || targets.contains(&at);
                 if !self.name(at).is_empty() && (is_set || is_hidden || is_changed) {
                     let value = self.literal_at(at + 2).filter(|_| is_set && !is_hidden);
                     bound.entry(self.name(at).to_owned()).and_modify(|value| *value = None).or_insert(value);
@@ -466,6 +472,33 @@ impl Tokens {
             at += line.len() + 1;
         }
         bound
+    }
+
+    /// The indexes of the names that a statement assigns to several at once: `p, q = …`.
+    fn targets(&self, start: usize, length: usize) -> Vec<usize> {
+        let (mut depth, mut open) = (0_usize, Vec::new());
+        let mut found = Vec::new();
+        for at in start..start + length {
+            match self.all.get(at) {
+                Some(Name(_)) if depth == 0 => open.push(at),
+                Some(Sign('(' | '[' | '{')) => {
+                    // Behind a name they hold an index or arguments.
+                    let is_pattern = depth == 0 && self.name(at.wrapping_sub(1)).is_empty();
+                    depth += usize::from(!is_pattern || depth > 0);
+                }
+                Some(Sign(')' | ']' | '}')) => depth = depth.saturating_sub(1),
+                Some(Sign('='))
+                    if depth == 0
+                        && !self.is_sign(at + 1, "=")
+                        && !self.is_sign(at.wrapping_sub(1), "=!<>") =>
+                {
+                    found.append(&mut open);
+                }
+                _ => {}
+            }
+        }
+        found.retain(|at| !self.is_sign(at + 1, "="));
+        found
     }
 
     /// The literal, or the path made of one, that is the rest of a statement.
@@ -601,11 +634,15 @@ fn nesting(depth: usize, token: &Token) -> usize {
 
 /// Whether a dotted name has these members in a row.
 fn has_member(name: &str, wanted: &str) -> bool {
-    name.match_indices(wanted).any(|(at, _)| {
-        let (before, rest) = name.split_at(at);
-        let behind = rest.strip_prefix(wanted).unwrap_or_default();
-        (before.is_empty() || before.ends_with('.')) && (behind.is_empty() || behind.starts_with('.'))
-    })
+    let mut rest = name;
+    while rest.len() >= wanted.len() {
+        if rest.strip_prefix(wanted).is_some_and(|behind| behind.is_empty() || behind.starts_with('.')) {
+            return true;
+        }
+        let Some((_, behind)) = rest.split_once('.') else { return false };
+        rest = behind;
+    }
+    false
 }
 
 /// Whether an argument is an option by name, or an object with options.

@@ -15,6 +15,8 @@ pub(super) enum Quoting {
     Double,
     /// In the word of `"${x-word}"`, a double quote is none.
     Word,
+    /// In double quotes in such a word. There, bash drops every backslash.
+    Inner,
     /// In a here-document, all quotes are literal.
     Document,
 }
@@ -92,7 +94,9 @@ impl Parser<'_> {
             }
             Some(b'"') if bare || quoting == Quoting::Word => {
                 self.at += 1;
-                self.double_quoted(parts)?;
+                self.ends_no_name(bare, parts)?;
+                self.double_quoted(if bare { Quoting::Double } else { Quoting::Inner }, parts)?;
+                self.ends_no_name(bare, parts)?;
             }
             Some(b'`') => self.backquoted(quoting, parts)?,
             Some(b'$') => self.dollar(quoting, parts)?,
@@ -102,7 +106,7 @@ impl Parser<'_> {
                 let special: &[u8] = match quoting {
                     Quoting::Bare => b"\\'\"`$",
                     Quoting::Word => b"\\\"`$",
-                    Quoting::Double | Quoting::Document => b"\\`$",
+                    Quoting::Double | Quoting::Inner | Quoting::Document => b"\\`$",
                 };
                 let length = rest
                     .iter()
@@ -118,8 +122,18 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn double_quoted(&mut self, parts: &mut Vec<WordPart>) -> Result<(), DoubtKind> {
-        let inner = self.nested(|parser| parser.parts_until(b'"', Quoting::Double))?;
+    /// Doubts a name that a double quote ends in the word of `"${x-word}"`: some versions of bash
+    /// drop the quote first, so that the name goes on behind it.
+    fn ends_no_name(&self, bare: bool, parts: &[WordPart]) -> Result<(), DoubtKind> {
+        let is_open = matches!(parts.last(), Some(WordPart::Parameter(parameter)) if parameter.is_open);
+        if !bare && is_open && self.peek().is_some_and(is_name_byte) {
+            return Err(DoubtKind::Code);
+        }
+        Ok(())
+    }
+
+    fn double_quoted(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), DoubtKind> {
+        let inner = self.nested(|parser| parser.parts_until(b'"', quoting))?;
         // Even `""` is a word.
         parts.push(WordPart::Quoted(String::new()));
         parts.extend(inner);
@@ -140,12 +154,18 @@ impl Parser<'_> {
         let escapes = match quoting {
             Quoting::Bare => true,
             Quoting::Word if next == '}' => true,
-            Quoting::Double | Quoting::Word => matches!(next, '$' | '`' | '"' | '\\' | '\n'),
+            Quoting::Double | Quoting::Word | Quoting::Inner => {
+                matches!(next, '$' | '`' | '"' | '\\' | '\n')
+            }
             Quoting::Document => matches!(next, '$' | '`' | '\\' | '\n'),
         };
         if escapes && next == '\n' {
             return Ok(());
         }
+        if quoting == Quoting::Inner && !escapes {
+            self.budget.uses_bash_syntax();
+        }
+        let escapes = escapes || quoting == Quoting::Inner;
         let text = if escapes { next.to_string() } else { format!("\\{next}") };
         parts.push(WordPart::Quoted(text));
         Ok(())
@@ -160,7 +180,8 @@ impl Parser<'_> {
             self.budget.spend(1)?;
             self.at += char.len_utf8();
             let is_escaped = |next: &char| {
-                matches!(next, '$' | '`' | '\\') || (quoting == Quoting::Double && *next == '"')
+                let in_quotes = matches!(quoting, Quoting::Double | Quoting::Inner);
+                matches!(next, '$' | '`' | '\\') || (in_quotes && *next == '"')
             };
             match (char, chars.next().filter(is_escaped)) {
                 ('`', _) => break,
@@ -188,7 +209,10 @@ impl Parser<'_> {
                     return Ok(());
                 }
                 self.at += 2;
+                let outer = (self.in_quotes, self.in_braces);
+                (self.in_quotes, self.in_braces) = (self.in_quotes || quoted, false);
                 let list = self.nested(|parser| parser.closed_list(")"))?;
+                (self.in_quotes, self.in_braces) = outer;
                 parts.push(WordPart::Command { list: Rc::new(list), quoted });
             }
             Some(b'{') => {
@@ -206,12 +230,17 @@ impl Parser<'_> {
                 self.budget.uses_bash_syntax();
                 self.at += 2;
                 let text = self.ansi_c()?;
+                let is_plain = text.bytes().all(|byte| is_name_byte(byte) || b"./-".contains(&byte));
+                if self.in_quotes && self.in_braces && !is_plain {
+                    // Some versions of bash then lose these quotes.
+                    return Err(DoubtKind::Code);
+                }
                 parts.push(WordPart::Quoted(text));
             }
             Some(b'"') if quoting == Quoting::Bare => {
                 self.budget.uses_bash_syntax();
                 self.at += 2;
-                self.double_quoted(parts)?;
+                self.double_quoted(Quoting::Double, parts)?;
             }
             Some(byte) if byte == b'_' || byte.is_ascii_alphabetic() => {
                 let length = (1..).take_while(|ahead| self.peek_at(*ahead).is_some_and(is_name_byte)).count();
@@ -226,7 +255,8 @@ impl Parser<'_> {
             }
             _ => {
                 self.at += 1;
-                parts.push(WordPart::Quoted("$".to_owned()));
+                let text = "$".to_owned();
+                parts.push(if quoted { WordPart::Quoted(text) } else { WordPart::Text(text) });
             }
         }
         Ok(())
@@ -283,16 +313,27 @@ impl Parser<'_> {
             ParameterForm::WithoutPrefix | ParameterForm::WithoutSuffix | ParameterForm::Computed
         );
         let quoting = if quoted && !takes_pattern { Quoting::Word } else { Quoting::Bare };
+        let outer = std::mem::replace(&mut self.in_braces, true);
         let argument = self.parts_until(b'}', quoting)?;
+        self.in_braces = outer;
         let is_element = !index.is_empty() && form != ParameterForm::Plain;
         let form = if computed || is_element { ParameterForm::Computed } else { form };
-        Ok(WordPart::Parameter(Rc::new(Parameter { name, form, strong, index, argument, quoted })))
+        Ok(WordPart::Parameter(Rc::new(Parameter {
+            name,
+            form,
+            strong,
+            index,
+            argument,
+            quoted,
+            is_open: false,
+        })))
     }
 
     /// An arithmetic expression after an opening of this length, or `None` if the brackets are
     /// subshells.
     pub(super) fn attempt_arithmetic(&mut self, opening: usize) -> Result<Option<Vec<WordPart>>, DoubtKind> {
         let start = self.at;
+        let outer = (self.in_quotes, self.in_braces);
         self.at += opening;
         let mut depth = 0_usize;
         let mut parts = Vec::new();
@@ -316,6 +357,7 @@ impl Parser<'_> {
             }
         }
         self.at = start;
+        (self.in_quotes, self.in_braces) = outer;
         Ok(None)
     }
 
@@ -342,5 +384,10 @@ fn push_text(parts: &mut Vec<WordPart>, text: &str) {
 }
 
 pub(super) fn plain_parameter(name: &str, quoted: bool) -> WordPart {
-    WordPart::Parameter(Rc::new(Parameter { name: name.to_owned(), quoted, ..Parameter::default() }))
+    WordPart::Parameter(Rc::new(Parameter {
+        name: name.to_owned(),
+        quoted,
+        is_open: !name.starts_with(|char: char| char.is_ascii_digit() || "@*#?$!-".contains(char)),
+        ..Parameter::default()
+    }))
 }

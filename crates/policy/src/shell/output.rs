@@ -121,7 +121,7 @@ pub(super) fn printed(args: &[Word]) -> Option<Word> {
 
 /// Decodes the escapes of `echo -e`, `printf`, `$'…'` and string literals. A backslash in front of
 /// any other character stays unless `is_dropped` says otherwise.
-pub(super) fn unescape(text: &str, is_dropped: impl Fn(u8) -> bool) -> String {
+pub(crate) fn unescape(text: &str, is_dropped: impl Fn(u8) -> bool) -> String {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, tail)) = rest.split_first() {

@@ -31,6 +31,9 @@ pub(super) struct Parser<'b> {
     pub(super) at: usize,
     pub(super) budget: &'b Budget,
     pub(super) depth: usize,
+    /// Whether the text is that of a quoted `$(…)`, and of the inside of `${…}`.
+    pub(super) in_quotes: bool,
+    pub(super) in_braces: bool,
     pending: Vec<PendingHereDoc>,
     has_continuations: bool,
 }
@@ -48,7 +51,16 @@ pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, D
 impl<'b> Parser<'b> {
     pub(super) fn new(text: &str, budget: &'b Budget, depth: usize) -> Self {
         let has_continuations = text.contains("\\\n");
-        Self { text: Rc::from(text), at: 0, budget, depth, pending: Vec::new(), has_continuations }
+        Self {
+            text: Rc::from(text),
+            at: 0,
+            budget,
+            depth,
+            in_quotes: false,
+            in_braces: false,
+            pending: Vec::new(),
+            has_continuations,
+        }
     }
 
     /// Removes the line continuations from the token at this position, before it is compared with

@@ -19,6 +19,9 @@ type Directories = (Option<String>, Vec<Option<String>>);
 /// Variables with their values.
 type Variables = Vec<(String, Option<Vec<Word>>)>;
 
+/// The texts of one alias that are followed.
+const MAX_ALIAS_TEXTS: usize = 16;
+
 const SENDS_FILES: &str = "sends files from outside the working directory to another machine";
 
 impl Walker<'_> {
@@ -44,14 +47,20 @@ impl Walker<'_> {
         if stream.text.is_none() && segment.args.iter().any(|word| self.is_owners(word)) {
             stream.programs.push(FILE_CONTENT.to_owned());
         }
+        if segment.name == "pwd" && !self.env.other_cwds.is_empty() {
+            stream.text = None;
+        }
         if let ("cat", [file]) = (segment.name.as_str(), segment.args.as_slice()) {
             stream.file = self.whole_file(file);
         }
         // Variables set in front of a command are those of the command only.
-        let mut saved = Vec::new();
+        let (mut saved, mut exported) = (Vec::new(), Vec::new());
         for (name, value) in segment.assignments.iter().filter(|_| runs) {
             saved.push((name.clone(), self.env.bound(name)));
             self.env.set(name, value.clone());
+            if Rc::make_mut(&mut self.env.exported).insert(name.clone()) {
+                exported.push(name.clone());
+            }
         }
         let name = segment.program.known().unwrap_or_default().to_owned();
         if runs
@@ -87,6 +96,7 @@ impl Walker<'_> {
         if !saved.is_empty() {
             let changed = self.env.clone();
             self.restore(saved);
+            self.with_failed(|env| Rc::make_mut(&mut env.exported).retain(|name| !exported.contains(name)));
             if self.dialect == ShellKind::Sh && bindings::CHANGES_STATE.contains(&name.as_str()) {
                 self.env.join(changed);
             }
@@ -209,6 +219,10 @@ impl Walker<'_> {
         if !texts.is_empty() && !self.calls.contains(&mark) {
             self.calls.push(mark);
             for text in texts {
+                if self.joined > 0 && text.outline().contains([';', '&', '|', '\n']) {
+                    // Its last command alone is joined to what is around it.
+                    self.doubt(DoubtKind::Code, &segment.source);
+                }
                 // The words are text again, but no part of them is a sign.
                 let quoted = |word: &Word| match word.known() {
                     Some("") => Word::literal("''"),
@@ -218,7 +232,7 @@ impl Walker<'_> {
                 self.load_from_session(next);
                 // Behind a blank at the end of an alias, the next word may be one too.
                 let is_open = text.outline().ends_with([' ', '\t']);
-                let nexts = self.env.aliases.get(next).filter(|_| is_open).cloned().unwrap_or_default();
+                let nexts = if is_open { self.alias_texts(next) } else { Vec::new() };
                 let firsts = segment.args.first().map(quoted).into_iter().chain(nexts).collect::<Vec<_>>();
                 for first in firsts.into_iter().map(Some).chain(segment.args.is_empty().then_some(None)) {
                     let rest = segment.args.iter().skip(1).map(quoted);
@@ -233,6 +247,24 @@ impl Walker<'_> {
             self.calls.pop();
         }
         is_called
+    }
+
+    /// The texts that a name means as an alias, and those that their first words mean in turn.
+    fn alias_texts(&self, name: &str) -> Vec<Word> {
+        let mut texts = self.env.aliases.get(name).cloned().unwrap_or_default();
+        let mut at = 0;
+        while at < texts.len() && texts.len() < MAX_ALIAS_TEXTS {
+            let text = texts.get(at).and_then(Word::known).unwrap_or_default().to_owned();
+            let (first, rest) = text.split_at(text.find([' ', '\t']).unwrap_or(text.len()));
+            for other in self.env.aliases.get(first).into_iter().flatten() {
+                let text = other.followed_by(&Word::literal(rest));
+                if !texts.contains(&text) {
+                    texts.push(text);
+                }
+            }
+            at += 1;
+        }
+        texts
     }
 
     /// Follows one nested command.
@@ -260,12 +292,25 @@ impl Walker<'_> {
                 walk.env.enter_new_shell();
                 let options = segment.args.iter().take_while(|word| word.prefix().starts_with('-'));
                 walk.env.exits_on_failure = has(&options.cloned().collect::<Vec<_>>(), &["-e"]);
+                walk.run_startup_file(segment);
             }
             walk.run_inside(nested, segment, process_text)
         });
         self.dialect = outer;
         self.via.truncate(outer_via);
         stream
+    }
+
+    /// The file that a new bash runs first.
+    fn run_startup_file(&mut self, segment: &Segment) {
+        for file in self.env.values("BASH_ENV") {
+            if self.dialect == ShellKind::Bash && file.known() != Some("") {
+                if file.prefix().contains(['$', '`']) {
+                    self.doubt(DoubtKind::Code, &segment.source);
+                }
+                self.run_file(Language::Shell, &file, segment, None);
+            }
+        }
     }
 
     fn run_inside(&mut self, nested: Nested, segment: &Segment, process_text: Option<&Word>) -> PipeData {

@@ -191,6 +191,8 @@ pub(super) struct Parameter {
     pub(super) index: RawWord,
     pub(super) argument: RawWord,
     pub(super) quoted: bool,
+    /// Whether no brace ends the name.
+    pub(super) is_open: bool,
 }
 
 impl Parameter {

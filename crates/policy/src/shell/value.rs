@@ -230,55 +230,81 @@ pub fn pattern_matches(pattern: &str, text: &str) -> bool {
     if first.is_some_and(|first| !text.starts_with(first)) || last.is_some_and(|last| !text.ends_with(last)) {
         return false;
     }
-    let pattern: Vec<char> = pattern.chars().collect();
-    let text: Vec<char> = text.chars().collect();
-    let (mut pattern, mut text) = (pattern.as_slice(), text.as_slice());
+    let (mut pattern, mut text) = (pattern, text);
     // The pattern behind the last star, and the text that it has not been tried on.
-    let mut retry: Option<(&[char], &[char])> = None;
+    let mut retry: Option<(&str, &str)> = None;
     loop {
-        (pattern, text) = match (pattern, text) {
-            ([], []) => return true,
-            (['*' | '\u{0}', rest @ ..], _) => {
-                retry = Some((rest, text));
-                (rest, text)
-            }
-            _ => match (behind_first(pattern, text), retry) {
-                (Some(rest), _) => rest,
-                (None, Some((pattern, [_, text @ ..]))) => {
-                    retry = Some((pattern, text));
-                    (pattern, text)
-                }
-                _ => return false,
-            },
+        if pattern.is_empty() && text.is_empty() {
+            return true;
         }
+        if let Some(rest) = pattern.strip_prefix(['*', UNKNOWN_CHAR]) {
+            retry = Some((rest, text));
+            pattern = rest;
+            continue;
+        }
+        (pattern, text) = match (behind_first(pattern, text), retry) {
+            (Some(rest), _) => rest,
+            (None, Some((pattern, tried))) => {
+                let mut chars = tried.chars();
+                if chars.next().is_none() {
+                    return false;
+                }
+                retry = Some((pattern, chars.as_str()));
+                (pattern, chars.as_str())
+            }
+            (None, None) => return false,
+        };
     }
 }
 
 /// What remains when the first part of a pattern, which is no star, matches the first character.
-fn behind_first<'a>(pattern: &'a [char], text: &'a [char]) -> Option<(&'a [char], &'a [char])> {
-    let (char, text) = text.split_first()?;
-    let length = match pattern.first()? {
-        '[' => class_len(pattern, *char)?,
-        first => usize::from(*first == '?' || first == char),
+fn behind_first<'a>(pattern: &'a str, text: &'a str) -> Option<(&'a str, &'a str)> {
+    let mut chars = text.chars();
+    let char = chars.next()?;
+    let mut parts = pattern.chars();
+    let rest = match parts.next()? {
+        '[' if let Some(class) = class_of(pattern) => class.contains(char).then_some(class.rest)?,
+        first if first == '?' || first == char => parts.as_str(),
+        _ => return None,
     };
-    (length > 0).then_some((pattern.get(length..)?, text))
+    Some((rest, chars.as_str()))
 }
 
-/// The length of the class at the start of a pattern, if it contains the character.
-fn class_len(pattern: &[char], char: char) -> Option<usize> {
-    let mut close = pattern.iter().skip(2).position(|char| *char == ']')? + 2;
-    let is_named = |close: usize| pattern.get(1..close).is_some_and(|inside| inside.contains(&'['));
-    if is_named(close) && pattern.get(close + 1) == Some(&']') {
+/// A class such as `[a-z]`.
+struct CharClass<'a> {
+    inside: &'a str,
+    /// Whether it holds another one, such as `[:alpha:]`.
+    is_named: bool,
+    rest: &'a str,
+}
+
+/// The class at the start of a pattern, if it is closed.
+fn class_of(pattern: &str) -> Option<CharClass<'_>> {
+    let inside = pattern.get(1..)?;
+    let first = inside.chars().next()?.len_utf8();
+    let mut close = first + inside.get(first..)?.find(']')?;
+    let is_named = inside.get(..close).is_some_and(|inside| inside.contains('['));
+    if is_named && inside.get(close + 1..).is_some_and(|rest| rest.starts_with(']')) {
         close += 1;
     }
-    let (negated, inside) = match pattern.get(1..close)? {
-        ['!' | '^', inside @ ..] => (true, inside),
-        inside => (false, inside),
-    };
-    let ranges = inside.windows(3).any(|w| matches!(w, [from, '-', to] if (*from..=*to).contains(&char)));
-    // A named class such as `[:alpha:]` counts as a match: uncertain patterns match.
-    let hit = is_named(close) || (ranges || inside.contains(&char)) != negated;
-    hit.then_some(close + 1)
+    Some(CharClass { inside: inside.get(..close)?, is_named, rest: inside.get(close + 1..)? })
+}
+
+impl CharClass<'_> {
+    /// Whether a character may match: uncertain classes match.
+    fn contains(&self, char: char) -> bool {
+        let (negated, inside) = match self.inside.strip_prefix(['!', '^']) {
+            Some(inside) => (true, inside),
+            None => (false, self.inside),
+        };
+        let mut before = [None; 2];
+        let in_range = inside.chars().any(|to| {
+            let [from, dash] = before;
+            before = [dash, Some(to)];
+            dash == Some('-') && from.is_some_and(|from| (from..=to).contains(&char))
+        });
+        self.is_named || (in_range || inside.contains(char)) != negated
+    }
 }
 
 #[cfg(test)]
@@ -297,6 +323,9 @@ mod tests {
             ("a*b*c", "axxbyy", false),
             ("[[:alpha:]]m", "rm", true),
             ("r", "rm", false),
+            ("[^a-c]é*", "déx", true),
+            ("[]a]", "]", true),
+            ("a[b", "a[b", true),
         ] {
             assert_eq!(pattern_matches(pattern, text), expected, "{pattern} {text}");
         }

@@ -42,6 +42,8 @@ pub(super) struct Walker<'a> {
     choices: Vec<(String, usize, usize)>,
     /// The number of enclosing commands whose failure `set -e` ignores.
     guarded: usize,
+    /// The number of enclosing pipelines and commands in the background.
+    pub(super) joined: usize,
     /// The number of enclosing loops.
     repeated: usize,
     /// The number of enclosing commands that are walked again.
@@ -78,6 +80,7 @@ impl<'a> Walker<'a> {
             jumps: None,
             choices: Vec::new(),
             guarded: 0,
+            joined: 0,
             repeated: 0,
             rereads: 0,
             locals: Vec::new(),
@@ -295,9 +298,11 @@ impl<'a> Walker<'a> {
             let failed = self.take_failed();
             self.failed = Some(std::mem::replace(&mut self.env, failed));
         }
-        if self.env.exits_on_failure && is_last && !item.negated && self.guarded == 0 && !item.background {
-            let failed = ShellEnv::ended();
-            self.failed = Some(failed);
+        if is_last && !item.negated && self.guarded == 0 && !item.background {
+            // What failed may be what would have set the option.
+            if self.failed.as_ref().unwrap_or(&self.env).exits_on_failure {
+                self.failed = Some(ShellEnv::ended());
+            }
         }
         match skipped {
             None => {}
@@ -332,10 +337,22 @@ impl<'a> Walker<'a> {
         if let [only] = item.pipeline.as_slice() {
             let stdin = self.stdin.clone();
             if item.background {
-                return self.in_subshell(|walk| walk.node(only, stdin));
+                return self.joined(|walk| walk.in_subshell(|walk| walk.node(only, stdin)));
             }
             return self.node(only, stdin);
         }
+        self.joined(|walk| walk.several_stages(item))
+    }
+
+    /// Walks what a sign such as `|` or `&` joins to something else.
+    fn joined<T>(&mut self, follow: impl FnOnce(&mut Self) -> T) -> T {
+        self.joined += 1;
+        let result = follow(self);
+        self.joined -= 1;
+        result
+    }
+
+    fn several_stages(&mut self, item: &ListItem) -> PipeData {
         let mut stream = self.stdin.clone();
         for (index, node) in item.pipeline.iter().enumerate() {
             if self.env.last_in_shell && index + 1 == item.pipeline.len() {
@@ -693,9 +710,6 @@ impl<'a> Walker<'a> {
 
     /// Expands a simple command and runs it with the redirections and the input of `segment`.
     fn simple(&mut self, simple: &Simple, mut segment: Segment, source: &str) -> PipeData {
-        for assign in &simple.assigns {
-            self.assign(assign, simple.words.is_empty(), &mut segment);
-        }
         let declares = simple.words.first().and_then(|word| literal_text(word)).is_some_and(is_declaration);
         for word in &simple.words {
             let is_assignment = |text: &str| {
@@ -703,7 +717,12 @@ impl<'a> Walker<'a> {
                 text.contains('=') && !name.is_empty() && name.bytes().all(parse::is_name_byte)
             };
             match word.first() {
-                Some(WordPart::Text(text)) if declares && is_assignment(text) => {
+                // A word with braces is no assignment any more.
+                Some(WordPart::Text(text))
+                    if declares
+                        && is_assignment(text)
+                        && self.braces(word).is_none_or(|alternatives| alternatives.len() < 2) =>
+                {
                     segment.args.push(self.expand_assignment(word, Tildes::Assignment));
                 }
                 _ => segment.args.extend(self.expand(word)),
@@ -713,6 +732,15 @@ impl<'a> Walker<'a> {
                 self.doubt(DoubtKind::TooMuch, "");
                 break;
             }
+        }
+        // Assignments come last. They stay if no word is left.
+        let may_stay = segment.args.iter().all(|word| word.splits);
+        let before = (!segment.args.is_empty() && may_stay).then(|| self.env.clone());
+        for assign in &simple.assigns {
+            self.assign(assign, may_stay, &mut segment);
+        }
+        if let Some(before) = before.filter(|_| !simple.assigns.is_empty()) {
+            self.env.join(before);
         }
         self.run(segment, source)
     }

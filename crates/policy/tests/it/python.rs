@@ -16,6 +16,10 @@ fn effects_of_programs_are_found() {
         ("from pathlib import Path\nPath('a.txt').rename('b.txt')", "rm -f a.txt"),
         ("from pathlib import Path\nPath('a.txt').replace('b.txt')", "> b.txt"),
         ("from pathlib import Path\n(Path(p)).replace('b.txt')", "rm -f ${path}"),
+        ("p, q = 'f.py', 'g.py'\nopen(p, 'w')\np = 'a.txt'", "> ${path}"),
+        ("[p, q] = names\np = 'a.txt'\nopen(p, 'w')", "> ${path}"),
+        ("p = 'a.txt'\np %= x\nopen(p, 'w')", "> ${path}"),
+        ("d[x] = p = 'a.txt'\nopen(p, 'w')", "> a.txt"),
         ("import zipfile\nzipfile.ZipFile(p, 'w').close()", "> ${path}"),
         ("with open(\"a\\\n.txt\", 'w') as file: pass", "> a.txt"),
     ] {

@@ -4,11 +4,13 @@
 //! The shell has namespaces of its own, no network, no devices and no `/proc`. Its root holds the two
 //! shells, their libraries, the stubs, a home and a working directory, and is made new for each run.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use hermes_types::{MEANING_VARIABLES, ShellContext, ShellKind};
 
@@ -39,6 +41,9 @@ sudo)
     exec "/usr/lib/real/env" "$@" ;;
 esac
 "#;
+
+/// What stays in the root from one run to the next.
+const KEPT: &[&str] = &["usr", "etc", "bin", "lib", "lib64"];
 
 /// The users whose homes a tilde can name.
 const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n";
@@ -91,12 +96,14 @@ pub(super) struct Run {
 
 pub(super) struct Shells {
     root: PathBuf,
+    /// What a script that changes the programs leaves different.
+    built: RefCell<Vec<Option<(u64, SystemTime)>>>,
 }
 
 impl Shells {
     /// Builds the directory, or says why scripts cannot run here.
     pub(super) fn new(root: &Path) -> Result<Self, String> {
-        let shells = Self { root: root.to_path_buf() };
+        let shells = Self { root: root.to_path_buf(), built: RefCell::default() };
         shells.build().map_err(|error| format!("cannot build {}: {error}", root.display()))?;
         let run = shells.run(ShellKind::Bash, None, "x works");
         let works = Execution { name: "x".to_owned(), cwd: CWD.to_owned(), args: vec!["works".to_owned()] };
@@ -129,16 +136,38 @@ impl Shells {
         fs::set_permissions(programs.join("stub"), fs::Permissions::from_mode(0o755))?;
         fs::create_dir_all(self.root.join("etc"))?;
         fs::write(self.root.join("etc/passwd"), PASSWD)?;
-        PROGRAMS.iter().try_for_each(|name| symlink("stub", programs.join(name)))
+        PROGRAMS.iter().try_for_each(|name| symlink("stub", programs.join(name)))?;
+        self.built.replace(self.state());
+        Ok(())
+    }
+
+    /// The size and the time of change of each part of the root that scripts should not change.
+    fn state(&self) -> Vec<Option<(u64, SystemTime)>> {
+        let parts = [
+            "usr", "usr/bin", "usr/bin/stub", "usr/bin/bash", "usr/bin/dash", "usr/lib", "usr/lib/real",
+            "etc", "etc/passwd", "bin", "lib", "lib64",
+        ];
+        let state = |part| fs::symlink_metadata(self.root.join(part)).ok();
+        parts.map(|part| state(part).and_then(|data| Some((data.len(), data.modified().ok()?)))).into()
     }
 
     /// Makes the files that scripts work on.
     fn reset(&self) -> std::io::Result<()> {
-        for part in ["home", "tmp", "dev"] {
-            match fs::remove_dir_all(self.root.join(part)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+        let is_intact = self.state() == *self.built.borrow();
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            if is_intact && KEPT.iter().any(|kept| entry.file_name() == *kept) {
+                continue;
             }
+            let removed = if entry.file_type()?.is_dir() {
+                fs::remove_dir_all(entry.path())
+            } else {
+                fs::remove_file(entry.path())
+            };
+            removed?;
+        }
+        if !is_intact {
+            self.build()?;
         }
         let work = self.root.join(CWD.trim_start_matches('/'));
         fs::create_dir_all(work.join("sub/deep"))?;
@@ -179,7 +208,7 @@ impl Shells {
         command.arg(format!("/usr/bin/{name}"));
         command.args((shell == ShellKind::Bash).then_some(["-O", "expand_aliases"]).iter().flatten());
         command.arg("/script");
-        command.env_clear().envs([("HOME", HOME), ("PATH", "/usr/bin:/bin")]);
+        command.env_clear().envs([("HOME", HOME), ("PATH", "/usr/bin:/bin"), ("LC_ALL", "C.UTF-8")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().unwrap_or_else(|error| panic!("cannot start unshare: {error}"));
         self.read(shell, earlier.is_some())
