@@ -6,6 +6,7 @@
 
 #[path = "../../crates/policy/tests/it/differential/compare.rs"]
 mod compare;
+mod constructs;
 mod generate;
 mod python;
 mod python_grammar;

@@ -31,7 +31,7 @@ impl Generator {
         self.state
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() >> 8).unwrap_or(0) % limit.max(1)
     }
 
@@ -39,7 +39,7 @@ impl Generator {
         self.below(count) == 0
     }
 
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+    pub(super) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         let index = self.below(from.len());
         from.get(index).copied().unwrap_or_default()
     }
@@ -87,30 +87,30 @@ impl Generator {
     }
 
     /// A list that ends a line, for the inside of compound commands.
-    fn body(&mut self) -> String {
+    pub(super) fn body(&mut self) -> String {
         let body = self.script();
         format!("{body}\n")
     }
 
-    fn quoted(&mut self, text: &str) -> String {
+    pub(super) fn quoted(&mut self, text: &str) -> String {
         format!("'{}'", text.replace('\'', "'\\''"))
     }
 
     /// A script for another shell.
-    fn script_for(&mut self, bash: bool) -> String {
+    pub(super) fn script_for(&mut self, bash: bool) -> String {
         let outer = std::mem::replace(&mut self.bash, bash);
         let script = self.script();
         self.bash = outer;
         script
     }
 
-    fn statement(&mut self) -> String {
+    pub(super) fn statement(&mut self) -> String {
         if self.depth >= 2 {
             return self.simple();
         }
         self.depth += 1;
         let bash = self.bash;
-        let text = match self.below(44) {
+        let text = match self.below(60) {
             0 => format!("if {}; then {}fi", self.condition(), self.body()),
             1 => format!("if {}; then {}else {}fi", self.condition(), self.body(), self.body()),
             2 => format!(
@@ -197,6 +197,8 @@ impl Generator {
             37 if bash => format!("coproc {{ {}}}; wait", self.body()),
             38 => format!("while [ $# -gt 0 ]; do {}shift || break; done", self.body()),
             39 => format!("{{ {}}} {}", self.body(), self.redirect()),
+            40..=46 => self.posix_construct(),
+            47..=54 if bash => self.bash_construct(),
             _ => self.simple(),
         };
         self.depth -= 1;
@@ -230,7 +232,7 @@ impl Generator {
         }
     }
 
-    fn redirect(&mut self) -> String {
+    pub(super) fn redirect(&mut self) -> String {
         let bash: &[&str] = if self.bash { &["&> out", ">& out", "{fd}> out", "&>> out"] } else { &[] };
         let all = [
             ">out", "> /dev/null", "2>&1", ">> out", "< file", "2> out", ">| out", "3< file", "<&-",
@@ -241,15 +243,15 @@ impl Generator {
     }
 
     /// A word without expansions and signs.
-    fn plain(&mut self) -> &'static str {
+    pub(super) fn plain(&mut self) -> &'static str {
         self.pick(&["a", "b", "file", "sub", "rm", "'a b'", "x.y", "\"\"", "-f", "--", "/tmp"])
     }
 
-    fn name(&mut self) -> &'static str {
+    pub(super) fn name(&mut self) -> &'static str {
         self.pick(PROGRAMS.get(..12).unwrap_or(PROGRAMS))
     }
 
-    fn condition(&mut self) -> String {
+    pub(super) fn condition(&mut self) -> String {
         match self.below(8) {
             0 => "true".to_owned(),
             1 => "false".to_owned(),
@@ -266,14 +268,14 @@ impl Generator {
         self.pick(&["v", "w", "a", "b"])
     }
 
-    fn value(&mut self) -> String {
+    pub(super) fn value(&mut self) -> String {
         match self.below(4) {
             0 | 1 => self.pick(&["rm", "ls", "'rm -f'", "''", "\"a b\"", "sub", "'a,b'", "cd"]).to_owned(),
             _ => self.word(),
         }
     }
 
-    fn simple(&mut self) -> String {
+    pub(super) fn simple(&mut self) -> String {
         let name = self.variable();
         let bash = self.bash;
         match self.below(56) {
@@ -395,7 +397,7 @@ impl Generator {
         }
     }
 
-    fn word(&mut self) -> String {
+    pub(super) fn word(&mut self) -> String {
         let name = self.variable();
         if self.depth > 4 {
             return "a".to_owned();
