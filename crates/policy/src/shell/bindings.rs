@@ -416,7 +416,11 @@ impl Walker<'_> {
         let may_fail = segment.redirects.iter().any(|redirect| match redirect.operator {
             RedirectOperator::HereDocument | RedirectOperator::HereString => false,
             RedirectOperator::Duplicate => !matches!(redirect.target.known(), Some("1" | "2")),
-            _ => !crate::paths::is_stream(&self.env.path(&redirect.target)),
+            _ => {
+                // A descriptor may be closed.
+                let path = self.env.path(&redirect.target);
+                !crate::paths::is_stream(&path) || path.starts_with("/dev/fd/")
+            }
         });
         if may_fail {
             let mut failed = self.take_failed();

@@ -377,9 +377,11 @@ impl Tokens {
             [] => true,
             [Name(option), Sign('='), mode @ ..] if option == "mode" => self.is_reading(mode),
             [Name(_), Sign('='), ..] => true,
-            _ => self
-                .value(argument)
-                .is_some_and(|mode| mode.len() > 3 || !mode.contains(['w', 'a', 'x', '+', '>'])),
+            _ => self.value(argument).is_some_and(|mode| {
+                // `w:gz` is one of `tarfile`.
+                let mode = mode.split([':', '|']).next().unwrap_or_default();
+                mode.len() > 3 || !mode.contains(['w', 'a', 'x', '+', '>'])
+            }),
         }
     }
 
@@ -548,6 +550,13 @@ impl Tokens {
                 effects.extend(more.map(|path| Delete { path: Some(path), tree }));
             }
             CallEffect::Write(index) => effects.push(write(value(index))),
+            CallEffect::SaveNamed(wanted) => {
+                let named = arguments.iter().find_map(|argument| match argument {
+                    [Name(name), Sign('='), value @ ..] if name == wanted => Some(self.value(value)),
+                    _ => None,
+                });
+                effects.extend(named.map(write));
+            }
             CallEffect::Save(index) => effects.extend(value(index).map(|path| write(Some(path)))),
             CallEffect::Enter => {
                 // In a loop, `..` may lead anywhere above.

@@ -404,17 +404,22 @@ impl<'a> Walker<'a> {
         self.rereads += 1;
         if let Some(trapped) = self.trapped.take() {
             let env = std::mem::replace(&mut self.env, trapped);
-            for text in self.signal_traps.clone() {
-                self.run_text(&text, "");
-                self.settle();
-            }
+            self.run_each(self.signal_traps.clone());
             self.env = env;
         }
-        for text in self.traps.clone() {
+        self.run_each(self.traps.clone());
+        self.rereads -= 1;
+    }
+
+    /// Runs texts of which any may be the one that runs.
+    fn run_each(&mut self, texts: Vec<Word>) {
+        let before = self.env.clone();
+        for text in texts {
+            let after = std::mem::replace(&mut self.env, before.clone());
             self.run_text(&text, "");
             self.settle();
+            self.env.join(after);
         }
-        self.rereads -= 1;
     }
 
     /// Walks a list that runs in a subshell.

@@ -20,6 +20,10 @@ fn effects_of_programs_are_found() {
         ("[p, q] = names\np = 'a.txt'\nopen(p, 'w')", "> ${path}"),
         ("p = 'a.txt'\np %= x\nopen(p, 'w')", "> ${path}"),
         ("d[x] = p = 'a.txt'\nopen(p, 'w')", "> a.txt"),
+        ("import tarfile\ntarfile.open('a.tgz', 'w:gz')", "> a.tgz"),
+        ("import logging\nlogging.basicConfig(level=1, filename='a.log')", "> a.log"),
+        ("import logging.handlers as l\nl.RotatingFileHandler('a.log')", "> a.log"),
+        ("import venv\nvenv.create('v')", "> v"),
         ("import zipfile\nzipfile.ZipFile(p, 'w').close()", "> ${path}"),
         ("with open(\"a\\\n.txt\", 'w') as file: pass", "> a.txt"),
     ] {

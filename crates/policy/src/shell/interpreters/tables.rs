@@ -12,6 +12,8 @@ pub(super) enum CallEffect {
     Write(usize),
     /// Writes the argument with this index if it is a known path; else it may be anything.
     Save(usize),
+    /// Writes the argument of this name, if there is one.
+    SaveNamed(&'static str),
     /// Writes the object it is called on.
     WriteSelf,
     /// Goes to the directory in its first argument.
@@ -58,12 +60,15 @@ pub(super) const CALLS: &[(CallEffect, &[&str])] = &[
     (
         CallEffect::Save(0),
         &[
-            "FileHandler", "extractall", "to_csv", "to_json", "to_parquet", "to_excel", "to_pickle",
-            "to_html", "savefig", "imwrite", "np.save", "savetxt", "savez", "imsave", "os.makedirs",
-            "os.mkdir", "mkdirSync", "outputFileSync", "writeJsonSync", "sqlite3.connect", "shelve.open",
-            "dbm.open", "FileUtils.touch", "file.copy", "sink",
+            "FileHandler", "RotatingFileHandler", "TimedRotatingFileHandler", "WatchedFileHandler",
+            "mailbox.mbox", "LWPCookieJar", "MozillaCookieJar", "venv.create", "extractall", "to_csv",
+            "to_json", "to_parquet", "to_excel", "to_pickle", "to_html", "savefig", "imwrite", "np.save",
+            "savetxt", "savez", "imsave", "os.makedirs", "os.mkdir", "mkdirSync", "outputFileSync",
+            "writeJsonSync", "sqlite3.connect", "shelve.open", "dbm.open", "FileUtils.touch", "file.copy",
+            "sink",
         ],
     ),
+    (CallEffect::SaveNamed("filename"), &["basicConfig"]),
     (CallEffect::Save(1), &["urlretrieve", "unpack_archive", "cp.copy", "cpSync"]),
     (CallEffect::Enter, &["os.chdir", "os.fchdir", "process.chdir", "Dir.chdir", "chdir"]),
     (CallEffect::WriteSelf, &["write_text", "write_bytes", "touch"]),

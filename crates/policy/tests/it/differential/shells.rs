@@ -118,7 +118,7 @@ impl Shells {
         }
         let real = self.root.join("usr/lib/real");
         fs::create_dir_all(&real)?;
-        let shells = ["bash", "dash"].map(|name| (name, &programs));
+        let shells = ["bash", "dash", "echo", "printf", "true", "false"].map(|name| (name, &programs));
         for (name, directory) in shells.into_iter().chain(REAL.iter().map(|name| (*name, &real))) {
             let path = format!("/usr/bin/{name}");
             fs::copy(&path, directory.join(name))?;
