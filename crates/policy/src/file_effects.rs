@@ -7,8 +7,8 @@
 use std::collections::HashSet;
 
 use crate::paths::resolve;
-use crate::programs::{ArgumentUse, DeclaredFiles, Invocation, PathAccess, Which, is_remote};
-use crate::shell::{RedirectOperator, Segment, Word};
+use crate::programs::{ArgumentUse, DeclaredFiles, Invocation, PathAccess, Runs, Which, is_remote};
+use crate::shell::{RedirectOperator, Segment, Word, first_operand};
 
 /// One effect on one path. Paths are absolute and normal, with a placeholder for unknown parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) fn file_effects(call: &Invocation<'_>, home: &str) -> Vec<FileEffect>
         let accesses: &[PathAccess] = match redirect.operator {
             RedirectOperator::Write | RedirectOperator::Both => &[PathAccess::Write],
             RedirectOperator::Append => &[PathAccess::Add],
-            RedirectOperator::ReadWrite => &[PathAccess::Read, PathAccess::Add],
+            RedirectOperator::ReadWrite => &[PathAccess::Read, PathAccess::Write],
             RedirectOperator::Read => &[PathAccess::Read],
             RedirectOperator::Mention => &[PathAccess::Read, PathAccess::Unknown],
             RedirectOperator::Duplicate | RedirectOperator::HereString | RedirectOperator::HereDocument => {
@@ -38,6 +38,7 @@ pub(crate) fn file_effects(call: &Invocation<'_>, home: &str) -> Vec<FileEffect>
         let path = call.segment.path(&redirect.target);
         found.extend(accesses.iter().map(|access| FileEffect { access: *access, path: path.clone() }));
     }
+    found.extend(variable_outputs(call, home).map(|path| FileEffect { access: PathAccess::Write, path }));
     if call.name().is_empty() {
         return found;
     }
@@ -152,6 +153,102 @@ fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffec
         }
     }
 }
+
+/// The paths that a command may write because an option names them.
+///
+/// An option with its value in the same word counts unless its name says that it names an input. The
+/// word behind an option counts if the name says that it is an output, or if nothing is known about
+/// the program.
+pub(crate) fn possible_outputs(call: &Invocation<'_>, home: &str) -> Vec<String> {
+    let program = call.program;
+    let mut found = Vec::new();
+    if program.arguments == ArgumentUse::Named {
+        return found;
+    }
+    let runs_rest = program.runs.iter().any(|runs| matches!(runs, Runs::Behind(_)));
+    let own = if runs_rest { first_operand(call.args, program.valued) } else { call.args.len() };
+    let mut before = String::new();
+    for word in call.args.get(..own).unwrap_or_default() {
+        let text = word.outline();
+        // `-Wl,-Map,file` passes options on.
+        let parts: Vec<&str> =
+            if text.starts_with("-W") { text.split(',').skip(1).collect() } else { vec![text.as_str()] };
+        for part in parts {
+            let value = match option_and_value(part) {
+                Some((option, value)) => is_possible_output(call, option, true).then_some(value),
+                None => is_possible_output(call, &before, false).then_some(part),
+            };
+            // `-o name=value` sets something.
+            let is_setting = before.len() == 2 && !part.starts_with('-');
+            let signs: &[char] = if is_setting { &[] } else { &[',', '=', ':'] };
+            let values = value.into_iter().flat_map(|value| value.split(signs));
+            found.extend(values.map(|value| home_path(value, call.segment, home)));
+            before =
+                if part.starts_with('-') && !part.contains('=') { part.to_owned() } else { String::new() };
+        }
+    }
+    found
+}
+
+/// The paths in variables whose names say that programs write there.
+fn variable_outputs(call: &Invocation<'_>, home: &str) -> impl Iterator<Item = String> {
+    let is_command = !call.name().is_empty();
+    let exported = call.args.iter().filter(|_| call.name() == "export").filter_map(Word::as_assignment);
+    let set = call.segment.assignments.iter().cloned().chain(exported);
+    let is_output = move |name: &str| {
+        // The shell shortens this file when its greatest length is set.
+        name == "HISTFILE" || (is_command && OUTPUT_VARIABLES.iter().any(|part| name.contains(part)))
+    };
+    let outputs = set.filter(move |(name, value)| is_output(name) && value.prefix().contains('/'));
+    outputs.map(|(_, value)| home_path(&value.outline(), call.segment, home))
+}
+
+/// Parts of the names of variables that name a file to write.
+const OUTPUT_VARIABLES: &[&str] =
+    &["OUT", "LOG", "HIST", "TRACE", "COVERAGE", "DUMP", "PROFILE", "GCOV", "RECORD", "RESULT"];
+
+/// The name and the value in a word such as `--name=value` or `-n/value`.
+fn option_and_value(text: &str) -> Option<(&str, &str)> {
+    let at = text.strip_prefix('-')?.find(['=', '/', '~'])? + 1;
+    let (option, value) = text.split_at_checked(at)?;
+    Some((option, value.trim_start_matches('=')))
+}
+
+fn is_possible_output(call: &Invocation<'_>, option: &str, is_attached: bool) -> bool {
+    let program = call.program;
+    let is_output = matches!(option, "-o" | "-O" | "-MF")
+        || (option.len() > 2 && OUTPUT_NAMES.iter().any(|name| option.contains(name)));
+    if program.inert {
+        return is_output && option.len() > 2;
+    }
+    let name = option.trim_start_matches('-');
+    let is_input = match name.len() {
+        0 => true,
+        1 => INPUT_LETTERS.contains(name),
+        _ => name.starts_with('D') || INPUT_NAMES.iter().any(|input| name.contains(input)),
+    };
+    is_output || (!is_input && (is_attached || program.names.is_empty()))
+}
+
+/// Options of one letter that usually name an input.
+const INPUT_LETTERS: &str = "ABCDFHILNPRSTVXYcdefgijklmnpqrsuvwx";
+
+/// Parts of the names of options whose value is a file to write.
+const OUTPUT_NAMES: &[&str] = &[
+    "out", "log", "report", "trace", "save", "write", "dump", "export", "record", "profile", "result",
+    "redirect", "dest", "junit", "stat", "metric", "histor", "session", "backup", "pid", "sock", "snapshot",
+    "warn", "coverage", "append", "prof", "Map", "temp", "tmp", "store",
+];
+
+/// Parts of the names of options whose value is read or is the place of the work.
+const INPUT_NAMES: &[&str] = &[
+    "base", "bind", "build", "bundle", "ca-", "cache", "cert", "conf", "constraint", "context", "cred",
+    "cwd", "data", "dir", "env", "exclude", "file", "filter", "find-links", "from", "git", "home", "ident",
+    "ignore", "import", "include", "index", "input", "isystem", "kube", "key", "lib", "load", "manifest",
+    "model", "mount", "package", "patch", "path", "plugin", "prefix", "project", "python", "reference",
+    "registry", "repo", "require", "root", "rules", "schema", "secret", "set", "source", "src", "sysroot",
+    "target", "template", "theme", "user", "value", "var", "volume", "work",
+];
 
 /// Whether a word is only a name, and no secret. This spares most words the closer look.
 fn is_bare_name(text: &str, in_secret_directory: bool) -> bool {

@@ -72,7 +72,8 @@ fn starts_with_any(path: &str, starts: &[&str]) -> bool {
 
 /// Terminals, pipes and the null device: writing there changes nothing.
 pub(crate) fn is_stream(path: &str) -> bool {
-    PLAIN_DEVICES.contains(&path) || starts_with_any(path, &["/dev/fd/", "/dev/pts/", "/proc/self/fd/"])
+    PLAIN_DEVICES.contains(&path)
+        || starts_with_any(path, &["/dev/fd/", "/dev/pts/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"])
 }
 
 /// Directories that every user may write to, so another user may have put a program there.

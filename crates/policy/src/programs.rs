@@ -17,6 +17,7 @@ mod curl;
 mod databases;
 mod disks;
 mod docker;
+mod documents;
 mod editors;
 mod find;
 mod git;
@@ -29,6 +30,7 @@ mod processes;
 mod secrets;
 mod ssh;
 mod system;
+mod variables;
 mod wrappers;
 
 use std::collections::HashMap;
@@ -36,8 +38,9 @@ use std::sync::LazyLock;
 
 pub(crate) use git::added_remote;
 pub(crate) use interpreters::{Interpreter, Language};
-pub(crate) use network::is_metadata;
+pub(crate) use network::{is_local, is_metadata};
 pub(crate) use ssh::is_remote;
+pub(crate) use variables::{COMMAND_VARIABLES, injects};
 
 use crate::rules::RuleContext;
 use crate::shell::{
@@ -514,6 +517,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static ProgramSpec> {
         databases::PROGRAMS,
         disks::PROGRAMS,
         docker::PROGRAMS,
+        documents::PROGRAMS,
         editors::PROGRAMS,
         find::PROGRAMS,
         git::PROGRAMS,

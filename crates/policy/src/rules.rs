@@ -22,7 +22,7 @@ use crate::allowance::classes_of_paths;
 use crate::file_effects::{FileEffect, file_effects, named_paths};
 use crate::paths::KnownPaths;
 use crate::programs::{self, Invocation, PathAccess, When};
-use crate::shell::{Script, Segment, Surroundings, Word};
+use crate::shell::{Redirect, RedirectOperator, Script, Segment, Surroundings, Word};
 
 /// The force of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,6 +221,8 @@ pub(crate) struct RuleContext<'a> {
     pub(crate) paths: KnownPaths<'a>,
     /// The remotes that the script adds to repositories.
     pub(crate) added_remotes: &'a [Word],
+    /// The files that redirections of the script open without replacing their content.
+    opened: &'a [String],
 }
 
 impl RuleContext<'_> {
@@ -310,6 +312,13 @@ fn paths_of(effects: &[FileEffect]) -> String {
     paths.join("\n")
 }
 
+/// The files that redirections of a command open to read or to append.
+fn opened_files(segment: &Segment) -> impl Iterator<Item = String> {
+    let keeps =
+        |redirect: &&Redirect| matches!(redirect.operator, RedirectOperator::Read | RedirectOperator::Append);
+    segment.redirects.iter().filter(keeps).map(|redirect| segment.path(&redirect.target))
+}
+
 /// The rules that match one command.
 fn matching_rules(context: &RuleContext<'_>, inside: bool) -> Vec<&'static Rule> {
     let mut found: Vec<&'static Rule> = Vec::new();
@@ -341,10 +350,17 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
     let added_remotes: Vec<Word> = added.cloned().collect();
     // Where a rule matched a command.
     let mut known: HashMap<(&str, String), usize> = HashMap::new();
+    let opened: Vec<String> = script.segments.iter().flat_map(opened_files).collect();
     for (at, segment) in script.segments.iter().enumerate() {
         let invocation = Invocation::new(segment);
         let effects = file_effects(&invocation, around.home);
-        let context = RuleContext { invocation, effects: &effects, paths, added_remotes: &added_remotes };
+        let context = RuleContext {
+            invocation,
+            effects: &effects,
+            paths,
+            added_remotes: &added_remotes,
+            opened: &opened,
+        };
         let inside = segment.via.iter().any(|via| programs::find(via).contains);
         let shown = LazyCell::new(|| segment.show());
         let classes = LazyCell::new(|| {

@@ -78,7 +78,7 @@ const REGENERABLE: &[&str] = &[
 const REGENERABLE_ENDINGS: &[&str] = &[
     ".pyc", ".pyo", ".o", ".obj", ".class", ".log", ".tmp", ".bak", ".orig", ".rej", ".swp", ".egg-info",
     ".gcda", ".gcno", ".profraw", ".tsbuildinfo", ".cache", "_cache", "-cache", ".dSYM", ".a", ".so", ".map",
-    ".rlib", ".rmeta", ".d", ".aux", ".toc", "~", ".retry",
+    ".rlib", ".rmeta", ".d", ".aux", ".toc", "~", ".retry", ".py[co]", ".py[cod]", ".log.*", ".log.gz",
 ];
 
 /// Whether the last part of a path is something a tool makes again.

@@ -20,13 +20,23 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .asks(&[RESETS_SCHEMA]),
     program(&["gmake"]).runs(&[Custom(make)]),
     program(&["just"]).asks(&[RESETS_SCHEMA]),
-    program(&["gcc", "cc", "clang"]).files(&[writes(Values(&["-o", "--output"]))]).runs(&[Compiles]),
+    program(&["gcc", "cc", "clang", "g++", "c++", "clang++"])
+        .files(&[writes(Values(&["-o", "--output"]))])
+        .runs(&[Compiles, Custom(compiler_wrapper)]),
     program(&[
-        "g++", "c++", "clang++", "tcc", "rustc", "javac", "java", "runghc", "zig", "swiftc", "kotlinc",
-        "nim", "dmd", "rust-script", "cargo-script", "scala-cli", "jbang", "as", "nasm",
+        "tcc", "rustc", "javac", "java", "runghc", "zig", "swiftc", "kotlinc", "nim", "dmd", "rust-script",
+        "cargo-script", "scala-cli", "jbang", "as", "nasm",
     ])
     .runs(&[Compiles]),
 ];
+
+/// `gcc -wrapper program,argument`
+fn compiler_wrapper(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    for wrapper in call.values(&["-wrapper"]) {
+        let words: Vec<Word> = wrapper.outline().split(',').map(Word::literal).collect();
+        found.extend(Nested::argv(&words));
+    }
+}
 
 /// The text of `--eval`, the values of variables, and makefiles that this script wrote.
 fn make(call: &Invocation<'_>, found: &mut Vec<Nested>) {

@@ -123,15 +123,19 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         "pigz", "pbzip2", "lzip", "lzop", "zstd", "unzstd", "lz4", "brotli",
     ])
     .files(COMPRESSED),
-    reader(&["split", "csplit"])
-        .valued(&["-a", "-b", "-l", "-n", "-C", "-t", "-f"])
-        .files(&[writes(OperandsFrom(1)), writes(Values(&["-f", "--prefix"]))])
+    reader(&["split"])
+        .valued(&["-a", "-b", "-l", "-n", "-C", "-t"])
+        .files(&[writes(OperandsFrom(1))])
         .runs(&[Text(&["--filter"])]),
+    reader(&["csplit"])
+        .inert()
+        .valued(&["-b", "-n", "-f"])
+        .files(&[writes(Values(&["-f", "--prefix"])), writes(FILLS_DIRECTORY)]),
     reader(&["iconv", "nm", "readelf", "objdump"]).files(&[writes(Values(&["-o", "--output"]))]),
     program(&["strip", "objcopy"]).files(&[writes(Operands)]),
     program(&["rename", "prename", "file-rename", "perl-rename", "mmv", "vidir", "detox"])
         .files(&[deletes(Operands)]),
-    reader(&["convert", "magick", "mogrify", "ffmpeg", "sox", "gs", "pdftk", "qpdf", "pdfunite", "img2pdf"])
+    reader(&["convert", "magick", "mogrify", "ffmpeg", "sox", "pdftk", "qpdf", "pdfunite", "img2pdf"])
         .files(&[writes(LastOperand)]),
     program(&["dos2unix", "unix2dos", "mac2dos", "fromdos", "todos", "exiftool", "jpegoptim", "optipng"])
         .files(&[writes(Operands)]),
@@ -153,7 +157,6 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         writes(Values(&["-d", "--directory"])),
         writes(FirstOperand).when(Not(&Flag(&["-d", "--directory"]))),
     ]),
-    program(&["pandoc"]).files(&[writes(Values(&["-o", "--output"]))]),
 ];
 
 const CREATION_VALUED: &[&str] = &["-m", "-d", "-r", "-t", "--mode", "--date"];
@@ -232,6 +235,10 @@ fn copy_sources(call: &Invocation<'_>) -> Vec<Word> {
     }
 }
 
+fn is_known_path(path: &str) -> bool {
+    path.starts_with('/') && !path.contains(UNKNOWN_CHAR)
+}
+
 /// The target of a copy, and where each source lands if it is a directory.
 fn copy_targets(call: &Invocation<'_>) -> Vec<Word> {
     let (sources, Some(target)) = sources_and_target(call) else { return Vec::new() };
@@ -240,6 +247,8 @@ fn copy_targets(call: &Invocation<'_>) -> Vec<Word> {
     for source in sources {
         let outline = source.outline();
         let name = outline.rsplit('/').find(|part| !part.is_empty()).unwrap_or_default();
+        // A name that is not known is some file of the directory.
+        let name = if name.contains(UNKNOWN_CHAR) && is_known_path(&directory) { "*" } else { name };
         found.push(Word::literal(format!("{directory}/{name}")));
     }
     found

@@ -33,7 +33,17 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             "--rejected-log",
         ]))])
         .runs(&[Text(&["--use-askpass"])])
-        .asks(CLIENT),
+        .asks(&[
+            Test(sends).triggers("send-file"),
+            DELETES,
+            DELETES_EVERYTHING,
+            Test(names_metadata).triggers("metadata"),
+            Any(&[
+                Flag(&["--use-askpass"]),
+                All(&[Flag(&["-e", "--execute"]), Not(&Value(&["-e", "--execute"], &["robots*"]))]),
+            ])
+            .triggers("tool-settings"),
+        ]),
     program(&["fetch", "lynx", "w3m"]).fetches().asks(CLIENT),
     program(&["http", "https", "xh", "httpie"]).fetches().inert().asks(HTTPIE),
 ];

@@ -267,6 +267,8 @@ fn changes_file(call: &Invocation<'_>) -> bool {
 fn client_output(call: &Invocation<'_>) -> Vec<Word> {
     let lines: Vec<String> =
         texts(call).iter().flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let options = call.values(&["-o", "--output", "-L", "--log-file"]);
+    let named = options.into_iter().filter(|_| call.name() == "psql");
     let targets = lines.into_iter().filter_map(|text| {
         let mut words = text.split_whitespace();
         let writes = [
@@ -276,5 +278,5 @@ fn client_output(call: &Invocation<'_>) -> Vec<Word> {
         let writes = words.next().is_some_and(|command| writes.contains(&command));
         words.last().filter(|_| writes).map(|path| Word::literal(path.trim_matches(['\'', '"'])))
     });
-    targets.collect()
+    targets.chain(named).collect()
 }

@@ -7,6 +7,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         "mkfs", "mkfs.*", "mke2fs*", "newfs*", "blkdiscard", "mkswap", "mkdosfs", "mkntfs", "mkexfatfs",
         "mkreiserfs", "scrub", "nwipe", "mkudffs", "mkfatfs",
     ])
+    .files(&[writes(Operands).when(Not(&Help))])
     .asks(&[FORMATS]),
     program(&["wipefs"])
         .asks(&[All(&[Flag(&["-a", "--all", "-o", "--offset"]), Test(names_device)]).triggers("format")]),

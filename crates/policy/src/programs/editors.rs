@@ -38,8 +38,9 @@ const EDITOR_VALUED: &[&str] = &["-c", "--cmd", "-S", "-u", "-w", "-W"];
 const VIM_CALLS: &[&str] = &[
     "system(", "systemlist(", "term_start", "job_start", "jobstart", "termopen", "delete(", "writefile(",
     "rename(", "mkdir(", "filecopy(", "libcall", "feedkeys(", "execute(", "py3eval(", "pyeval(", "pyxeval(",
-    "luaeval(", "perleval(", "rubyeval(", "nvim_exec", "nvim_command", "vim.fn", "vim.api", "vim.cmd",
-    "eval(",
+    "luaeval(", "perleval(", "rubyeval(", "ch_open", "ch_log", "sockconnect", "serverstart", "remote_send",
+    "remote_expr", "chansend", "rpcrequest", "rpcnotify", "timer_start", "nvim_exec", "nvim_command",
+    "vim.fn", "vim.api", "vim.cmd", "eval(",
 ];
 
 const EDITOR_FILES: &[DeclaredFiles] = &[writes(Computed(edited_files))];
@@ -52,15 +53,23 @@ fn edited_files(call: &Invocation<'_>) -> Vec<Word> {
     commands.extend(typed.lines().map(str::to_owned));
     commands.extend(call.args.iter().filter_map(|word| word.strip_prefix("+")).map(|text| text.outline()));
     let written = commands.iter().filter_map(|text| {
-        let line = text.trim_start_matches([':', '%']);
+        let line = text.trim_start_matches(is_range);
         let writes = line.starts_with(['w', 's', 'x', 'e', 'r', 'W', 'f']) || line.starts_with("mk");
         let is_redirect = line.starts_with("redi");
-        let mut words = text.split_whitespace().skip(1);
-        let word = if is_redirect { words.last() } else { words.next() };
+        let mut words = line.split_whitespace().skip(1);
+        // `:w!~/file` needs no blank.
+        let attached = line.split_whitespace().next().filter(|word| word.starts_with(['w', 'W']));
+        let attached = attached.and_then(|word| word.get(word.find(['~', '/'])?..));
+        let word = if is_redirect { words.last() } else { attached.or_else(|| words.next()) };
         word.filter(|_| writes).map(|path| Word::literal(path.trim_start_matches('>')))
     });
     let logs = call.values(&["-w", "-W"]);
     opened.chain(written).chain(logs).collect()
+}
+
+/// Whether a character may be part of the lines for which a command of `ex` is meant.
+fn is_range(char: char) -> bool {
+    char.is_ascii_digit() || ":%,;.$+-' ".contains(char)
 }
 
 fn sed(call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -69,6 +78,8 @@ fn sed(call: &Invocation<'_>, found: &mut Vec<Nested>) {
         scripts.extend(call.operands().first().copied().cloned());
     }
     found.extend(scripts.into_iter().map(|script| Nested::Code(Language::Sed, script)));
+    let files = call.values(&["-f", "--file"]);
+    found.extend(files.into_iter().map(|file| Nested::File(Language::Sed, file)));
 }
 
 fn awk(call: &Invocation<'_>, found: &mut Vec<Nested>) {
@@ -90,6 +101,9 @@ fn vim(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     commands.extend(call.segment.stdin.text.clone());
     for command in commands {
         let text = command.outline();
+        if command.has_unknown() {
+            found.push(Nested::Code(Language::Other, command.clone()));
+        }
         for line in text.split(['\n', '|']) {
             let line = line.trim_start_matches([':', ' ', '%', '.', '$', ',']);
             let line = line.trim_start_matches(|char: char| char.is_ascii_digit());

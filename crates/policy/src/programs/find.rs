@@ -6,7 +6,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     non_reader(&["find", "bfs"])
         .files(&[
             reads(Computed(looked_for)),
-            deletes_tree(Computed(deleted)).when(Arg(&["-delete"])),
+            deletes_tree(Computed(deleted)).when(All(&[Arg(&["-delete"]), Not(&Test(deletes_empty))])),
+            deletes(Computed(emptied)).when(All(&[Arg(&["-delete"]), Test(deletes_empty)])),
             writes(Values(&["-fprint", "-fprint0", "-fprintf", "-fls"])),
         ])
         .runs(&[Custom(find)]),
@@ -34,13 +35,21 @@ fn followed<T>(items: Vec<T>, found: &mut Vec<Nested>) -> impl Iterator<Item = T
     items.into_iter().take(MAX_ITEMS)
 }
 
+/// The number of words in front of the tests of a `find`.
+fn starts_count(call: &Invocation<'_>) -> usize {
+    let is_option = |word: &&Word| matches!(word.known(), Some("-L" | "-P" | "-H" | "-O1" | "-O2" | "-O3"));
+    let options = call.args.iter().take_while(is_option).count();
+    let is_start = |word: &&Word| !word.prefix().starts_with(['-', '(', '!']);
+    options + call.args.iter().skip(options).take_while(is_start).count()
+}
+
 /// The directories a `find` starts in.
 fn starts(call: &Invocation<'_>) -> Vec<Word> {
     let starts: Vec<Word> = call
         .args
         .iter()
+        .take(starts_count(call))
         .skip_while(|word| matches!(word.known(), Some("-L" | "-P" | "-H" | "-O1" | "-O2" | "-O3")))
-        .take_while(|word| !word.prefix().starts_with(['-', '(', '!']))
         .cloned()
         .collect();
     if starts.is_empty() { vec![Word::literal(".")] } else { starts }
@@ -68,13 +77,47 @@ fn looked_for(call: &Invocation<'_>) -> Vec<Word> {
     words
 }
 
+/// The names to which `-delete` is limited, or none if it may delete anything.
+fn deleted_names(call: &Invocation<'_>) -> Vec<Word> {
+    let tests = call.args.get(starts_count(call)..).unwrap_or_default();
+    let is_name = |word: Option<&Word>| matches!(word.and_then(Word::known), Some("-name" | "-iname"));
+    let (mut names, mut alternatives) = (Vec::new(), 1);
+    for (at, word) in tests.iter().enumerate() {
+        let is_negated = at > 0 && matches!(tests.get(at - 1).and_then(Word::known), Some("!" | "-not"));
+        match word.known() {
+            Some(",") => return Vec::new(),
+            Some("-o" | "-or") => alternatives += 1,
+            _ if word.splits => return Vec::new(),
+            _ if is_name(Some(word)) && !is_negated => names.extend(tests.get(at + 1).cloned()),
+            _ => {}
+        }
+    }
+    let is_limited = |name: &Word| name.outline().chars().any(char::is_alphanumeric);
+    if names.len() < alternatives || !names.iter().all(is_limited) { Vec::new() } else { names }
+}
+
+/// Whether only links and what is empty is deleted.
+fn deletes_empty(call: &Invocation<'_>) -> bool {
+    let words: Vec<&str> = call.args.iter().map(Word::prefix).collect();
+    let is_kept = |word: &&str| matches!(*word, "!" | "-not" | "-o" | "-or" | ",");
+    !words.iter().any(is_kept)
+        && (words.contains(&"-empty")
+            || words.windows(2).any(|pair| matches!(pair, ["-type" | "-xtype", "l"])))
+}
+
 fn deleted(call: &Invocation<'_>) -> Vec<Word> {
-    let name = wanted_name(call);
-    let paths = starts(call).into_iter().map(|start| match name {
-        Some(name) => Word::literal(format!("{}/{UNKNOWN_CHAR}/{}", start.outline(), name.outline())),
-        None => start,
-    });
-    paths.collect()
+    let names = deleted_names(call);
+    let below = |start: &Word| {
+        let start = start.outline();
+        let path = |name: &Word| Word::literal(format!("{start}/**/{}", name.outline()));
+        names.iter().map(path).collect::<Vec<_>>()
+    };
+    if names.is_empty() { starts(call) } else { starts(call).iter().flat_map(below).collect() }
+}
+
+/// A file in each directory in which only links and empty files are deleted.
+fn emptied(call: &Invocation<'_>) -> Vec<Word> {
+    starts(call).iter().map(|start| start.followed_by(&Word::literal("/empty"))).collect()
 }
 
 /// A word that stands for the paths below a directory that `find` passes to a command.

@@ -17,6 +17,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             writes(Values(&["-o", "--output", "--output-directory"]))
                 .when(Verb(&["archive", "format-patch", "diff", "log", "show"])),
             writes(OperandsFrom(2)).when(Verb(&["bundle create"])),
+            writes(Computed(merged_file)).when(Verb(&["merge-file"])),
             adds(Computed(clone_target)).when(Verb(&["clone * *"])),
             writes(Computed(patched)).when(All(&[
                 Verb(&["apply"]),
@@ -52,7 +53,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             Flag(&["-f", "--force"]).triggers(LOSS).on(&["worktree remove"]),
             Flag(&["-f", "--force", "--all"]).triggers(LOSS).on(&["submodule deinit"]),
             All(&[Flag(&["-f", "--force"]), Flag(&["-r"]), Operand(&["."])]).triggers(LOSS).on(&["rm"]),
-            Flag(&["--reset", "-u"]).triggers(LOSS).on(&["read-tree"]),
+            Flag(&["--reset", "-u"]).triggers(LOSS).unless(Arg(&["--prefix=*"])).on(&["read-tree"]),
             Verb(&[
                 "stash drop", "stash clear", "reflog expire", "reflog delete", "prune", "filter-branch",
                 "filter-repo", "replace", "fast-import", "update-ref * *", "remote set-url", "remote remove",
@@ -128,7 +129,19 @@ fn is_trace(name: &str, value: &Word) -> bool {
 /// Something in the directory in which a patch is applied.
 fn patched(call: &Invocation<'_>) -> Vec<Word> {
     let base = call.values(&["-C"]).into_iter().next().unwrap_or_else(|| Word::literal("."));
-    vec![base.followed_by(&Word::literal("/file"))]
+    let directory = call.values(&["--directory"]).into_iter().next();
+    let outside = call.has(&["--unsafe-paths"]).then(|| Word::literal("/"));
+    let patched = std::iter::once(base).chain(directory).chain(outside);
+    patched.map(|path| path.followed_by(&Word::literal("/file"))).collect()
+}
+
+/// The first of the files that are merged gets the result.
+fn merged_file(call: &Invocation<'_>) -> Vec<Word> {
+    let call = call.behind_verb();
+    if call.has(&["-p", "--stdout"]) {
+        return Vec::new();
+    }
+    operands(call.args, &["-L"]).into_iter().take(1).cloned().collect()
 }
 
 fn clone_target(call: &Invocation<'_>) -> Vec<Word> {
@@ -218,10 +231,9 @@ const TEXT_OPTIONS: &[(&[&str], &[&str])] = &[
 
 /// Settings whose value git runs; a `!` in front is dropped.
 const COMMAND_SETTINGS: &[&str] = &[
-    "core.pager", "core.editor", "core.sshcommand", "core.fsmonitor", "core.askpass", "diff.external",
-    "sequence.editor", "credential.helper", "gpg.program", "gpg.ssh.program", "core.gitproxy",
-    "uploadpack.packobjectshook", "interactive.difffilter", "core.hookspath", "init.templatedir", "pager.*",
-    "*.textconv", "*.driver", "*.cmd", "*.helper", "*.clean", "*.smudge", "*.process",
+    "core.fsmonitor", "core.askpass", "diff.external", "core.gitproxy", "uploadpack.packobjectshook",
+    "interactive.difffilter", "core.hookspath", "init.templatedir", "pager.*", "*.textconv", "*.driver",
+    "*cmd", "*command", "*.program", "*.helper", "*.editor", "*.pager", "*.clean", "*.smudge", "*.process",
 ];
 
 fn nested(call: &Invocation<'_>, found: &mut Vec<Nested>) {

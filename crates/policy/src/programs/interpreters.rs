@@ -60,7 +60,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             // A shell shows the lines that it cannot run.
             reads(FirstOperand).when(Not(&Flag(&["-c"]))),
         ])
-        .runs(&[Shell]),
+        .runs(&[Shell])
+        .asks(&[OwnFlag(&["-k"]).triggers("shell-hooks")]),
     program(&[
         "ksh", "ksh93", "mksh", "pdksh", "ash", "fish", "rbash", "csh", "tcsh", "yash", "hush", "nu",
         "xonsh", "elvish", "osh",
@@ -77,6 +78,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .runs(&[Interprets(&PYTHON)])
         .asks(&[judged("inbound-access", serves_owner_files), RESETS_SCHEMA]),
     reader(&["perl"]).files(IN_PLACE).runs(&[Interprets(&PERL)]),
+    reader(&["prove"]).runs(&[Custom(|call, found| {
+        let files = call.operands().into_iter().cloned();
+        found.extend(files.map(|file| Nested::File(Language::Perl, file)));
+    })]),
     reader(&["ruby", "jruby", "irb"])
         .valued(&["-r", "-I", "-C", "-E"])
         .files(IN_PLACE)

@@ -117,7 +117,7 @@ fn only_lists_firewall(call: &Invocation<'_>) -> bool {
 }
 
 /// Whether a word is an address on this machine.
-pub(super) fn is_local(text: &str) -> bool {
+pub(crate) fn is_local(text: &str) -> bool {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"].iter().any(|host| rest.starts_with(host))
         && !rest.contains('@')

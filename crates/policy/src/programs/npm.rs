@@ -142,7 +142,7 @@ fn is_unpinned(package: &str) -> bool {
 
 /// Whether a version is the name of whatever is newest.
 fn has_floating_tag(package: &str) -> bool {
-    let scope = package.starts_with('@').then_some(1).unwrap_or_default();
+    let scope = usize::from(package.starts_with('@'));
     let tag = package.get(scope..).and_then(|name| name.split_once('@')).map(|(_, tag)| tag);
     tag.is_some_and(|tag| {
         !tag.trim_start_matches(['^', '~', '=', 'v']).starts_with(|c: char| c.is_ascii_digit())

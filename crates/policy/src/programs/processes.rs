@@ -13,8 +13,12 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         KILLS_HERMES,
         Any(&[
             SENDS_KILL,
-            Test(|call| call.args.iter().any(|word| matches!(word.prefix(), "." | ".*" | ""))),
-            Flag(&["-u", "-U", "-P", "-g", "-t", "-v", "--inverse", "--euid"]),
+            Test(|call| {
+                let is_wide = |word: &Word| matches!(word.prefix(), "." | ".*" | "") && !is_this_shell(word);
+                call.args.iter().any(is_wide)
+            }),
+            Flag(&["-u", "-U", "-g", "-t", "-v", "--inverse", "--euid"]),
+            Test(kills_children_of_others),
         ])
         .triggers("mass-kill"),
     ]),
@@ -41,6 +45,16 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .asks(&[Flag(&["-p", "--pid"]).triggers("attach")]),
     program(&["gcore", "reptyr", "dtrace", "bpftrace", "jmap"]).asks(&[always("attach")]),
 ];
+
+/// Whether the children of a process are ended that is not the shell itself.
+fn kills_children_of_others(call: &Invocation<'_>) -> bool {
+    call.has(&["-P", "--parent"]) && !call.values(&["-P", "--parent"]).iter().all(is_this_shell)
+}
+
+/// Whether a word is `$$`.
+fn is_this_shell(word: &Word) -> bool {
+    word.pieces().len() == 1 && word.variables().eq(["$"])
+}
 
 const DEBUGGER_FILES: &[&str] = &[
     "-x", "-command", "--command", "-ix", "-init-command", "--init-command", "--source",

@@ -7,6 +7,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .fetches()
         .valued(SSH_VALUED)
         .key_options(&["-i", "-F"])
+        .files(&[writes(Values(&["-E"]))])
         .runs(&[Custom(remote_command)])
         .asks(&[
             All(&[PipedUnknown, Operand(&["*"])]).triggers("copy-out"),
@@ -108,9 +109,16 @@ fn listens_everywhere(call: &Invocation<'_>) -> bool {
         .any(|value| value.prefix().starts_with("0.0.0.0") || value.prefix().starts_with(['*', ':']))
 }
 
+/// Whether a file of settings is named that is not the owner's. It may name programs to run.
 fn uses_foreign_settings(call: &Invocation<'_>) -> bool {
-    let files = call.values(&["-F"]);
-    files.iter().any(|file| crate::paths::is_shared_temporary(&call.segment.path(file)))
+    let is_own = |file: &Word| {
+        let path = call.segment.path(file);
+        matches!(file.known(), Some("none"))
+            || path == "/dev/null"
+            || path.starts_with("/etc/ssh/")
+            || path.contains("/.ssh/")
+    };
+    !call.values(&["-F"]).iter().all(is_own)
 }
 
 /// The command behind the host, and the commands that options make ssh run here.

@@ -89,6 +89,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["crontab"]).asks(&[always("schedule").unless(Flag(&["-l"]))]),
     program(&["at"]).asks(&[always("schedule").unless(Flag(&["-l", "-c", "-V"]))]),
     program(&["batch", "fcron", "anacron", "schtasks"]).asks(&[always("schedule")]),
+    // Files by rules.
+    program(&["systemd-tmpfiles"])
+        .files(&[deletes_tree(UNKNOWN_PATHS).when(Flag(&["--create", "--clean", "--remove", "--purge"]))]),
+    program(&["tmpreaper", "tmpwatch", "bleachbit"]).files(&[deletes_tree(UNKNOWN_PATHS)]),
     // Names and clock.
     program(&["hostname"]).asks(&[Any(&[Verb(&["*"]), Flag(&["-F", "-b"])]).triggers("firewall")]),
     program(&["hostnamectl", "localectl", "timedatectl"])
@@ -97,7 +101,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .asks(&[Flag(&["-w", "-s", "--set", "--systohc", "--hctosys"]).triggers("firewall")]),
     non_reader(&["date"])
         .files(&[reads(Values(&["-f", "--file"]))])
-        .asks(&[Flag(&["-s", "--set"]).triggers("firewall")]),
+        .asks(&[Test(sets_clock).triggers("firewall")]),
     program(&["ntpdate"]).asks(&[always("firewall")]),
     // Logs.
     program(&["journalctl"]).asks(&[Arg(&["--vacuum*", "--rotate*", "--flush*"]).triggers("audit-trail")]),
@@ -114,6 +118,18 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["format", "del", "erase", "rd", "cipher", "format.com"])
         .asks(&[Arg(&["/*", "*:", "*:\\*"]).triggers("windows")]),
 ];
+
+/// Whether `date` sets the clock. What follows `-I`, `-d`, `-f` and `-r` in a word is their value.
+fn sets_clock(call: &Invocation<'_>) -> bool {
+    call.has(&["--set"])
+        || call.args.iter().map(Word::prefix).any(|text| {
+            let flags = text.strip_prefix('-').filter(|flags| !flags.starts_with('-')).unwrap_or_default();
+            flags.chars().take_while(|flag| !"Idfr".contains(*flag)).any(|flag| flag == 's')
+        })
+}
+
+/// The paths in a file of rules.
+const UNKNOWN_PATHS: Which = Computed(|_| vec![Word::unknown(Unknown::Variable("path".to_owned()))]);
 
 const POWER_STATES: &[&str] = &[
     "reboot", "poweroff", "halt", "kexec", "suspend", "hibernate", "hybrid-sleep", "soft-reboot",

@@ -96,7 +96,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         &["watchexec"],
         &["-w", "-e", "-f", "-i", "-s", "--watch", "--exts", "--filter", "--ignore", "--signal"],
     ),
-    wrapper(&["screen"], &["-S", "-c", "-e", "-h", "-p", "-s", "-t", "-T"]),
+    wrapper(&["screen"], &["-S", "-c", "-e", "-h", "-p", "-s", "-t", "-T"])
+        .asks(&[Flag(&["-X"]).triggers("attach")]),
     program(&[
         "setsid", "firejail", "torsocks", "torify", "unbuffer", "catchsegv", "valgrind", "fakeroot",
         "busybox", "toybox", "dumb-init", "entr",
@@ -140,7 +141,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     program(&["run-parts"]).runs(&[Custom(|call, found| {
         found.extend(call.args.last().map(|file| Nested::File(Language::Shell, file.clone())));
     })]),
-    program(&["tmux"]).valued(&["-L", "-S", "-f"]).runs(&[Custom(tmux)]).asks(&[ENDS_SESSIONS]),
+    program(&["tmux"])
+        .valued(&["-L", "-S", "-f"])
+        .runs(&[Custom(tmux)])
+        .asks(&[ENDS_SESSIONS, judged("attach", uses_other_terminals)]),
     program(&["zellij"]).asks(&[ENDS_SESSIONS]),
 ];
 
@@ -211,6 +215,14 @@ fn start_stop_daemon(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     for program in call.values(&["-x", "--exec", "-a", "--startas"]) {
         found.extend(Nested::argv(&[&[program], rest].concat()));
     }
+}
+
+/// Whether a socket outside the project is used, which is that of other terminals.
+fn uses_other_terminals(context: &RuleContext<'_>) -> bool {
+    let call = &context.invocation;
+    let own = call.args.get(..first_operand(call.args, call.valued())).unwrap_or_default();
+    let sockets = crate::shell::values(own, &["-S"]);
+    sockets.iter().any(|socket| !context.paths.is_project(&call.segment.path(socket)))
 }
 
 /// The text of `tmux new`, `tmux send-keys` and the like.

@@ -2,6 +2,7 @@
 
 use super::contained::VISIBLE_FILES;
 use super::{Rule, RuleContext, ask, floor};
+use crate::file_effects::possible_outputs;
 use crate::paths::{is_regenerable, is_stream};
 use crate::programs::When::Help;
 use crate::shell::{UNKNOWN_CHAR, Unknown, Word, WordPiece};
@@ -28,12 +29,15 @@ pub(super) const RULES: &[Rule] = &[
         })
         .inside(),
     ask("overwrite-outside", "overwrites files outside the working directory").on_files(|context| {
-        context.any_overwrite(|path| overwrites(context, path)) || is_given_owners_file(context)
+        context.any_overwrite(|path| overwrites(context, path) || reopens(context, path))
+            || may_overwrite(context)
     }),
     ask("delete-work", "deletes the whole working directory or its history")
         .on_files(|context| {
             context.any_delete(|path, tree| {
-                let history = path.split('/').any(|part| matches!(part, ".git" | ".hg" | ".svn" | ".jj"));
+                let is_scratch = context.paths.is_temporary(path) && !context.paths.is_project(path);
+                let history = !is_scratch
+                    && path.split('/').any(|part| matches!(part, ".git" | ".hg" | ".svn" | ".jj"));
                 (history && (tree || path.ends_with("/.git")))
                     || (tree && context.paths.is_cwd(path))
                     || context.paths.is_above_work(path)
@@ -117,12 +121,30 @@ fn overwrites(context: &RuleContext<'_>, path: &str) -> bool {
     !paths.is_system(path) && !paths.is_cwd(path) && !paths.is_in_owned(path) && outside(context, path, false)
 }
 
-/// Whether a program without a declaration gets a file of the owner. What it does to it is not known.
-fn is_given_owners_file(context: &RuleContext<'_>) -> bool {
+/// Whether a program may write a file of the owner that it gets: one without a declaration gets it in
+/// any way, or another one as the value of an option that does not plainly name an input.
+fn may_overwrite(context: &RuleContext<'_>) -> bool {
     let call = &context.invocation;
-    let mut paths = call.operands().into_iter().map(|word| call.segment.path(word));
-    call.program.names.is_empty()
-        && paths.any(|path| crate::paths::is_below(&path, context.paths.home) && overwrites(context, &path))
+    let is_owners =
+        |path: String| crate::paths::is_below(&path, context.paths.home) && overwrites(context, &path);
+    let is_declared = !call.program.names.is_empty();
+    let is_operand = |word: &&Word| is_owners(call.segment.path(word));
+    (!is_declared && call.operands().iter().any(is_operand))
+        || possible_outputs(call, context.paths.home).into_iter().any(is_owners)
+}
+
+/// Whether a path is that of an open descriptor, and the script opens a file of the owner without
+/// replacing its content. Opening the descriptor by its path may do that.
+fn reopens(context: &RuleContext<'_>, path: &str) -> bool {
+    let descriptor = match path {
+        "/dev/stdin" => "0",
+        "/dev/stdout" => "1",
+        "/dev/stderr" => "2",
+        path if path.starts_with("/proc/") => path.split_once("/fd/").map_or("", |(_, number)| number),
+        path => path.strip_prefix("/dev/fd/").unwrap_or_default(),
+    };
+    descriptor.starts_with(|char: char| char.is_ascii_digit())
+        && context.opened.iter().any(|opened| overwrites(context, opened))
 }
 
 /// Whether a path of the owner is moved into the project.
@@ -163,7 +185,11 @@ fn is_temporary_name(context: &RuleContext<'_>, path: &str) -> bool {
 const NUMBERS: &[&str] = &["$", "!", "RANDOM", "BASHPID", "PPID", "UID", "EUID", "SECONDS", "SRANDOM"];
 
 fn unknown_delete(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
-    if !path.contains(UNKNOWN_CHAR) || context.name() == "mv" {
+    let is_below_known = path.contains("/**/") && !path.contains(UNKNOWN_CHAR);
+    if !(path.contains(UNKNOWN_CHAR) || is_below_known) || context.name() == "mv" {
+        return false;
+    }
+    if is_below_known && context.paths.is_in_tmp(path) {
         return false;
     }
     if is_temporary_name(context, path) {
@@ -182,7 +208,10 @@ fn unknown_delete(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
 fn startup(context: &RuleContext<'_>, path: &str) -> bool {
     let hooks =
         path.contains("/.git/hooks/") || path.ends_with("/.git/hooks") || path.ends_with("/.git/config");
+    // A pattern that matches such a name gives programs an option.
+    let is_option = path.rsplit('/').next().is_some_and(|name| name.starts_with("--"));
     hooks
+        || is_option
         || (context.paths.is_startup(path)
             && !context.paths.is_project(path)
             && !context.paths.is_in_tmp(path)

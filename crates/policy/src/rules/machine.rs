@@ -3,9 +3,8 @@
 //! Where only some directories of the owner can be reached, these harm nothing of the owner's.
 
 use super::contained::OWN_PROCESSES;
-use super::{Rule, RuleContext, ask, floor};
+use super::{Rule, ask, floor};
 use crate::programs::When::Help;
-use crate::shell::{UNKNOWN_CHAR, Word};
 
 pub(super) const RULES: &[Rule] = &[
     floor("kill-everything", "kills every process it can, including this one"),
@@ -33,43 +32,11 @@ pub(super) const RULES: &[Rule] = &[
     ask("packages", "installs or removes software of the whole machine").unless(Help),
     ask("schedule", "schedules commands").unless(Help),
     ask("mount", "mounts or unmounts file systems").unless(Help),
-    ask("inject", "preloads code into other programs").on_every(injects),
+    ask("inject", "preloads code into other programs")
+        .on_every(|context| crate::programs::injects(&context.invocation)),
     ask("shell-hooks", "makes the shell run something other than what is typed"),
+    ask("unsafe-mode", "lets a document run programs or write files").unless(Help),
     ask("audit-trail", "removes history or logs"),
     ask("devices", "controls hardware or the host system").unless(Help),
     ask("tool-settings", "changes settings that make tools run something"),
 ];
-
-/// Variables that make other programs load or run something.
-const LOADERS: &[&str] = &[
-    "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH", "BASH_ENV", "ENV", "PERL5OPT",
-    "PERL5DB", "RUBYOPT", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONINSPECT", "JAVA_TOOL_OPTIONS",
-    "_JAVA_OPTIONS", "GCONV_PATH", "SHELLOPTS", "BASHOPTS", "PS4", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR",
-    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS",
-    "PYTHONBREAKPOINT", "LUA_INIT", "OPENSSL_CONF", "GTK_MODULES", "NODE_REPL_EXTERNAL_MODULE", "RUSTC",
-    "GLIBC_TUNABLES", "EXINIT", "VIMINIT", "SSLKEYLOGFILE", "PIP_INDEX_URL", "NPM_CONFIG_SCRIPT_SHELL",
-    "npm_config_script_shell",
-];
-
-fn injects(context: &RuleContext<'_>) -> bool {
-    let segment = context.segment();
-    let mut pairs: Vec<(String, Word)> = segment.assignments.clone();
-    if matches!(context.name(), "export" | "declare" | "typeset" | "readonly" | "local" | "env" | "set") {
-        pairs.extend(segment.args.iter().filter_map(Word::as_assignment));
-    }
-    let is_shared = |part: &str| ["/tmp", "/dev/shm", "/var/tmp"].iter().any(|start| part.starts_with(start));
-    pairs.iter().filter(|(_, value)| !value.outline().is_empty()).any(|(name, value)| {
-        let text = value.outline();
-        match name.as_str() {
-            "NODE_OPTIONS" => {
-                let loads = ["--require", "-r ", "--import", "--loader", "--experimental-loader", "--eval"];
-                loads.iter().any(|option| text.contains(option)) || text.starts_with(UNKNOWN_CHAR)
-            }
-            "PATH" => text.split(':').any(|part| matches!(part, "." | "" | "./") || is_shared(part)),
-            "LD_LIBRARY_PATH" | "PYTHONPATH" | "NODE_PATH" | "PERL5LIB" | "RUBYLIB" | "CLASSPATH" => {
-                text.split(':').any(is_shared)
-            }
-            name => name.starts_with("BASH_FUNC_") || LOADERS.contains(&name),
-        }
-    })
-}

@@ -5,7 +5,8 @@ use super::contained::UNCOMMITTED_WORK;
 use super::{Leak, Rule, RuleContext, ask, floor};
 use crate::programs::PathAccess;
 use crate::programs::When::{Any, Arg, Flag, Help};
-use crate::shell::{Word, pattern_matches};
+use crate::programs::is_local;
+use crate::shell::{FILE_CONTENT, Word, pattern_matches};
 
 pub(super) const RULES: &[Rule] = &[
     floor("hermes-files", "changes Hermes' own settings, approvals or records").on_files(|context| {
@@ -51,13 +52,17 @@ pub(super) const RULES: &[Rule] = &[
     ])),
     ask("publish", "publishes packages or releases, or deletes published ones")
         .unless(Any(&[Help, Arg(&["--dry-run*", "--snapshot", "--check"])])),
-    ask("send-file", "sends files or command output to another machine").leaks(Leak::Data),
+    ask("send-file", "sends files or command output to another machine")
+        .on_every(sends_owners_content)
+        .leaks(Leak::Data),
     ask("copy-out", "copies files to another machine").unless(Help).leaks(Leak::Data),
     ask("inbound-access", "lets other machines reach or control this one").unless(Help),
     ask("raw-socket", "connects to another machine through the shell")
         .on_every(|context| {
             let is_socket = |word: &Word| {
-                word.prefix().starts_with("/dev/tcp/") || word.prefix().starts_with("/dev/udp/")
+                let text = word.prefix();
+                let host = text.strip_prefix("/dev/tcp/").or_else(|| text.strip_prefix("/dev/udp/"));
+                host.is_some_and(|host| !LOOPBACK.contains(&host.split('/').next().unwrap_or_default()))
             };
             let segment = context.segment();
             segment.redirects.iter().map(|redirect| &redirect.target).chain(&segment.args).any(is_socket)
@@ -81,6 +86,18 @@ pub(super) const RULES: &[Rule] = &[
     ask("remote-code", "downloads code that the project does not pin, and runs it").unless(Help),
     ask("scan", "scans other machines").unless(Help).leaks(Leak::PrivateAccess),
 ];
+
+/// This machine, as the shell may connect to it.
+const LOOPBACK: &[&str] = &["127.0.0.1", "localhost", "::1"];
+
+/// Whether a program that connects to other machines gets an argument computed from a file.
+fn sends_owners_content(context: &RuleContext<'_>) -> bool {
+    let call = &context.invocation;
+    let is_content = |word: &Word| word.output_of().any(|program| program == FILE_CONTENT);
+    call.program.fetches
+        && call.args.iter().any(is_content)
+        && !call.args.iter().any(|word| is_local(word.prefix()))
+}
 
 /// Directories of the Hermes home that belong to the work, not to Hermes.
 const WORK_DIRECTORIES: &[&str] = &["workspace", "workspaces", "cache", "tmp", "home"];

@@ -66,7 +66,7 @@ pub(crate) fn is_option(text: &str, option: &str) -> bool {
     }
 }
 
-/// The values of an option, in every spelling: `-o v`, `-ov`, `--opt v`, `--opt=v`.
+/// The values of an option, in every spelling: `-o v`, `-ov`, `--opt v`, `--opt=v`, `--op=v`.
 pub(crate) fn values(args: &[Word], options: &[&str]) -> Vec<Word> {
     let mut found = Vec::new();
     for (index, word) in args.iter().enumerate() {
@@ -75,8 +75,9 @@ pub(crate) fn values(args: &[Word], options: &[&str]) -> Vec<Word> {
             if text == *option && word.known().is_some() {
                 found.extend(args.get(index + 1).cloned());
             } else if option.starts_with("--") {
-                if let Some(value) = word.strip_prefix(&format!("{option}=")) {
-                    found.push(value);
+                let (given, _) = text.split_once('=').unwrap_or((text, ""));
+                if given.len() > 2 && option.starts_with(given) {
+                    found.extend(word.after('=').or_else(|| args.get(index + 1).cloned()));
                 }
             } else if option.len() == 2 && text.starts_with(option) {
                 found.extend(word.strip_prefix(option));

@@ -15,6 +15,9 @@ impl Walker<'_> {
             assign.values.iter().map(|word| self.expand_assignment(word, Tildes::Value)).collect()
         };
         let name = assign.name.as_str();
+        for value in std::iter::once(&index).chain(&values) {
+            self.evaluates(&value.outline(), name);
+        }
         if matches!(name, "BASH_ALIASES" | "BASH_CMDS") {
             match index.known().filter(|_| !assign.is_array) {
                 Some(alias) => self.add_alias(alias, &Word::joined(&values)),

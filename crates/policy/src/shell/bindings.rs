@@ -334,7 +334,7 @@ impl Walker<'_> {
             }
             _ => {}
         }
-        self.run_callbacks(name, args);
+        self.run_callbacks(name, args, &segment.stdin);
         for path in output::created_files(segment) {
             let is_tree = path.outline().ends_with('/');
             let path = self.env.path(&path) + if is_tree { "/" } else { "" };
@@ -345,7 +345,7 @@ impl Walker<'_> {
     }
 
     /// Follows what builtins evaluate: indexes of arrays, callbacks and word lists.
-    fn run_callbacks(&mut self, name: &str, args: &[Word]) {
+    fn run_callbacks(&mut self, name: &str, args: &[Word], input: &PipeData) {
         let evaluating = [
             "test", "[", "unset", "printf", "read", "mapfile", "readarray", "let", "declare", "typeset",
             "local", "export", "readonly", "wait", "getopts",
@@ -354,6 +354,9 @@ impl Walker<'_> {
             for word in args {
                 self.evaluates(&word.outline(), name);
             }
+        }
+        if let Some(text) = input.text.as_ref().filter(|_| matches!(name, "read" | "mapfile" | "readarray")) {
+            self.evaluates(&text.outline(), name);
         }
         let mut texts = Vec::new();
         if matches!(name, "mapfile" | "readarray" | "compgen") {

@@ -223,9 +223,20 @@ impl Walker<'_> {
     /// Notes a text with an array index in which the shell runs a substitution when it evaluates
     /// the text as a number or a name.
     pub(super) fn evaluates(&mut self, text: &str, source: &str) {
-        let runs = |rest: &str| rest.contains("$(") || rest.contains('`');
-        if text.split_once('[').is_some_and(|(_, index)| runs(index)) {
-            self.doubt(DoubtKind::Code, source);
+        let mut depth = 0_usize;
+        let mut before = ' ';
+        for (at, char) in text.char_indices() {
+            let opens = depth > 0 || before.is_alphanumeric() || matches!(before, '_' | UNKNOWN_CHAR);
+            match char {
+                '[' if opens => depth += 1,
+                ']' => depth = depth.saturating_sub(1),
+                '`' if depth > 0 => return self.doubt(DoubtKind::Code, source),
+                '$' if depth > 0 && text.get(at..).is_some_and(|rest| rest.starts_with("$(")) => {
+                    return self.doubt(DoubtKind::Code, source);
+                }
+                _ => {}
+            }
+            before = char;
         }
     }
 
@@ -252,6 +263,7 @@ impl Walker<'_> {
     fn parameter(&mut self, parameter: &Parameter) -> Vec<WordAtom> {
         let name = parameter.name.as_str();
         let index = self.atoms(&parameter.index);
+        self.arithmetic(&whole(&index).outline());
         let argument_atoms = self.argument(parameter);
         let argument = whole(&argument_atoms);
         let mut values = self.env.values(name);
@@ -316,6 +328,10 @@ impl Walker<'_> {
                 value.and_then(|value| trimmed(&value, &argument, parameter)).unwrap_or_else(unknown)
             }
             ParameterForm::Computed => {
+                // `${x:from:count}`
+                if matches!(parameter.argument.first(), Some(WordPart::Text(text)) if text.starts_with(':')) {
+                    self.arithmetic(&argument.outline());
+                }
                 // `${x@P}` runs the substitutions in the value.
                 let runs = |value: &Word| value.outline().contains(['$', '`', UNKNOWN_CHAR]);
                 if argument.known() == Some("@P") && value.as_ref().is_none_or(runs) {

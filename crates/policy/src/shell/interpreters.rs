@@ -571,6 +571,12 @@ impl Tokens {
                 effects.extend([Delete { path: self.receiver(at), tree: false }, write(value(0))]);
             }
             CallEffect::Move => effects.extend([Delete { path: value(0), tree: false }, write(value(1))]),
+            // `open($handle, '>', $path)`
+            CallEffect::Open if self.language == Language::Perl && arguments.len() > 2 => {
+                if value(1).is_none_or(|mode| mode.contains(['>', '+'])) {
+                    effects.push(write(value(2)));
+                }
+            }
             CallEffect::Open => {
                 let on_object = !OPENERS.contains(&self.name(at));
                 let has_path = arguments.first().is_some_and(|first| !is_option(first));

@@ -138,18 +138,9 @@ fn escapes(word: &Word, marks: &[&str], found: &mut Vec<Nested>) {
     }
 }
 
-/// Variables whose value some program runs as a command line.
-const COMMAND_VARIABLES: &[&str] = &[
-    "CC", "CXX", "CPP", "LD", "AR", "PROMPT_COMMAND", "PS0", "BASH_ENV", "ENV", "PAGER", "GIT_PAGER",
-    "MANPAGER", "EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_SSH", "GIT_SSH_COMMAND",
-    "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS", "SUDO_ASKPASS", "LESSOPEN",
-    "LESSCLOSE", "BROWSER", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RSYNC_RSH", "CVS_RSH",
-    "SUDO_EDITOR", "FZF_DEFAULT_COMMAND", "LESSEDIT", "TEXEDIT", "MAILER",
-];
-
 /// The command in the value of a variable.
 pub(crate) fn nested_variable(name: &str, value: &Word, found: &mut Vec<Nested>) {
-    if COMMAND_VARIABLES.contains(&name) {
+    if programs::COMMAND_VARIABLES.contains(&name) {
         found.push(Nested::text(value.clone()));
     } else if matches!(name, "PS1" | "PS2" | "PS4") && value.outline().contains(['`', '(']) {
         // A prompt is no command, but the shell runs the substitutions in it.
@@ -189,6 +180,13 @@ pub(super) fn language_of(text: &Word, path: &str) -> Option<Language> {
 fn shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     for file in call.values(&["--rcfile", "--init-file"]) {
         found.push(Nested::File(Language::Shell, file));
+    }
+    // `bash -n` only reads the script.
+    let own = call.args.get(..first_operand(call.args, call.valued())).unwrap_or_default();
+    let is_changed = |word: &Word| word.prefix().starts_with('+') || word.splits;
+    let is_checked = own.iter().any(|word| word.known() == Some("-n")) && !has(own, &["-s", "-i"]);
+    if is_checked && !call.args.iter().any(is_changed) {
+        return;
     }
     let mut rest = call.args;
     let (mut takes_text, mut reads_input) = (false, false);
@@ -310,7 +308,7 @@ fn python_module(args: &[Word], found: &mut Vec<Nested>) {
         Some("pip") => found.extend(Nested::argv(args)),
         Some("cProfile" | "profile" | "trace" | "pdb" | "coverage" | "runpy") => {
             found.extend(values(rest, &["-c"]).into_iter().map(|code| Nested::Code(Language::Python, code)));
-            let files = operands(rest, &["-o", "-s", "-c", "-m"]);
+            let files = operands(rest, &["-o", "-s", "-c", "-m", "-C", "-f", "--coverdir", "--file"]);
             let file = files.into_iter().find(|file| file.prefix().contains(['/', '.']));
             found.extend(file.map(|file| Nested::File(Language::Python, file.clone())));
         }

@@ -12,6 +12,23 @@ use hermes_types::ShellKind;
 /// The longest decoded text that is followed.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
+/// Programs that print nothing but assignments or quoted words, to be evaluated.
+const EVALUATED: &[&str] = &["dircolors", "getopt", "ssh-agent"];
+
+/// Stands among the programs of an output for a `getopt` that does not quote.
+const UNQUOTED: &str = "getopt --unquoted";
+
+/// Whether the unknown parts of a text are made to be evaluated.
+pub(super) fn is_made_for_shells(text: &Word) -> bool {
+    text.pieces().iter().all(|piece| match piece {
+        WordPiece::Unknown(Unknown::Output(programs)) => {
+            matches!(programs.as_slice(), [program] if EVALUATED.contains(&program.as_str()))
+        }
+        WordPiece::Unknown(_) => false,
+        _ => true,
+    })
+}
+
 /// The standard output of a segment.
 pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData {
     let args = segment.args.as_slice();
@@ -32,6 +49,7 @@ pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData
         {
             Some(Word::literal("/tmp/tmp.").followed_by(&unknown_output("mktemp")))
         }
+        "mktemp" => temporary_name(args),
         // A listing names at least what was asked for.
         "ls" | "find" if operands_given => {
             let is_option = |word: &&Word| word.prefix().starts_with('-');
@@ -44,7 +62,11 @@ pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData
             };
         }
         "pwd" => segment.cwd.clone().map(Word::literal),
-        "which" | "realpath" => program_path(args),
+        "cd" if !args.iter().any(|word| word.known() == Some("-")) => Some(Word::default()),
+        "realpath" => resolved_path(segment),
+        "readlink" if has(args, &["-f", "-e", "-m", "--canonicalize"]) => resolved_path(segment),
+        "dirname" => parent_path(segment),
+        "which" => program_path(args),
         "command" | "type" if has(args, &["-v", "-p", "-P"]) => program_path(args),
         "base64" | "openssl" | "gbase64" if has(args, &["-d", "-D", "--decode"]) => decoded(base64),
         "xxd" if has(args, &["-r"]) => decoded(hex),
@@ -56,7 +78,9 @@ pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData
     };
     let mut programs = segment.stdin.programs.clone();
     if !segment.name.is_empty() && text.is_none() && programs.len() < 16 {
-        programs.push(segment.name.clone());
+        let is_unquoted = segment.name == "getopt"
+            && (!has(args, &["-o", "--options"]) || has(args, &["-u", "--unquoted"]));
+        programs.push(if is_unquoted { UNQUOTED.to_owned() } else { segment.name.clone() });
     }
     if text.is_some() && !segment.stdin.is_piped() {
         programs.clear();
@@ -66,6 +90,39 @@ pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData
 
 fn unknown_output(program: &str) -> Word {
     Word::unknown(Unknown::Output(vec![program.to_owned()]))
+}
+
+/// A new name in the directory that the words name.
+fn temporary_name(args: &[Word]) -> Option<Word> {
+    let template = operands(args, &["-p"]).into_iter().next_back().cloned();
+    let mut directories = values(args, &["-p", "--tmpdir"]);
+    let template = match directories.pop() {
+        Some(directory) => {
+            let name = template.unwrap_or_else(|| Word::literal("tmp.XXXXXXXXXX"));
+            directory.followed_by(&Word::literal("/")).followed_by(&name)
+        }
+        None => template?,
+    };
+    let name = template.known()?;
+    let start = name.find("XXX")?;
+    name.get(..start).map(|start| Word::literal(start).followed_by(&unknown_output("mktemp")))
+}
+
+/// The absolute path of the only operand.
+fn resolved_path(segment: &Segment) -> Option<Word> {
+    let words = operands(&segment.args, &[]);
+    let [path] = words.as_slice() else { return None };
+    let path = segment.path(path);
+    (!path.contains([UNKNOWN_CHAR, '*', '?', '['])).then(|| Word::literal(path))
+}
+
+/// The only operand without its last part.
+fn parent_path(segment: &Segment) -> Option<Word> {
+    let words = operands(&segment.args, &[]);
+    let [path] = words.as_slice() else { return None };
+    let path = path.known()?.trim_end_matches('/');
+    let (parent, _) = path.rsplit_once('/').unwrap_or((if path.is_empty() { "" } else { "." }, ""));
+    Some(Word::literal(if parent.is_empty() { "/" } else { parent }))
 }
 
 /// The path of the program that the last word names.

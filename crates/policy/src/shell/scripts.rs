@@ -66,7 +66,16 @@ impl Walker<'_> {
         if runs
             && !BUILTINS.contains(&name.as_str())
             && !name.contains('/')
+            && !programs::find(&name).names.is_empty()
             && self.finds_project_first(&name)
+        {
+            self.doubt(DoubtKind::Program, source);
+        }
+        // A file without a directory is looked for in `PATH`.
+        if let ("source" | ".", Some(file)) = (name.as_str(), segment.args.first())
+            && let Some(file) = file.known()
+            && !file.contains('/')
+            && self.finds_project_first(file)
         {
             self.doubt(DoubtKind::Program, source);
         }
@@ -401,7 +410,11 @@ impl Walker<'_> {
 
     /// A shell text that may hold unknown stretches.
     pub(super) fn run_text(&mut self, text: &Word, source: &str) -> PipeData {
-        if text.has_unknown() {
+        if text.has_unknown() && output::is_made_for_shells(text) {
+            if text.prefix().is_empty() {
+                return PipeData::default();
+            }
+        } else if text.has_unknown() {
             self.doubt(DoubtKind::Script(text.output_of().map(str::to_owned).collect()), source);
         }
         let readable = text.render(|_| "${__unknown__}".to_owned());
@@ -552,6 +565,24 @@ impl Walker<'_> {
         PipeData::default()
     }
 
+    /// Records a script as the command that its first line makes of it, with options such as `-i`.
+    fn emit_interpreter(&mut self, text: &Word, path: &Word, segment: &Segment) {
+        let Some(mut args) = interpreter_line(text).filter(|words| words.len() > 1) else { return };
+        args.push(path.clone());
+        args.extend(parameters(segment, Some(path)).iter().flat_map(|words| words.iter().cloned()));
+        self.emit(Segment { args, ..Segment::default() }, &segment.source);
+    }
+
+    /// Runs the files that the script wrote into a directory. Returns whether there are any.
+    fn run_directory(&mut self, language: Language, directory: &str, segment: &Segment) -> bool {
+        let is_inside = |path: &&String| crate::paths::is_below(path, directory);
+        let files: Vec<String> = self.env.files.keys().filter(is_inside).cloned().collect();
+        for file in &files {
+            self.run_file(language, &Word::literal(file), segment, None);
+        }
+        !files.is_empty()
+    }
+
     /// A file that is run: by its content when the script wrote it, else by its name.
     fn run_file(
         &mut self,
@@ -587,12 +618,16 @@ impl Walker<'_> {
         match self.env.file(path) {
             Some(Some(text)) => {
                 let language = nested::language_of(&text, &resolved).unwrap_or(language);
+                self.emit_interpreter(&text, path, segment);
                 return self.run_code(language, &text, &segment.source);
             }
             Some(None) => self.doubt(DoubtKind::MadeHere, &segment.source),
+            None if self.run_directory(language, &resolved, segment) => {}
             None if path.starts_unknown() => self.doubt(DoubtKind::Program, &segment.source),
             None if crate::paths::is_shared_temporary(&resolved)
                 && !self.is_in_work(&resolved)
+                // `mktemp -d` makes a directory of the user alone.
+                && !path.output_of().any(|program| program == "mktemp")
                 && !self.in_container() =>
             {
                 self.doubt(DoubtKind::Temporary, &segment.source);
@@ -601,6 +636,14 @@ impl Walker<'_> {
         }
         PipeData::default()
     }
+}
+
+/// The interpreter in the first line of a script with the options that stand there.
+fn interpreter_line(text: &Word) -> Option<Vec<Word>> {
+    let line = text.prefix().strip_prefix("#!")?.lines().next()?;
+    let words: Vec<Word> = line.split_whitespace().map(Word::literal).collect();
+    let is_env = |word: &Word| word.known().is_some_and(|word| word.ends_with("/env") || word == "-S");
+    Some(words.into_iter().skip_while(is_env).collect())
 }
 
 /// The words that a new shell sees as `$1` and so on: those behind a script, or behind the options of
@@ -633,5 +676,9 @@ const BUILTINS: &[&str] = &[
 fn program_unknown(segment: &Segment) -> bool {
     let outline = segment.program.outline();
     let name = outline.rsplit('/').next().unwrap_or_default();
-    segment.name.is_empty() || (segment.program.has_glob() && name.len() > 1) || name.contains(UNKNOWN_CHAR)
+    // Which program a file of `/proc` is depends on the process.
+    segment.name.is_empty()
+        || outline.starts_with("/proc/")
+        || (segment.program.has_glob() && name.len() > 1)
+        || name.contains(UNKNOWN_CHAR)
 }

@@ -407,7 +407,10 @@ impl<'a> Walker<'a> {
             self.run_each(self.signal_traps.clone());
             self.env = env;
         }
-        self.run_each(self.traps.clone());
+        // An `exit` in such a text does not run it again.
+        let traps = std::mem::take(&mut self.traps);
+        self.run_each(traps.clone());
+        self.traps = traps;
         self.rereads -= 1;
     }
 
@@ -656,6 +659,9 @@ impl<'a> Walker<'a> {
 
     fn for_loop(&mut self, name: &str, compound: &Compound) -> PipeData {
         let (items, is_certain) = self.read_items(&compound.words);
+        for item in &items {
+            self.evaluates(&item.outline(), name);
+        }
         let all_known = is_certain
             && items.len() <= MAX_ITEMS
             && !items.is_empty()
@@ -785,6 +791,10 @@ fn is_declaration(name: &str) -> bool {
 
 /// The output of commands in sequence; its text is only known if there is one.
 fn merge(mut streams: Vec<PipeData>) -> PipeData {
+    let is_silent = |stream: &PipeData| stream.text.as_ref().and_then(Word::known) == Some("");
+    if streams.len() > 1 && !streams.iter().all(is_silent) {
+        streams.retain(|stream| !is_silent(stream));
+    }
     if streams.len() == 1 {
         return streams.remove(0);
     }
