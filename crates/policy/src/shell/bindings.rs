@@ -8,12 +8,23 @@ use super::output;
 use super::syntax::SyntaxNode;
 use super::walk::Walker;
 use super::*;
+use hermes_types::ShellKind;
 
 /// Builtins that change the state of the shell.
 pub(super) const CHANGES_STATE: &[&str] = &[
     "cd", "pushd", "popd", "exit", "exec", "return", "break", "continue", "declare", "typeset", "local",
     "export", "readonly", "read", "mapfile", "readarray", "unset", "getopts", "let", "printf", "set",
     "shift", "shopt", "wait", "alias", "unalias", "eval", "source", ".", "trap", ":", "times",
+];
+
+/// The options of `set` by their letters, and by their names behind `-o`.
+const BASH_OPTIONS: &str = "abefhkmnoptuvxBCEHPT";
+const SH_OPTIONS: &str = "abefmnouvxC";
+const OPTION_NAMES: &[&str] = &[
+    "allexport", "braceexpand", "emacs", "errexit", "errtrace", "functrace", "hashall", "histexpand",
+    "history", "ignoreeof", "interactive-comments", "keyword", "monitor", "noclobber", "noexec", "noglob",
+    "nolog", "notify", "nounset", "onecmd", "physical", "pipefail", "posix", "privileged", "verbose", "vi",
+    "xtrace",
 ];
 
 impl Walker<'_> {
@@ -192,6 +203,15 @@ impl Walker<'_> {
                 if text == "--" || !tail.is_empty() {
                     self.env.positional = Some(Rc::new(tail.to_vec()));
                 }
+                return;
+            }
+            let flags = if self.dialect == ShellKind::Bash { BASH_OPTIONS } else { SH_OPTIONS };
+            let is_known = |word: &Word| word.known().is_some_and(|name| OPTION_NAMES.contains(&name));
+            let long_names = tail.iter().take(text.matches('o').count());
+            if !text.chars().skip(1).all(|flag| flags.contains(flag)) || !long_names.clone().all(is_known) {
+                // It fails, and changes nothing.
+                self.env.exits_on_failure = false;
+                self.env.positional = None;
                 return;
             }
             let on = text.starts_with('-');

@@ -139,12 +139,12 @@ fn sequence(inside: &[BraceUnit]) -> Option<Vec<Vec<BraceUnit>>> {
         return None;
     }
     let step = step.unsigned_abs().max(1);
-    let letter = |text: &str| {
+    let alphabetic_code = |text: &str| {
         let char = text.parse::<char>().ok().filter(char::is_ascii_alphabetic)?;
         Some(i64::from(u32::from(char)))
     };
     let numbers = ends.map(|end| end.parse::<i64>().ok());
-    let (from, to, alphabetic) = match (numbers, ends.map(letter)) {
+    let (from, to, alphabetic) = match (numbers, ends.map(alphabetic_code)) {
         ([Some(from), Some(to)], _) => (from, to, false),
         (_, [Some(from), Some(to)]) => (from, to, true),
         _ => return None,
