@@ -177,7 +177,8 @@ const STEERING_VARIABLES: &[&str] = &[
 /// Tools without a declaration that run no code of the project.
 const PLAIN_TOOLS: &[&str] = &[
     "jq", "yq", "tree", "bat", "rg", "ag", "delta", "tokei", "cloc", "ncal", "cal", "neofetch",
-    "lsb_release", "psql", "mysql", "redis-cli", "sqlite3", "pre-commit",
+    "lsb_release", "systemd-escape", "systemd-path", "systemd-detect-virt", "psql", "mysql", "redis-cli",
+    "sqlite3", "pre-commit",
 ];
 
 /// What the commands of a job use.

@@ -37,7 +37,9 @@ pub(crate) fn normalize(path: &str) -> String {
     // Other names of the same tree.
     loop {
         let is_process = |name: &str| {
-            matches!(name, "self" | "thread-self") || name.bytes().all(|byte| byte.is_ascii_digit())
+            matches!(name, "self" | "thread-self")
+                || name.contains(UNKNOWN_CHAR)
+                || name.bytes().all(|byte| byte.is_ascii_digit())
         };
         let skipped = match parts.as_slice() {
             ["proc", process, "root", ..] if is_process(process) => 3,
@@ -72,8 +74,11 @@ fn starts_with_any(path: &str, starts: &[&str]) -> bool {
 
 /// Terminals, pipes and the null device: writing there changes nothing.
 pub(crate) fn is_stream(path: &str) -> bool {
+    let descriptor = path.strip_prefix("/dev/fd/").or_else(|| path.strip_prefix("/proc/self/fd/"));
     PLAIN_DEVICES.contains(&path)
-        || starts_with_any(path, &["/dev/fd/", "/dev/pts/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"])
+        // Below the number of an open directory lie its files.
+        || descriptor.is_some_and(|number| !number.contains('/'))
+        || starts_with_any(path, &["/dev/pts/", "/dev/tcp/", "/dev/udp/"])
 }
 
 /// Directories that every user may write to, so another user may have put a program there.

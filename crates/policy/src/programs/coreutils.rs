@@ -149,6 +149,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         writes(OperandsFrom(2)).when(Verb(&["x", "e"])),
         reads_tree(OperandsFrom(2)).when(Verb(&["a", "u"])),
     ]),
+    program(&["dpkg-deb"]).files(&[
+        writes(LastOperand).when(Flag(&["-b", "--build"])),
+        writes(Computed(unpacked_package))
+            .when(Flag(&["-x", "-X", "-R", "--extract", "--vextract", "--raw-extract"])),
+    ]),
     program(&["cpio"]).files(&[
         writes(Values(&["-D", "--directory"])),
         writes(FILLS_DIRECTORY).when(All(&[Flag(&["-i", "-p", "--extract"]), Not(&Flag(&["-t"]))])),
@@ -317,6 +322,12 @@ const TOOL_TREES: &[&str] = &[
 fn unpacked(call: &Invocation<'_>) -> Vec<Word> {
     let directories = call.values(&["-C", "--directory", "--one-top-level"]);
     directories.iter().map(|word| word.followed_by(&Word::literal("/file"))).collect()
+}
+
+/// Something in the directory into which a package is unpacked.
+fn unpacked_package(call: &Invocation<'_>) -> Vec<Word> {
+    let directory = call.operands().get(1).map(|word| word.followed_by(&Word::literal("/file")));
+    directory.into_iter().collect()
 }
 
 /// A program of the project with which `sort` compresses its temporary files.

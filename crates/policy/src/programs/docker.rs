@@ -16,6 +16,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             Test(loses).triggers("containers"),
             judged("container-escape", escapes),
             Verb(&["logout"]).triggers("publish"),
+            OwnFlag(&["--config"]).triggers("tool-settings"),
         ]),
     program(&["crictl", "ctr", "buildah"]).valued(ENGINE_VALUED).asks(&[Test(loses).triggers("containers")]),
     program(&["vagrant"])

@@ -63,10 +63,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             Arg(&["core.hookspath=*"])
                 .triggers("git-helper")
                 .unless(Arg(&["core.hookspath=", "core.hookspath=/dev/null"])),
+            Value(&["-c", "--config"], &["include*"]).triggers("git-helper"),
             Arg(&["ext::*", "--upload-pack*", "--receive-pack*", "--exec-path=*"]).triggers("git-helper"),
             Test(sends_elsewhere).triggers("push-elsewhere"),
             judged("push-elsewhere", pushes_to_new_remote),
-            Arg(&["--template*"]).triggers("tool-settings").on(&["init"]),
+            Arg(&["--template*"]).triggers("tool-settings").on(&["init", "clone"]),
             Test(changes_settings).triggers("tool-settings").on(&["config"]),
             Verb(&["credential fill", "credential approve", "credential reject", "credential-*"])
                 .triggers("secret-stores"),

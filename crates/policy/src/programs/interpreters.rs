@@ -73,6 +73,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .files(&[
             reads_tree(Operands).when(Value(&["-m"], &["zipfile", "tarfile"])),
             writes(Computed(module_output)),
+            adds(Computed(installed_programs)),
             deletes_tree(OperandsFrom(1)).when(All(&[Value(&["-m"], &["venv"]), Arg(&["--clear"])])),
         ])
         .runs(&[Interprets(&PYTHON)])
@@ -131,6 +132,17 @@ fn edited_files(call: &Invocation<'_>) -> Vec<Word> {
     let skip = usize::from(!call.has(&["-e", "-E"]));
     let words = operands(call.args, &["-e", "-E", "-I", "-r"]);
     words.into_iter().skip(skip).cloned().collect()
+}
+
+/// Programs that `-m venv` and `-m pip` put where the owner's may be.
+fn installed_programs(call: &Invocation<'_>) -> Vec<Word> {
+    let Some(at) = call.args.iter().position(|word| word.known() == Some("-m")) else { return Vec::new() };
+    let rest = call.args.get(at + 2..).unwrap_or_default();
+    let programs = |directory: &Word| directory.followed_by(&Word::literal("/bin/file"));
+    match call.args.get(at + 1).and_then(Word::known) {
+        Some("venv" | "virtualenv") => operands(rest, &["--prompt"]).into_iter().map(programs).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// The files that modules of Python write: `-m json.tool IN OUT`, `-m zipfile -e IN DIR`.

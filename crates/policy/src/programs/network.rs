@@ -30,7 +30,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         Operand(&["up", "down", "set", "logout", "serve", "funnel"]).triggers("firewall"),
     ]),
     program(&["ping"]).asks(&[STEALS_BY_NAME, METADATA]),
-    program(&["dig", "nslookup", "host", "drill", "traceroute"]).fetches().asks(&[STEALS_BY_NAME]),
+    program(&["dig", "nslookup", "host", "drill", "traceroute"])
+        .fetches()
+        .asks(&[STEALS_BY_NAME, Flag(&["-f"]).triggers("steal-by-name")]),
+    program(&["ssh-keyscan"]).fetches().asks(&[STEALS_BY_NAME, Flag(&["-f"]).triggers("steal-by-name")]),
     program(&["getent"]).asks(&[STEALS_BY_NAME, Operand(&["*shadow*"]).triggers("secret-stores")]),
     program(&["ftp", "lftp"]).fetches().runs(&[Escapes(&["!"])]).asks(&[always("copy-out")]),
     program(&[

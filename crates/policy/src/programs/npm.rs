@@ -7,6 +7,7 @@ use super::*;
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     non_reader(&["npm"])
         .valued(&["--prefix", "-C", "-w", "--workspace", "--registry", "--tag", "--otp"])
+        .files(&[adds(Computed(global_programs)).when(Flag(&["-g", "--global"]))])
         .runs(&[Text(&["-c", "--call"]), After("exec", &["-c", "--call", "-p", "--package"], 0)])
         .asks(&[
             PUBLISHES,
@@ -58,7 +59,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         ]),
     program(&["rustup"]).runs(&[After("run", &[], 1)]),
     non_reader(&["pip", "pip3"])
-        .files(&[reads(Values(&["-r", "-c", "--requirement", "--constraint"]))])
+        .files(&[
+            reads(Values(&["-r", "-c", "--requirement", "--constraint"])),
+            adds(Computed(|_| vec![Word::literal("~/.local/bin/file")]))
+                .when(All(&[Verb(&["install"]), Flag(&["--user"])])),
+        ])
         .asks(&[SETTINGS, OPEN_CONNECTION]),
     non_reader(&["uv"])
         .runs(&[After(
@@ -114,6 +119,12 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
 /// words do not tell. A name with a version is pinned. Both run without a question, as
 /// `npm install` does, and on this machine the guard keeps the owner's keys from them. A tag such
 /// as `@latest` means new code at every run, and an address means code from anywhere.
+/// The programs that `npm install -g --prefix` adds.
+fn global_programs(call: &Invocation<'_>) -> Vec<Word> {
+    let directories = call.values(&["--prefix"]);
+    directories.iter().map(|directory| directory.followed_by(&Word::literal("/bin/file"))).collect()
+}
+
 const REMOTE_CODE: Ask = Test(runs_unpinned_package).triggers("remote-code");
 
 /// Options whose value is a package to run.

@@ -7,7 +7,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         Test(targets_everything).triggers("kill-everything"),
         Test(targets_init).triggers("kill-init").unless(Test(signals_nothing)),
         KILLS_HERMES,
-        Test(kills_many).triggers("mass-kill"),
+        Test(kills_many).triggers("mass-kill").unless(Test(signals_nothing)),
     ]),
     non_reader(&["pkill"]).asks(&[
         KILLS_HERMES,

@@ -25,9 +25,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .files(&[writes(Values(&["-o", "--output"]))])
         .asks(&[Arg(&["--export-secret*", "--delete*"]).triggers(STORE)]),
     program(&["keyctl"]).asks(&[Verb(&["read", "print", "pipe"]).triggers(STORE)]),
-    non_reader(&["ssh-add"]).asks(&[Arg(&["-D"]).triggers(STORE)]),
+    non_reader(&["ssh-add"]).asks(&[Arg(&["-D"]).triggers(STORE), Flag(&["-s", "-e"]).triggers("inject")]),
     non_reader(&["ssh-keygen"])
-        .files(&[writes(Values(&["-f"])).when(Not(&Flag(&["-l", "-y", "-e", "-B", "-F", "-r", "-R"])))]),
+        .files(&[writes(Values(&["-f"])).when(Not(&Flag(&["-l", "-y", "-e", "-B", "-F", "-r", "-R"])))])
+        .asks(&[Flag(&["-D", "-w"]).triggers("inject")]),
     program(&["doppler"])
         .runs(&[After("run", &["-p", "-c", "--project", "--config"], 0)])
         .asks(&[Verb(&["secrets"]).triggers(STORE)]),

@@ -61,6 +61,7 @@ pub(super) const RULES: &[Rule] = &[
     ask("write-startup", "writes a file that is run at login, by a tool or on a schedule").on_files(
         |context| {
             context.any_change(|path, _| startup(context, path))
+                || context.any_write(is_argument)
                 || context.any_possible_change(|path| startup(context, path))
         },
     ),
@@ -208,10 +209,7 @@ fn unknown_delete(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
 fn startup(context: &RuleContext<'_>, path: &str) -> bool {
     let hooks =
         path.contains("/.git/hooks/") || path.ends_with("/.git/hooks") || path.ends_with("/.git/config");
-    // A pattern that matches such a name gives programs an option.
-    let is_option = path.rsplit('/').next().is_some_and(|name| name.starts_with("--"));
     hooks
-        || is_option
         || (context.paths.is_startup(path)
             && !context.paths.is_project(path)
             && !context.paths.is_in_tmp(path)
@@ -219,8 +217,17 @@ fn startup(context: &RuleContext<'_>, path: &str) -> bool {
             && !path.contains("/.venv/"))
 }
 
+/// Whether a pattern that matches the name of a file would give a program an option, or Perl a command.
+fn is_argument(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    (name.starts_with('-') && name.len() > 3) || name.contains('|')
+}
+
 /// Nothing about the path is known, or only a part that could be anywhere.
 fn wholly_unknown(path: &str) -> bool {
+    if path.starts_with(UNKNOWN_CHAR) && path.split('/').any(|part| part == "..") {
+        return true;
+    }
     let known: String =
         path.chars().filter(|char| *char != UNKNOWN_CHAR && *char != '/' && *char != '.').collect();
     path.starts_with(UNKNOWN_CHAR) && known.is_empty() && path != "/"

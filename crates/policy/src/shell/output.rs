@@ -16,7 +16,7 @@ const MAX_TEXT_BYTES: usize = 64 * 1024;
 const EVALUATED: &[&str] = &["dircolors", "getopt", "ssh-agent"];
 
 /// Stands among the programs of an output for a `getopt` that does not quote.
-const UNQUOTED: &str = "getopt --unquoted";
+const UNQUOTED: &str = "getopt-unquoted";
 
 /// Whether the unknown parts of a text are made to be evaluated.
 pub(super) fn is_made_for_shells(text: &Word) -> bool {
@@ -62,6 +62,11 @@ pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData
             };
         }
         "pwd" => segment.cwd.clone().map(Word::literal),
+        "umask" | "ulimit" | "export" | "set" | "mkdir" | "touch" | "shopt"
+            if operands_given && !has(args, &["-p", "-v", "-a", "-S", "--verbose"]) =>
+        {
+            Some(Word::default())
+        }
         "cd" if !args.iter().any(|word| word.known() == Some("-")) => Some(Word::default()),
         "realpath" => resolved_path(segment),
         "readlink" if has(args, &["-f", "-e", "-m", "--canonicalize"]) => resolved_path(segment),

@@ -11,7 +11,7 @@ use super::nested::{self, Nested, nested_commands};
 use super::syntax::CommandNode;
 use super::walk::Walker;
 use super::*;
-use crate::programs::{self, Language};
+use crate::programs::{self, Invocation, Language};
 
 /// The current directory and the others that are possible.
 type Directories = (Option<String>, Vec<Option<String>>);
@@ -573,6 +573,14 @@ impl Walker<'_> {
         self.emit(Segment { args, ..Segment::default() }, &segment.source);
     }
 
+    /// Whether an earlier command of the script, such as a compiler, writes a file.
+    fn is_written_here(&self, path: &str) -> bool {
+        self.script.segments.iter().any(|segment| {
+            let written = crate::file_effects::written_words(&Invocation::new(segment));
+            written.iter().any(|word| segment.path(word) == path)
+        })
+    }
+
     /// Runs the files that the script wrote into a directory. Returns whether there are any.
     fn run_directory(&mut self, language: Language, directory: &str, segment: &Segment) -> bool {
         let is_inside = |path: &&String| crate::paths::is_below(path, directory);
@@ -622,12 +630,14 @@ impl Walker<'_> {
                 return self.run_code(language, &text, &segment.source);
             }
             Some(None) => self.doubt(DoubtKind::MadeHere, &segment.source),
-            None if self.run_directory(language, &resolved, segment) => {}
+            None if matches!(language, Language::Shell | Language::Perl)
+                && self.run_directory(language, &resolved, segment) => {}
             None if path.starts_unknown() => self.doubt(DoubtKind::Program, &segment.source),
             None if crate::paths::is_shared_temporary(&resolved)
                 && !self.is_in_work(&resolved)
                 // `mktemp -d` makes a directory of the user alone.
                 && !path.output_of().any(|program| program == "mktemp")
+                && !self.is_written_here(&resolved)
                 && !self.in_container() =>
             {
                 self.doubt(DoubtKind::Temporary, &segment.source);
