@@ -28,7 +28,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         ])
         .runs(&[Custom(nested), After("bisect", &[], 1)])
         .asks(&[
-            Flag(&["--hard", "--merge", "--keep"]).triggers(LOSS).on(&["reset"]),
+            // `--keep` stops where a change would be lost.
+            Flag(&["--hard", "--merge"]).triggers(LOSS).on(&["reset"]),
             Any(&[
                 Flag(&["-f", "-d", "--delete", "--mirror", "--prune"]),
                 Arg(&["--force*"]),
@@ -50,14 +51,16 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             Arg(&["--prune*"]).triggers(LOSS).on(&["gc"]),
             Flag(&["-d", "--delete", "-f", "--force"]).triggers(LOSS).on(&["tag"]),
             Flag(&["-d", "--stdin"]).triggers(LOSS).on(&["update-ref"]),
-            Flag(&["-f", "--force"]).triggers(LOSS).on(&["worktree remove"]),
+            // The same directory may be deleted by its path.
+            Flag(&["-f", "--force"]).triggers(LOSS).unless(Test(removes_temporary)).on(&["worktree remove"]),
+            All(&[Verb(&["fast-import"]), Not(&Test(imports_to_temporary))]).triggers(LOSS),
             Flag(&["-f", "--force", "--all"]).triggers(LOSS).on(&["submodule deinit"]),
             All(&[Flag(&["-f", "--force"]), Flag(&["-r"]), Operand(&["."])]).triggers(LOSS).on(&["rm"]),
             Flag(&["--reset", "-u"]).triggers(LOSS).unless(Arg(&["--prefix=*"])).on(&["read-tree"]),
             Verb(&[
                 "stash drop", "stash clear", "reflog expire", "reflog delete", "prune", "filter-branch",
-                "filter-repo", "replace", "fast-import", "update-ref * *", "remote set-url", "remote remove",
-                "remote rm", "lfs prune", "daemon", "instaweb",
+                "filter-repo", "replace", "update-ref * *", "remote set-url", "remote remove", "remote rm",
+                "lfs prune", "daemon", "instaweb",
             ])
             .triggers(LOSS),
             Arg(&["core.hookspath=*"])
@@ -102,6 +105,26 @@ const HOSTS: &[Ask] = &[
     Verb(&["auth token"]).triggers("secret-stores"),
     Flag(&["--show-token"]).triggers("secret-stores"),
 ];
+
+fn is_temporary(word: &Word) -> bool {
+    word.known().is_some_and(|path| path.starts_with("/tmp/") && !path.contains(".."))
+}
+
+/// Whether the worktrees that are removed lie in a temporary directory.
+fn removes_temporary(call: &Invocation<'_>) -> bool {
+    let words = call.operands();
+    words.len() > 1 && words.into_iter().skip(1).all(is_temporary)
+}
+
+/// Whether an import goes to a repository in a temporary directory and writes no other file.
+fn imports_to_temporary(call: &Invocation<'_>) -> bool {
+    let repositories = call.values(&["-C"]);
+    let is_moved = Arg(&["--git-dir*", "--work-tree*", "*marks*", "*unsafe*", "--force"]).holds(call);
+    repositories.len() == 1
+        && repositories.iter().all(is_temporary)
+        && !is_moved
+        && call.segment.assignments.is_empty()
+}
 
 fn absolute_operands(call: &Invocation<'_>) -> Vec<Word> {
     let is_absolute = |word: &&Word| word.prefix().starts_with(['/', '~']);

@@ -325,7 +325,10 @@ impl Walker<'_> {
                 Word::default()
             }
             ParameterForm::WithoutPrefix | ParameterForm::WithoutSuffix => {
-                value.and_then(|value| trimmed(&value, &argument, parameter)).unwrap_or_else(unknown)
+                let value = value.unwrap_or_else(unknown);
+                trimmed(&value, &argument, parameter)
+                    .or_else(|| part_of_name(&value, &argument, parameter))
+                    .unwrap_or_else(unknown)
             }
             ParameterForm::Computed => {
                 // `${x:from:count}`
@@ -337,7 +340,7 @@ impl Walker<'_> {
                 if argument.known() == Some("@P") && value.as_ref().is_none_or(runs) {
                     self.doubt(DoubtKind::Code, name);
                 }
-                unknown()
+                value.and_then(|value| part_of_name(&value, &argument, parameter)).unwrap_or_else(unknown)
             }
         };
         let quoted = parameter.quoted && parameter.several().is_none();
@@ -538,6 +541,28 @@ fn trimmed(value: &Word, pattern: &Word, parameter: &Parameter) -> Option<Word> 
     let cut = if parameter.strong == is_prefix { fitting.next_back() } else { fitting.next() };
     let (head, tail) = cut.unwrap_or(if is_prefix { ("", text) } else { (text, "") });
     Some(Word::literal(if is_prefix { tail } else { head }))
+}
+
+/// A part of a name that a pattern such as `*.c` found. It has no slash, so it names something in the
+/// same directory.
+fn part_of_name(value: &Word, argument: &Word, parameter: &Parameter) -> Option<Word> {
+    let outline = value.outline();
+    let argument = argument.known()?;
+    if !value.has_glob() || value.has_unknown() || argument.contains(['$', '`']) {
+        return None;
+    }
+    let is_suffix =
+        parameter.form == ParameterForm::WithoutSuffix && !argument.contains(['*', '?', '[', '\\']);
+    if is_suffix && let [head @ .., WordPiece::Text(last)] = value.pieces() {
+        let last = last.strip_suffix(argument).filter(|last| !last.contains('/'))?;
+        let last = (!last.is_empty()).then(|| WordPiece::Text(last.to_owned()));
+        return Some(Word::from_pieces(head.iter().cloned().chain(last)));
+    }
+    let is_last = parameter.form == ParameterForm::WithoutPrefix && parameter.strong && argument == "*/";
+    // `${name/old/new}`: what is put in has no slash.
+    let replaces = argument.trim_start_matches('/').split_once('/').is_none_or(|(_, new)| !new.contains('/'));
+    let is_name = !outline.contains('/') && replaces;
+    (is_last || is_name).then(|| Word::from_pieces([WordPiece::Glob("*".to_owned())]))
 }
 
 fn unknown_number() -> WordAtom {

@@ -8,7 +8,9 @@
 //! unless it only prints.
 
 mod editing;
+mod paths;
 mod tables;
+mod uses;
 
 use std::collections::HashMap;
 
@@ -43,6 +45,9 @@ use CodeEffect::{Argv, Danger, Delete, Enter, Mention, Shell, Touch};
 
 /// The number of calls that are examined, and of effects that are reported.
 const MAX_EFFECTS: usize = 128;
+
+/// The number of tokens that may stand between `for` and `in`.
+const MAX_LOOP_TOKENS: usize = 32;
 
 pub(super) fn code_effects(language: Language, text: &str) -> Vec<CodeEffect> {
     let mut effects = match language {
@@ -108,7 +113,10 @@ impl Tokens {
             before = done.chars().next_back().unwrap_or(' ');
             rest = tail;
         }
-        tokens.bound = tokens.find_bound();
+        // A path may be made from one that is made from a third.
+        for _ in 0..3 {
+            tokens.bound = tokens.find_bound();
+        }
         tokens
     }
 
@@ -219,6 +227,7 @@ impl Tokens {
         }
         names.sort_unstable();
         names.dedup();
+        self.drop_harmless(&mut names);
         for (language, reason, words) in DANGERS {
             let holds = |name: &&str| words.iter().any(|word| has_member(name, word));
             if language.is_none_or(|language| language == self.language) && names.iter().any(holds) {
@@ -257,7 +266,8 @@ impl Tokens {
             [Name(prefix), Text(text)] if prefix == "f" => !text.contains('{'),
             [Sign('$'), Text(_), ..] => false,
             argument => {
-                self.value(argument).is_some() || !argument.iter().any(|token| matches!(token, Name(_)))
+                self.value(argument).is_some_and(|text| !text.contains(['*', UNKNOWN_CHAR]))
+                    || !argument.iter().any(|token| matches!(token, Name(_)))
             }
         };
         let is_here = |token: &Token| {
@@ -434,13 +444,8 @@ impl Tokens {
     fn value(&self, argument: &[Token]) -> Option<String> {
         match argument {
             [Text(text)] => Some(text.clone()),
-            // Below a known directory, whatever the rest is.
-            [Name(prefix), Text(text)] if prefix == "f" && !text.contains("..") => {
-                let start = text.split('{').next().filter(|start| start.ends_with('/'))?;
-                Some(format!("{start}{UNKNOWN_CHAR}"))
-            }
-            [Name(name)] => self.bound(name),
-            _ => None,
+            [Name(prefix), Text(text)] if prefix == "f" => below_start(text),
+            _ => self.path(argument),
         }
     }
 
@@ -449,29 +454,39 @@ impl Tokens {
         self.bound.get(name).cloned().flatten()
     }
 
-    /// The names that are set: `name = "text"` or `name = Path("text")`, once and nowhere else.
+    /// The names that are set: `name = "text"` or `for name in Path("text").glob("*")`, once and
+    /// nowhere else.
     fn find_bound(&self) -> HashMap<String, Option<String>> {
         let mut bound: HashMap<String, Option<String>> = HashMap::new();
         let mut at = 0;
         for line in self.all.split(is_statement_end) {
-            let is_keyword = |token: &Token| matches!(token, Name(name) if matches!(name.as_str(), "def" | "lambda" | "function" | "for"));
+            let is_keyword = |token: &Token| matches!(token, Name(name) if matches!(name.as_str(), "def" | "lambda" | "function"));
             let is_hidden = line.iter().any(is_keyword);
             let targets = self.targets(at, line.len());
-            for at in at..at + line.len() {
+            let end = at + line.len();
+            let loops = self.loops(at, end);
+            for at in at..end {
                 let is_set = self.is_sign(at + 1, "=") && !self.is_sign(at + 2, "=");
-                let is_changed = matches!(
-                    self.name(at.wrapping_sub(1)),
-                    "as" | "global" | "nonlocal" | "import" | "del" | "case"
-                ) || self.is_sign(at + 1, "+-:")
+                let before = self.name(at.wrapping_sub(1));
+                let is_changed = matches!(before, "as" | "global" | "nonlocal" | "import" | "del" | "case")
+                    || self.is_sign(at + 1, "+-:")
                     || (self.is_sign(at + 1, "*/%|&^@<>")
                         && (self.is_sign(at + 2, "=") || self.is_sign(at + 3, "=")))
-                    || targets.contains(&at);
-                if !self.name(at).is_empty() && (is_set || is_hidden || is_changed) {
-                    let value = self.literal_at(at + 2).filter(|_| is_set && !is_hidden);
-                    bound.entry(self.name(at).to_owned()).and_modify(|value| *value = None).or_insert(value);
+                    || targets.contains(&at)
+                    || self.is_parameter(at);
+                let of_loop = loops.get(&at);
+                if self.name(at).is_empty() || !(is_set || is_hidden || is_changed || of_loop.is_some()) {
+                    continue;
                 }
+                let value = match of_loop {
+                    _ if is_hidden => None,
+                    Some(item) => item.clone(),
+                    None if before == "as" => self.context_path(at),
+                    None => self.literal_at(at + 2).filter(|_| is_set && !self.is_parameter(at)),
+                };
+                bound.entry(self.name(at).to_owned()).and_modify(|value| *value = None).or_insert(value);
             }
-            at += line.len() + 1;
+            at = end + 1;
         }
         bound
     }
@@ -503,27 +518,44 @@ impl Tokens {
         found
     }
 
-    /// The literal, or the path made of one, that is the rest of a statement.
-    fn literal_at(&self, at: usize) -> Option<String> {
-        match self.all.get(at..)? {
-            [Text(text)] | [Text(text), Sign('\n' | ';'), ..] => Some(text.clone()),
-            [Name(path), Sign('('), Text(text), Sign(')'), rest @ ..]
-                if path.ends_with("Path") && rest.first().is_none_or(is_statement_end) =>
-            {
-                Some(text.clone())
-            }
-            _ => None,
+    /// What stands between `for` and `in` in a statement, and what each item is called.
+    fn loops(&self, from: usize, to: usize) -> HashMap<usize, Option<String>> {
+        let mut found = HashMap::new();
+        for start in (from..to).filter(|at| self.name(*at) == "for") {
+            let limit = to.min(start + MAX_LOOP_TOKENS);
+            let is_in = |at: &usize| matches!(self.name(*at), "in" | "of");
+            let end = (start..limit).find(is_in).unwrap_or(limit);
+            let is_sign = |at: usize| matches!(self.all.get(at), Some(Sign(sign)) if *sign != '(');
+            let several = (start..end).any(is_sign);
+            let items = self.all.get(end + 1..to).filter(|_| !several);
+            let item = items.and_then(|items| self.listed(items));
+            found.extend((start + 1..end).map(|at| (at, item.clone())));
         }
+        found
     }
 
-    /// The path of the object whose method stands at an index: `Path("x").unlink`, `p.unlink`.
-    fn receiver(&self, at: usize) -> Option<String> {
-        match (self.name(at).rsplit_once('.')?.0, self.all.get(at.checked_sub(4)?..at)?) {
-            ("", [Name(name), Sign('('), Text(text), Sign(')')]) if name.ends_with("Path") => {
-                Some(text.clone())
-            }
-            ("", _) => None,
-            (object, _) => self.bound(object),
+    /// Whether a name is a parameter of an arrow function.
+    fn is_parameter(&self, at: usize) -> bool {
+        let is_listed = |at: &usize| self.is_sign(*at, ",") || !self.name(*at).is_empty();
+        let end = (at..at + 16).find(|at| !is_listed(at)).unwrap_or(at);
+        self.language == Language::JavaScript
+            && self.is_sign(end, ")")
+            && self.is_sign(end + 1, "=")
+            && self.is_sign(end + 2, ">")
+    }
+
+    /// The path that `with … as name` makes.
+    fn context_path(&self, at: usize) -> Option<String> {
+        self.path(self.all.get(at.checked_sub(4)?..at - 1)?)
+    }
+
+    /// The literal, or the path made of literals, that is the rest of a statement.
+    fn literal_at(&self, at: usize) -> Option<String> {
+        let rest = self.all.get(at..)?;
+        let end = rest.iter().position(is_statement_end).unwrap_or(rest.len());
+        match rest.get(..end)? {
+            [Text(text)] => Some(text.clone()),
+            rest => self.path(rest),
         }
     }
 
@@ -531,7 +563,7 @@ impl Tokens {
         let Some(arguments) = self.arguments(at) else {
             // A call that is passed on by name is made somewhere.
             effects.extend(match effect {
-                _ if self.is_sign(at + 1, "=:") => None,
+                _ if self.is_sign(at + 1, "=:") || self.is_imported(at) => None,
                 CallEffect::Run => Some(Danger(STARTS)),
                 CallEffect::Delete { .. } | CallEffect::Move | CallEffect::WriteSelf => Some(Danger(FILES)),
                 CallEffect::Open if self.is_passed_on(at) => Some(Danger(FILES)),
@@ -545,7 +577,10 @@ impl Tokens {
             CallEffect::Run => self.run(&arguments, effects),
             CallEffect::Delete { tree } => {
                 let on_object = arguments.first().is_none_or(|first| first.is_empty() || is_option(first));
-                effects.push(Delete { path: if on_object { self.receiver(at) } else { value(0) }, tree });
+                let path = if on_object { self.receiver(at) } else { value(0) };
+                // Files of any depth are as many as a tree.
+                let tree = tree || path.as_ref().is_some_and(|path| path.contains(UNKNOWN_CHAR));
+                effects.push(Delete { path, tree });
                 let more = (1..arguments.len()).filter_map(value);
                 effects.extend(more.map(|path| Delete { path: Some(path), tree }));
             }
@@ -624,7 +659,10 @@ impl Tokens {
         let words: Vec<String> = values.into_iter().flatten().collect();
         match words.as_slice() {
             [] => {}
-            [text] if !tokens.contains(&&Sign('[')) => effects.push(Shell(text.clone())),
+            [text] if !tokens.contains(&&Sign('[')) => {
+                effects.extend(text.contains(UNKNOWN_CHAR).then_some(Danger(STARTS)));
+                effects.push(Shell(text.clone()));
+            }
             _ => effects.push(Argv(words)),
         }
     }
@@ -636,6 +674,12 @@ fn is_name(char: char) -> bool {
 
 fn is_statement_end(token: &Token) -> bool {
     matches!(token, Sign('\n' | ';'))
+}
+
+/// What an f-string makes: something below the directory it starts with.
+fn below_start(text: &str) -> Option<String> {
+    let start = text.split('{').next().filter(|start| start.ends_with('/') && !text.contains(".."))?;
+    Some(format!("{start}{UNKNOWN_CHAR}"))
 }
 
 /// The depth of brackets behind a token.

@@ -32,6 +32,9 @@ pub(super) fn is_made_for_shells(text: &Word) -> bool {
 /// The standard output of a segment.
 pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData {
     let args = segment.args.as_slice();
+    if let Some(kind) = git_output(segment) {
+        return PipeData { programs: vec![kind.to_owned()], ..PipeData::default() };
+    }
     let operands_given = args.iter().any(|word| !word.prefix().starts_with('-'));
     let input = &segment.stdin.text;
     let decoded = |decode: fn(&str) -> Option<String>| {
@@ -91,6 +94,56 @@ pub(super) fn standard_output(segment: &Segment, dialect: ShellKind) -> PipeData
         programs.clear();
     }
     PipeData { text, programs, file: None }
+}
+
+/// Stands among the programs of an output for a `git ls-files` that names nothing above.
+const TRACKED_FILES: &str = "git ls-files";
+
+/// Stands among them for the number of a commit.
+const COMMIT: &str = "git rev-parse";
+
+/// What `git` prints, where that is known better than that it comes from git.
+fn git_output(segment: &Segment) -> Option<&'static str> {
+    match segment.args.as_slice() {
+        _ if segment.name != "git" => None,
+        args if prints_hash(args) => Some(COMMIT),
+        args if lists_below(args) => Some(TRACKED_FILES),
+        _ => None,
+    }
+}
+
+/// Whether this is the number of a commit, which is a plain word in every language.
+pub(super) fn is_commit(unknown: &Unknown) -> bool {
+    matches!(unknown, Unknown::Output(programs) if matches!(programs.as_slice(), [only] if only == COMMIT))
+}
+
+/// The value of each word of a list of files, if all of them lie below the working directory.
+pub(super) fn listed_name(list: &Word) -> Option<Word> {
+    let [WordPiece::Unknown(Unknown::Output(programs))] = list.pieces() else { return None };
+    let is_below = matches!(programs.as_slice(), [program] if program == TRACKED_FILES);
+    is_below.then(|| Word::literal("./").followed_by(list))
+}
+
+/// Whether `git ls-files` lists names below the directory where it runs, one in each line.
+fn lists_below(args: &[Word]) -> bool {
+    let words: Vec<&str> = args.iter().filter_map(Word::known).collect();
+    let is_plain = |word: &&str| match word.strip_prefix('-') {
+        Some(option) => matches!(option, "c" | "m" | "o" | "-" | "-others" | "-exclude-standard"),
+        None => !word.contains("..") && !word.starts_with(['/', ':', '~']),
+    };
+    words.len() == args.len()
+        && matches!(words.as_slice(), ["ls-files", rest @ ..] if rest.iter().all(is_plain))
+}
+
+/// Whether `git rev-parse` prints the number of a commit.
+fn prints_hash(args: &[Word]) -> bool {
+    let words: Vec<&str> = args.iter().filter_map(Word::known).collect();
+    words.len() == args.len()
+        && match words.as_slice() {
+            ["rev-parse", "HEAD"] => true,
+            ["rev-parse", option, "HEAD"] => option.starts_with("--short") || *option == "--verify",
+            _ => false,
+        }
 }
 
 fn unknown_output(program: &str) -> Word {

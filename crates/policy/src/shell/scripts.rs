@@ -454,7 +454,9 @@ impl Walker<'_> {
         if language == Language::Shell {
             return self.run_text(text, source);
         }
-        if text.has_unknown() {
+        let is_open =
+            |piece: &WordPiece| matches!(piece, WordPiece::Unknown(unknown) if !output::is_commit(unknown));
+        if text.pieces().iter().any(is_open) {
             self.doubt(DoubtKind::Code, source);
         }
         let outline = text.outline();

@@ -608,11 +608,11 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks a loop until another round would change nothing. Each round of a `for` sets its
-    /// variable to an unknown item.
-    fn repeat(&mut self, kind: &CompoundKind, lists: &[List], variable: Option<&str>) -> PipeData {
+    /// variable to this item.
+    fn repeat(&mut self, kind: &CompoundKind, lists: &[List], variable: Option<(&str, &Word)>) -> PipeData {
         self.repeated += 1;
-        if let Some(name) = variable {
-            self.env.forget(name);
+        if let Some((name, item)) = variable {
+            self.env.set(name, item.clone());
         }
         let stream = self.catch_jumps(|walk| {
             let mut stream = PipeData::default();
@@ -620,8 +620,8 @@ impl<'a> Walker<'a> {
             for round in 0..3 {
                 let before = walk.env.clone();
                 walk.rereads += usize::from(round > 0);
-                if let Some(name) = variable {
-                    walk.env.forget(name);
+                if let Some((name, item)) = variable {
+                    walk.env.set(name, item.clone());
                     stream = walk.lists(lists);
                 } else if let [condition, body] = lists {
                     walk.condition(condition);
@@ -676,8 +676,11 @@ impl<'a> Walker<'a> {
                 self.settle();
                 self.env.join(before);
             }
+            let unknown = Word::unknown(Unknown::Variable(name.to_owned()));
+            let item = items.iter().find(|item| item.splits).filter(|_| items.len() == 1);
+            let item = item.and_then(output::listed_name).unwrap_or(unknown);
             // The body is followed once more for all unknown items.
-            return self.repeat(&compound.kind, &compound.lists, Some(name));
+            return self.repeat(&compound.kind, &compound.lists, Some((name, &item)));
         }
         let mut stream = PipeData::default();
         self.repeated += 1;

@@ -4,6 +4,7 @@ use super::super::syntax::RedirectOperator;
 use super::CodeEffect::{self, Danger, Shell, Touch};
 use super::Token::{Name, Sign, Text};
 use super::Tokens;
+use super::UNKNOWN_CHAR;
 use super::tables::{CallEffect, NETWORK, STARTS};
 
 /// The effects of a sed script beyond editing its input.
@@ -108,11 +109,28 @@ pub(super) fn awk(tokens: &Tokens) -> Vec<CodeEffect> {
             Sign('{' | '}' | ';' | '\n') => printing = None,
             Sign('>') if printing == Some(0) => {
                 let next = at + 1 + usize::from(tokens.is_sign(at + 1, ">"));
-                effects.push(Touch(RedirectOperator::Write, text_at(next)));
+                let file = text_at(next).or_else(|| numbered_file(tokens, next));
+                effects.push(Touch(RedirectOperator::Write, file));
                 printing = None;
             }
             _ => {}
         }
     }
     effects
+}
+
+/// The file that the variable at an index names: one set right before it, in the same block, to a
+/// text with something unknown behind it.
+fn numbered_file(tokens: &Tokens, at: usize) -> Option<String> {
+    let is_set = |set: &usize| {
+        tokens.name(*set) == tokens.name(at) && tokens.is_sign(set + 1, "=") && !tokens.is_sign(set + 2, "=")
+    };
+    let mut sets = (0..tokens.all.len()).filter(is_set);
+    let (set, None) = (sets.next().filter(|set| *set < at)?, sets.next()) else { return None };
+    // Behind a condition it may have another value.
+    let is_certain = tokens.is_sign(set.wrapping_sub(1), "{;") && !tokens.is_sign(set.wrapping_sub(2), ")");
+    let is_left = (set..at).any(|at| tokens.is_sign(at, "}&|?") || tokens.name(at).ends_with("sub"));
+    let Some(Text(start)) = tokens.all.get(set + 2).filter(|_| is_certain && !is_left) else { return None };
+    let is_name = !start.starts_with(['/', '~']) && start.starts_with(char::is_alphanumeric);
+    (is_name && !start.contains("..") && !start.contains('/')).then(|| format!("{start}{UNKNOWN_CHAR}"))
 }

@@ -94,8 +94,9 @@ pub(super) const SAFE_MEMBERS: &[&str] = &[
     "getgid", "getlogin", "times", "urandom", "fspath", "fsencode", "fsdecode", "sched_getaffinity",
     "isatty", "getloadavg", "sysconf", "statvfs", "readlink", "PathLike", "close", "read", "fstat", "error",
     "strerror", "extsep", "altsep", "version", "umask", "utime", "sync", "process_cpu_count", "O_RDONLY",
-    "PIPE", "DEVNULL", "STDOUT", "CalledProcessError", "CompletedProcess", "SubprocessError",
-    "TimeoutExpired", "which", "disk_usage", "Error", "ignore_patterns",
+    "O_CREAT", "O_EXCL", "O_WRONLY", "O_RDWR", "O_TRUNC", "O_APPEND", "O_CLOEXEC", "PIPE", "DEVNULL",
+    "STDOUT", "CalledProcessError", "CompletedProcess", "SubprocessError", "TimeoutExpired", "which",
+    "disk_usage", "Error", "ignore_patterns",
 ];
 
 /// Names that contain a dangerous one and are harmless.
