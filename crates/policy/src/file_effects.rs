@@ -224,14 +224,14 @@ fn is_possible_output(call: &Invocation<'_>, option: &str, is_attached: bool) ->
     let name = option.trim_start_matches('-');
     let is_input = match name.len() {
         0 => true,
-        1 => INPUT_LETTERS.contains(name),
+        1 => INPUT_FLAGS.contains(name),
         _ => name.starts_with('D') || INPUT_NAMES.iter().any(|input| name.contains(input)),
     };
     is_output || (!is_input && (is_attached || program.names.is_empty()))
 }
 
 /// Options of one letter that usually name an input.
-const INPUT_LETTERS: &str = "ABCDFHILNPRSTVXYcdefgijklmnpqrsuvwx";
+const INPUT_FLAGS: &str = "ABCDFHILNPRSTVXYcdefgijklmnpqrsuvwx";
 
 /// Parts of the names of options whose value is a file to write.
 const OUTPUT_NAMES: &[&str] = &[

@@ -576,7 +576,8 @@ impl Walker<'_> {
     }
 
     /// Whether an earlier command of the script, such as a compiler, writes a file.
-    fn is_written_here(&self, path: &str) -> bool {
+    fn is_written_here(&mut self, path: &str) -> bool {
+        self.charge(8 * self.script.segments.len());
         self.script.segments.iter().any(|segment| {
             let written = crate::file_effects::written_words(&Invocation::new(segment));
             written.iter().any(|word| segment.path(word) == path)
@@ -585,6 +586,7 @@ impl Walker<'_> {
 
     /// Runs the files that the script wrote into a directory. Returns whether there are any.
     fn run_directory(&mut self, language: Language, directory: &str, segment: &Segment) -> bool {
+        self.charge(self.env.files.len());
         let is_inside = |path: &&String| crate::paths::is_below(path, directory);
         let files: Vec<String> = self.env.files.keys().filter(is_inside).cloned().collect();
         for file in &files {
