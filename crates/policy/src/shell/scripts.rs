@@ -575,13 +575,56 @@ impl Walker<'_> {
         self.emit(Segment { args, ..Segment::default() }, &segment.source);
     }
 
-    /// Whether an earlier command of the script, such as a compiler, writes a file.
-    fn is_written_here(&mut self, path: &str) -> bool {
+    /// Runs the texts that the shell runs when it exits, at a signal or at an error.
+    pub(super) fn run_traps(&mut self) {
+        self.rereads += 1;
+        if let Some(trapped) = self.trapped.take() {
+            let env = std::mem::replace(&mut self.env, trapped);
+            self.run_each(self.signal_traps.clone());
+            self.env = env;
+        }
+        // An `exit` in such a text does not run it again.
+        let traps = std::mem::take(&mut self.traps);
+        self.run_each(traps.clone());
+        self.traps = traps;
+        self.rereads -= 1;
+    }
+
+    /// Runs texts of which any may be the one that runs.
+    fn run_each(&mut self, texts: Vec<Word>) {
+        let before = self.env.clone();
+        for text in texts {
+            let after = std::mem::replace(&mut self.env, before.clone());
+            self.run_text(&text, "");
+            self.settle();
+            self.env.join(after);
+        }
+    }
+
+    /// Whether a compiler of this script, and nothing else, writes a program, from sources that other
+    /// users cannot have written.
+    fn is_compiled_here(&mut self, path: &str) -> bool {
         self.charge(8 * self.script.segments.len());
-        self.script.segments.iter().any(|segment| {
+        let writes = |segment: &&Segment| {
             let written = crate::file_effects::written_words(&Invocation::new(segment));
             written.iter().any(|word| segment.path(word) == path)
-        })
+        };
+        let mut writers = self.script.segments.iter().filter(writes);
+        let (Some(compiler), None) = (writers.next(), writers.next()) else { return false };
+        let is_source_known = |nested: &Nested| match nested {
+            Nested::Source(source) if source.known() == Some("-") => compiler.stdin.text.is_some(),
+            Nested::Source(source) => self.env.file(source) != Some(None),
+            _ => true,
+        };
+        let is_of_others = |word: &Word| {
+            let read = self.env.path(word);
+            read != path && crate::paths::is_shared_temporary(&read)
+        };
+        if compiler.args.iter().any(is_of_others) {
+            return false;
+        }
+        let nested = nested_commands(compiler);
+        nested.iter().any(|nested| matches!(nested, Nested::Source(_))) && nested.iter().all(is_source_known)
     }
 
     /// Runs the files that the script wrote into a directory. Returns whether there are any.
@@ -641,7 +684,7 @@ impl Walker<'_> {
                 && !self.is_in_work(&resolved)
                 // `mktemp -d` makes a directory of the user alone.
                 && !path.output_of().any(|program| program == "mktemp")
-                && !self.is_written_here(&resolved)
+                && !self.is_compiled_here(&resolved)
                 && !self.in_container() =>
             {
                 self.doubt(DoubtKind::Temporary, &segment.source);

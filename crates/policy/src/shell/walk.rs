@@ -47,7 +47,7 @@ pub(super) struct Walker<'a> {
     /// The number of enclosing loops.
     repeated: usize,
     /// The number of enclosing commands that are walked again.
-    rereads: usize,
+    pub(super) rereads: usize,
     /// The variables that each enclosing function declared as local, with their outer values.
     pub(super) locals: Vec<Vec<(String, Option<Vec<Word>>)>>,
     /// Texts that the shell runs when it exits.
@@ -396,32 +396,6 @@ impl<'a> Walker<'a> {
             self.locals.pop();
             self.calls.pop();
             self.failed = None;
-        }
-    }
-
-    /// Runs the texts that the shell runs when it exits, at a signal or at an error.
-    pub(super) fn run_traps(&mut self) {
-        self.rereads += 1;
-        if let Some(trapped) = self.trapped.take() {
-            let env = std::mem::replace(&mut self.env, trapped);
-            self.run_each(self.signal_traps.clone());
-            self.env = env;
-        }
-        // An `exit` in such a text does not run it again.
-        let traps = std::mem::take(&mut self.traps);
-        self.run_each(traps.clone());
-        self.traps = traps;
-        self.rereads -= 1;
-    }
-
-    /// Runs texts of which any may be the one that runs.
-    fn run_each(&mut self, texts: Vec<Word>) {
-        let before = self.env.clone();
-        for text in texts {
-            let after = std::mem::replace(&mut self.env, before.clone());
-            self.run_text(&text, "");
-            self.settle();
-            self.env.join(after);
         }
     }
 
