@@ -95,8 +95,15 @@ impl Walker<'_> {
         if let Some(before) = unopened {
             self.may_not_open(&segment, before);
         }
-        for nested in nested_commands(&segment) {
-            let result = self.run_nested(nested, &segment, process_text.as_ref());
+        let all = nested_commands(&segment);
+        // Such a program may run its command several times, or never.
+        let may_repeat = matches!(segment.name.as_str(), "xargs" | "find" | "parallel" | "fd" | "fdfind")
+            && (all.len() != 1 || segment.stdin.text.is_none());
+        for nested in all {
+            let mut result = self.run_nested(nested, &segment, process_text.as_ref());
+            if may_repeat && result.text.take().is_some() {
+                result.programs.push(segment.name.clone());
+            }
             if result.text.is_some() || !result.programs.is_empty() {
                 stream = result;
             }
