@@ -78,6 +78,12 @@ fn a_running_environment_is_shown_with_its_exposures_and_processes() {
     }
 }
 
+/// The user's home directory, which a sandbox shows.
+fn home_exposure(env: &TestEnv) -> Value {
+    let home = env.user.path().to_str().unwrap();
+    json!({"kind": "mount", "source": home, "target": home, "access": "read-only"})
+}
+
 #[test]
 fn the_exposures_of_a_sandbox_are_its_mounts_and_its_network() {
     let data = tempfile::tempdir().unwrap();
@@ -95,6 +101,7 @@ fn the_exposures_of_a_sandbox_are_its_mounts_and_its_network() {
         json!([
             {"kind": "host"},
             {"kind": "network", "network": "full"},
+            home_exposure(&env),
             {"kind": "mount", "source": source, "target": "/data", "access": "read-write"},
             {"kind": "mount", "source": source, "target": "/look", "access": "read-only"},
         ])
@@ -120,7 +127,7 @@ fn an_environment_with_only_files_is_stopped() {
     };
     let facts =
         ["session", "idle_seconds", "clients", "processes", "reach", "holes"].map(|fact| &place[fact]);
-    let exposures = json!([{"kind": "network", "network": "proxy"}]);
+    let exposures = json!([{"kind": "network", "network": "proxy"}, home_exposure(&env)]);
     assert_eq!(facts, [&json!("s"), &json!(null), &json!(null), &json!(null), &json!("nothing"), &exposures]);
 }
 
