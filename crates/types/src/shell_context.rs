@@ -37,8 +37,8 @@ pub struct ShellContext {
     pub aliases: BTreeMap<String, String>,
     /// The definitions of functions by name, as bash prints them.
     pub functions: BTreeMap<String, String>,
-    /// Those of [`MEANING_VARIABLES`] whose values differ from those of a new session; empty for one
-    /// that was unset.
+    /// Those of [`MEANING_VARIABLES`] whose values differ from those of a new session, empty for one
+    /// that was unset, and other exported variables whose values are paths.
     pub variables: BTreeMap<String, String>,
     /// The names of other exported variables whose values differ from those of a new session. Their
     /// values may be secret, so they are not reported. [`Self::ANY_NAME`] stands for any name.

@@ -71,6 +71,12 @@ impl ShellState {
         };
         let changed = |name: &&&str| self.env.get(name.as_bytes()) != new_env.get(name.as_bytes());
         let value = |name: &str| self.env.get(name.as_bytes()).map(|value| text(value)).unwrap_or_default();
+        let paths: BTreeMap<String, String> = self
+            .changed_variables(new_env)
+            .filter(|(_, value)| is_path(value))
+            .map(|(name, value)| (text(name), text(value)))
+            .take(MAX_PATH_VARIABLES)
+            .collect();
         let mut context = ShellContext {
             shell,
             aliases: self.aliases.iter().map(|(name, value)| limited(name, value)).collect(),
@@ -79,8 +85,9 @@ impl ShellState {
                 .iter()
                 .filter(changed)
                 .map(|name| ((*name).to_owned(), value(name)))
+                .chain(paths.clone())
                 .collect(),
-            exported: self.exported(new_env),
+            exported: self.exported(new_env, &paths),
             digest: String::new(),
         };
         if context != ShellContext::new() {
@@ -93,19 +100,25 @@ impl ShellState {
 
     /// The names of the variables that differ from those of a new session and are not reported
     /// with their values.
-    fn exported(&self, new_env: &ByteMap) -> BTreeSet<String> {
-        let is_reported = |name: &[u8]| MEANING_VARIABLES.iter().any(|known| known.as_bytes() == name);
-        let names = self
-            .env
-            .iter()
-            .filter(|(name, value)| new_env.get(*name) != Some(value))
-            .filter(|(name, _)| is_assignable(name) && !SHELL_OWNED_VARS.contains(&name.as_slice()))
-            .map(|(name, _)| name)
-            .filter(|name| !is_reported(name));
+    fn exported(&self, new_env: &ByteMap, reported: &BTreeMap<String, String>) -> BTreeSet<String> {
+        let names = self.changed_variables(new_env).map(|(name, _)| name);
         if names.clone().map(Vec::len).sum::<usize>() > limit::MAX_CONTEXT_BYTES {
             return BTreeSet::from([ShellContext::ANY_NAME.to_owned()]);
         }
-        names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        let names = names.map(|name| String::from_utf8_lossy(name).into_owned());
+        names.filter(|name| !reported.contains_key(name)).collect()
+    }
+
+    /// The variables other than [`MEANING_VARIABLES`] that differ from those of a new session.
+    fn changed_variables<'a>(
+        &'a self,
+        new_env: &'a ByteMap,
+    ) -> impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)> + Clone {
+        self.env
+            .iter()
+            .filter(|(name, value)| new_env.get(*name) != Some(value))
+            .filter(|(name, _)| is_assignable(name) && !SHELL_OWNED_VARS.contains(&name.as_slice()))
+            .filter(|(name, _)| !MEANING_VARIABLES.iter().any(|known| known.as_bytes() == name.as_slice()))
     }
 
     /// Makes the changes of a command that started with the state `before` and left `after`.
@@ -119,6 +132,17 @@ impl ShellState {
         merge_changes(&mut self.functions, &before.functions, after.functions, |_| true);
         merge_changes(&mut self.aliases, &before.aliases, after.aliases, |_| true);
     }
+}
+
+/// Variables with more paths are reported by name only.
+const MAX_PATH_VARIABLES: usize = 64;
+const MAX_PATH_BYTES: usize = 256;
+
+/// Whether a value is a path, which is no secret, and which the gate must know: a later command may
+/// write to `$DIR/file`.
+fn is_path(value: &[u8]) -> bool {
+    let starts_as_path = value.starts_with(b"/") || value.starts_with(b"./") || value.starts_with(b"..");
+    starts_as_path && value.len() <= MAX_PATH_BYTES && value.is_ascii()
 }
 
 /// Makes the changes between two maps in a third, for the names that the filter accepts.
@@ -208,12 +232,20 @@ mod tests {
     fn the_context_has_what_differs_from_a_new_session() {
         let new = state_with_env(&[("HOME", "/home/ada"), ("PATH", "/bin"), ("EDITOR", "ed")]);
         assert_eq!(new.context(ShellKind::Bash, &new.env), ShellContext::new());
-        let mut now = state_with_env(&[("HOME", "/home/ada"), ("PATH", "/tmp:/bin"), ("OTHER", "x")]);
+        let mut now = state_with_env(&[
+            ("HOME", "/home/ada"),
+            ("PATH", "/tmp:/bin"),
+            ("OTHER", "x"),
+            ("OUT", "../other"),
+        ]);
         now.aliases.insert(b"ls".to_vec(), b"rm".to_vec());
         let context = now.context(ShellKind::Bash, &new.env);
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(context.aliases, [pair("ls", "rm")].into());
-        assert_eq!(context.variables, [pair("EDITOR", ""), pair("PATH", "/tmp:/bin")].into());
+        assert_eq!(
+            context.variables,
+            [pair("EDITOR", ""), pair("OUT", "../other"), pair("PATH", "/tmp:/bin")].into()
+        );
         assert_eq!(context.exported, ["OTHER".to_owned()].into());
         assert_ne!(context.digest, now.context(ShellKind::Sh, &new.env).digest);
         assert_ne!(new.context(ShellKind::Sh, &new.env).digest, "");

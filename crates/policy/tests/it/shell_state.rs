@@ -206,6 +206,7 @@ fn the_state_of_a_session_changes_the_meaning() {
         (&variable("PATH", "/home/ada/work/bin:/usr/bin"), "ls"),
         (&variable("BASH_ENV", "evil"), "ls"),
         (&variable("x", "rm"), "$x -rf ~/Documents"),
+        (&variable("OUT", "../Documents"), "echo x > \"$OUT/thesis.txt\""),
     ] {
         assert_ne!(verdict_in(shell, script), "allow", "{script}");
     }
