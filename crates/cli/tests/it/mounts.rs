@@ -517,11 +517,7 @@ fn the_host_user_can_write_to_home_and_workspace(engine: &str) {
              python3 -c 'import os; print(os.path.expanduser(\"~\"))'",
             &[],
         );
-        assert_eq!(
-            done.out,
-            format!("{0}\n{0}\n/root\n/root\n", ordinary_uid()),
-            "{persistent}: {done:?}"
-        );
+        assert_eq!(done.out, format!("{0}\n{0}\n/root\n/root\n", ordinary_uid()), "{persistent}: {done:?}");
     }
 }
 

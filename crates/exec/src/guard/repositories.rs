@@ -61,7 +61,7 @@ impl Repositories {
         }
         let siblings = project.and_then(Path::parent).filter(|dir| dir.parent().is_some());
         let roots = [project.unwrap_or(cwd), siblings.unwrap_or(home), home];
-        let is_complete = roots.into_iter().all(|root| walk.visit(root));
+        let is_complete = roots.into_iter().all(|root| walk.search(root));
         Self { is_complete, ..walk.found }
     }
 
@@ -101,7 +101,7 @@ struct Walk {
 
 impl Walk {
     /// Looks through a tree. Returns whether it came to its end.
-    fn visit(&mut self, root: &Path) -> bool {
+    fn search(&mut self, root: &Path) -> bool {
         let mut next = VecDeque::from([root.to_owned()]);
         while let Some(dir) = next.pop_front() {
             if !self.seen.insert(dir.clone()) {

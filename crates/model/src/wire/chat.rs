@@ -204,8 +204,9 @@ fn encode_call(request: &ModelRequest<'_>, call: &Call) -> Value {
 }
 
 fn call_id(request: &ModelRequest<'_>, id: &CallId) -> String {
-    let is_nine_letters = || id.as_str().len() == 9 && id.as_str().chars().all(|c| c.is_ascii_alphanumeric());
-    if request.endpoint.is_hosted_by("mistral.ai") && !is_nine_letters() {
+    let has_nine_characters =
+        || id.as_str().len() == 9 && id.as_str().chars().all(|c| c.is_ascii_alphanumeric());
+    if request.endpoint.is_hosted_by("mistral.ai") && !has_nine_characters() {
         return super::hash_id(id, "", 9);
     }
     super::limit_call_id(id, MAX_ID_CHARS)

@@ -244,7 +244,7 @@ fn google_gets_a_signature_for_the_calls_of_other_models() {
 }
 
 #[test]
-fn mistral_gets_ids_of_nine_letters() {
+fn mistral_gets_ids_of_nine_characters() {
     let endpoint = at("custom", Api::ChatCompletions, "https://api.mistral.ai/v1", "m");
     let body = encode(&endpoint, &history("x", None), &ServerQuirks::default());
     let id = body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();

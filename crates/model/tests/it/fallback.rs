@@ -357,7 +357,7 @@ async fn a_turn_that_began_with_own_reasoning_goes_on_with_it() {
 }
 
 #[tokio::test]
-async fn reasoning_fits_the_output_limit_that_the_server_told() {
+async fn reasoning_fits_the_output_limit_of_the_server() {
     let (tools, messages) = (tools(), [user("hi")]);
     let script =
         ModelScript { max_output: Some(8192), steps: vec![ScriptStep::text("ok")], ..ModelScript::default() };
