@@ -290,7 +290,7 @@ impl<'a> ReplyBuilder<'a> {
                     }
                     ids.insert(id.clone());
                     let (issuer, fields) = (issuer.clone(), call.replay);
-                    let replay = (!fields.is_empty()).then_some(CallReplay { issuer, fields });
+                    let replay = (!fields.is_empty()).then(|| Box::new(CallReplay { issuer, fields }));
                     parts.push(Part::Call(Call { id: CallId::new(id), name: call.name, arguments, replay }));
                 }
             }

@@ -29,11 +29,13 @@ struct ByteCounts {
     since_event: Arc<AtomicUsize>,
 }
 
+type EventStream = Pin<Box<dyn Stream<Item = Result<String, RequestFailure>> + Send>>;
+
 /// Decodes the data of each event, and counts the bytes received.
 pub(crate) fn events(
     bytes: impl Stream<Item = Result<Bytes, RequestFailure>> + Send + Unpin + 'static,
     framing: Framing,
-) -> (Pin<Box<dyn Stream<Item = Result<String, RequestFailure>> + Send>>, Arc<AtomicUsize>) {
+) -> (EventStream, Arc<AtomicUsize>) {
     let counts = ByteCounts::default();
     let bounded = bounded(bytes, counts.clone());
     let received = Arc::clone(&counts.received);

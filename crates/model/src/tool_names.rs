@@ -38,7 +38,7 @@ fn repeated_part(name: &str) -> Option<&str> {
         return None;
     }
     let starts = name.char_indices().map(|(at, _)| at).skip(1).filter(|at| *at <= name.len() / 2);
-    let mut parts = starts.filter(|at| name.len() % at == 0).filter_map(|at| name.get(..at));
+    let mut parts = starts.filter(|at| name.len().is_multiple_of(*at)).filter_map(|at| name.get(..at));
     parts.find(|part| part.repeat(name.len() / part.len()) == name)
 }
 

@@ -58,7 +58,7 @@ pub struct Call {
     pub name: String,
     pub arguments: CallArguments,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replay: Option<CallReplay>,
+    pub replay: Option<Box<CallReplay>>,
 }
 
 /// Fields of a call that its issuer expects back unchanged, such as a signature.
@@ -190,7 +190,7 @@ mod tests {
             Part::Reasoning(reasoning),
             Part::Text { text: "looking".to_owned() },
             Part::Call(call.clone()),
-            Part::Call(Call { arguments: broken, replay: Some(replay), ..call.clone() }),
+            Part::Call(Call { arguments: broken, replay: Some(Box::new(replay)), ..call.clone() }),
         ];
         let all = [
             Message::user("hi"),

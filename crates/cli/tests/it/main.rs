@@ -50,9 +50,9 @@ struct Home {
     user: Option<User>,
 }
 
-/// The user id of the rootless peers, which depends on the machine.
+/// The user id of the rootless peers, which `cargo xtask peers up` creates and reports.
 fn ordinary_uid() -> u32 {
-    peers::user().expect("`cargo xtask peers up` creates a user for the rootless peers")
+    peers::user().unwrap()
 }
 
 /// An unprivileged user with a copy of the program.
