@@ -36,8 +36,10 @@ pub(crate) const PROGRAMS: &[Need] = &[
     Need { program: "npm", package: "npm" },
     Need { program: "openssl", package: "openssl" },
     Need { program: "pip3", package: "python3-pip" },
+    Need { program: "pytest", package: "python3-pytest" },
     Need { program: "python3", package: "python3" },
     Need { program: "script", package: "bsdutils" },
+    Need { program: "vim", package: "vim" },
     Need { program: "wget", package: "wget" },
 ];
 

@@ -99,12 +99,6 @@ async fn everyday_tools_work_under_the_guard() {
             "printf 'def test_it(tmp_path):\\n    (tmp_path / \"x\").write_text(\"x\")\\n' > test_it.py && \
                  pytest -q test_it.py",
         ),
-        ("uv", "uv venv -q --offline u && ./u/bin/python -c 'import sys'"),
-        (
-            "go",
-            "mkdir -p g && cd g && go mod init example.test/g && echo 'package main; func main() {}' > m.go && \
-                 GOFLAGS=-mod=mod go build -o g . && ./g; cd ..",
-        ),
         ("sed", "cp documents/report r && sed -i s/text/TEXT/ r && grep -q TEXT r"),
         ("mktemp", "f=$(mktemp) && echo x > $f && rm $f"),
         ("bash", "(sleep 0.05 & wait); cat <(echo in) | grep -q in; echo x > /dev/null; tty || true"),
