@@ -79,7 +79,7 @@ pub(crate) struct Views {
     quarantined: RefCell<Vec<PathBuf>>,
     /// How often programs that run now, or ran next to them, created each quarantined path.
     creations: RefCell<BTreeMap<PathBuf, u32>>,
-    /// The program that was told to end last.
+    /// The program that the guest asked to end last.
     ending: Cell<u64>,
 }
 

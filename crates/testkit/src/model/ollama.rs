@@ -1,7 +1,7 @@
 //! Ollama: its own chat protocol, and how it treats prompts that do not fit.
 //!
 //! Tokens are quarters of bytes of the messages. `/v1/chat/completions` ignores the requested
-//! window, and both protocols cut a prompt without saying so, unless `/api/chat` is told not to.
+//! window, and both protocols cut a prompt without saying so, unless a request forbids it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
